@@ -1,0 +1,67 @@
+"""The extension modules and their compiler flags; everything else is in pyproject.toml.
+
+ROCKETSTORE_SANITIZE=address  AddressSanitizer and UndefinedBehaviorSanitizer
+ROCKETSTORE_SANITIZE=thread   ThreadSanitizer
+ROCKETSTORE_CHECKS=1          Cython's bounds checks, and assertions in C
+"""
+
+import os
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+SANITIZERS = {
+    "": [],
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}
+
+checks = os.environ.get("ROCKETSTORE_CHECKS") == "1"
+sanitizer = os.environ.get("ROCKETSTORE_SANITIZE", "")
+if sanitizer not in SANITIZERS:
+    raise SystemExit(f"ROCKETSTORE_SANITIZE={sanitizer}: must be one of address, thread, or not set")
+
+compile_args = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-cast-function-type"]
+if sanitizer:
+    compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS[sanitizer]]
+if not checks:
+    compile_args.append("-DNDEBUG")
+
+HASH = ["csrc/rs_java_hash.c", "csrc/rs_cpu.c"]
+SOURCES = {
+    "csrc": [*HASH, "csrc/rs_crc32.c"],
+    "buffer": [],
+    "text": HASH,
+    "arrow_c": [],
+    "keys": HASH,
+    "phy_offsets": [],
+    "index_put": [],
+    "index_select": ["csrc/rs_cpu.c"],
+    "index_requests": HASH,
+    "index_file": [],
+}
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"rocketstore.kernels.{name}",
+                [f"rocketstore/kernels/{name}.pyx", *sources],
+                include_dirs=["csrc"],
+                depends=["csrc/rs_bytes.h", "csrc/rs_cpu.h", "csrc/rs_java_hash.h", "csrc/rs_crc32.h"],
+                extra_compile_args=compile_args,
+                extra_link_args=SANITIZERS[sanitizer],
+            )
+            for name, sources in SOURCES.items()
+        ],
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": checks,
+            "wraparound": False,
+            "initializedcheck": checks,
+            "cdivision": True,
+            "embedsignature": True,
+            "freethreading_compatible": True,
+        },
+    )
+)
