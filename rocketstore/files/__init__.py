@@ -1,0 +1,1 @@
+"""One thin class for each kind of file: opening, naming, sizes, closing."""

@@ -1,0 +1,72 @@
+"""StoreCheckpoint: how far the parts of a store have reached the disk."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rocketstore.errors import CorruptFileError
+
+__all__ = ["StoreCheckpoint"]
+
+FILE_SIZE = 4096
+FIELDS = struct.Struct(">6q")
+
+
+@dataclass
+class StoreCheckpoint:
+    """The six numbers of a ``checkpoint`` file; ``path`` None keeps them in memory only.
+
+    ``physic_msg_timestamp``, ``logics_msg_timestamp``: store time of the last record whose log bytes, whose queue
+    units are on the disk. ``index_msg_timestamp``: end time of the last full index file that is. Epoch milliseconds.
+    ``master_flushed_offset`` (0 before 5.0.0), ``confirm_phy_offset`` (5.1.1), ``logics_physical_offset`` (5.5.0):
+    physical offsets, bytes.
+
+    Source: StoreCheckpoint.
+    """
+
+    path: Path | None = None
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
+        path = Path(path)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return cls(path)
+        if len(data) < FIELDS.size:
+            raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
+        return cls(path, *FIELDS.unpack_from(data))
+
+    def flush(self) -> None:
+        """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
+        if self.path is None:
+            return
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(fd).st_size < FILE_SIZE:
+                os.ftruncate(fd, FILE_SIZE)
+            os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _numbers(self) -> tuple[int, ...]:
+        return (
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+            self.logics_physical_offset,
+        )

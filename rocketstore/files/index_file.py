@@ -1,0 +1,295 @@
+"""IndexFile: one hash index file, from key to physical offsets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.kernels.index_file import IndexFileKernel
+
+__all__ = ["IndexFile", "IndexHeader"]
+
+HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
+
+
+class IndexHeader(NamedTuple):
+    """The header of an index file: times in epoch milliseconds, offsets in bytes of the commit log.
+
+    ``hash_slot_count``: puts that found their slot empty. ``index_count``: the next item's ordinal, items + 1.
+    """
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_phy_offset: int
+    end_phy_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+class IndexFile(IndexFileKernel):
+    """An index file: a table of hash slots, and items chained from each slot, newest first.
+
+    Made by ``create`` or ``open``; a context manager. ``len`` is the number of items. One opened with mode "r"
+    pickles as its path and geometry and is opened again where it is used.
+
+    Attributes: path; mode; compat, the RocketMQ release whose bytes are written; hash_slot_num; index_num.
+    Source: org.apache.rocketmq.store.index.IndexFile.
+    """
+
+    compat: str
+    _file: MappedFile
+
+    def __new__(
+        cls, file: MappedFile, hash_slot_num: int, index_num: int, compat: str, unpublished: bool = False
+    ) -> Self:
+        counts_every_put = Compat.of(compat).counts_every_put
+        self = super().__new__(
+            cls, file.buffer, hash_slot_num, index_num, counts_every_put, file.fd, unpublished
+        )
+        self._file = file
+        self.compat = compat
+        return self
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        hash_slot_num: int = DEFAULT_HASH_SLOT_NUM,
+        index_num: int = DEFAULT_INDEX_NUM,
+        end_phy_offset: int = 0,
+        end_timestamp: int = 0,
+        compat: str = DEFAULT_COMPAT,
+    ) -> Self:
+        """Make an index file and open it for writing.
+
+        Parameters: hash_slot_num: slots. index_num: items and one, as RocketMQ counts. end_phy_offset,
+        end_timestamp: where the file before this one ended. compat: the RocketMQ release to write as.
+        Raises: FileExistsError; OSError, if the disk is full; ValueError for a geometry that cannot be.
+        Source: IndexFile.<init>.
+        """
+        Compat.of(compat)
+        if not (1 <= hash_slot_num <= INT_MAX and 2 <= index_num <= INT_MAX):
+            raise ValueError(
+                f"hash_slot_num={hash_slot_num}, index_num={index_num}: at least 1 and 2, at most {INT_MAX}, are possible"
+            )
+        for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
+            if not -LONG_MAX <= value <= LONG_MAX:
+                raise ValueError(f"{name}={value} is beyond int64")
+        file = MappedFile(path, "r+", create_size=file_size(hash_slot_num, index_num))
+        self = cls(file, hash_slot_num, index_num, compat, True)
+        self._seed_header(end_phy_offset, end_timestamp)
+        return self
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        hash_slot_num: int | None = None,
+        index_num: int | None = None,
+        compat: str = DEFAULT_COMPAT,
+    ) -> Self:
+        """Open an index file.
+
+        Parameters: mode: "r" changes nothing and works on a read-only directory, "r+" also puts. hash_slot_num,
+        index_num: the geometry, which no file holds. Not given, it is RocketMQ's default if the length fits and
+        sampled items agree; in mode "r" else the only pair with which they do.
+        Raises: CorruptFileError if the file cannot be an index of this geometry; ValueError if the geometry does
+        not follow from the file; FileNotFoundError and other OSError.
+        Source: IndexFile.load.
+        """
+        Compat.of(compat)
+        file = MappedFile(path, mode)
+        try:
+            if hash_slot_num is None or index_num is None:
+                if (hash_slot_num, index_num) != (None, None):
+                    raise ValueError("hash_slot_num and index_num: give both or none")
+                hash_slot_num, index_num = infer_geometry(file, guess=mode == "r")
+            self = cls(file, hash_slot_num, index_num, compat)
+            if mode != "r":
+                self._undo_torn_put()
+            return self
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
+
+    @property
+    def mode(self) -> str:
+        return self._file.mode
+
+    @property
+    def closed(self) -> bool:
+        return self._file.buffer.closed
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it is now. Source: IndexHeader.load."""
+        return IndexHeader(*self._header())
+
+    @property
+    def is_write_full(self) -> bool:
+        """Whether no item fits any more. Source: IndexFile.isWriteFull."""
+        return self.header.index_count >= self.index_num
+
+    def is_time_matched(self, begin_timestamp: int, end_timestamp: int) -> bool:
+        """Whether the file's time range and this one, epoch milliseconds, inclusive, have anything in common.
+
+        Source: IndexFile.isTimeMatched.
+        """
+        first, last = self.header[:2]
+        return (
+            (begin_timestamp < first and end_timestamp > last)
+            or first <= begin_timestamp <= last
+            or first <= end_timestamp <= last
+        )
+
+    def flush(self) -> None:
+        """Write the header and what changed to the disk. Source: IndexFile.flush."""
+        self._check_file_size()
+        self._write_count()
+        self._file.flush()
+
+    def close(self) -> None:
+        """Flush if open for writing, wait for calls in flight, and unmap. Later calls raise StoreClosedError."""
+        if self.closed:
+            return
+        try:
+            if self.mode != "r":
+                self.flush()
+        finally:
+            self._file.close()
+
+    def __len__(self) -> int:
+        return self.header.index_count - 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.mode != "r":
+            raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
+        return _reopen, (type(self), os.path.abspath(self.path), self.hash_slot_num, self.index_num, self.compat)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<IndexFile {str(self.path)!r}, closed>"
+        header = self.header
+        span = f"{_time(header.begin_timestamp)} to {_time(header.end_timestamp)}"
+        return (
+            f"<IndexFile {str(self.path)!r}, mode {self.mode!r}: {header.index_count - 1:,} of "
+            f"{self.index_num - 1:,} items, {self.hash_slot_num:,} slots, {span}>"
+        )
+
+
+def _reopen(cls: type[IndexFile], path: str, hash_slot_num: int, index_num: int, compat: str) -> IndexFile:
+    return cls.open(path, hash_slot_num=hash_slot_num, index_num=index_num, compat=compat)
+
+
+def _time(timestamp: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+
+
+def file_size(hash_slot_num: int, index_num: int) -> int:
+    """Return the length of an index file in bytes."""
+    return HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM_SIZE * index_num
+
+
+# ---- geometry ----------------------------------------------------------------------------------------------
+
+CHUNK = 1 << 20
+SAMPLES = 64
+LONGEST_WALK = 10_000
+
+
+def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
+    """Return (hash_slot_num, index_num) of an index file.
+
+    Parameters: guess: also take a geometry that is not RocketMQ's default, if it is the only one that fits.
+    Raises: ValueError if none or more than one may be; CorruptFileError if none can.
+    """
+    data = np.frombuffer(file.view(), np.uint8)
+    if len(data) < file_size(1, 2) or len(data) % SLOT_SIZE:
+        raise CorruptFileError(file.path, len(data), "file size", "no index file has this length")
+    count = int(data[36:40].view(">i4")[0])
+    default = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+    if len(data) == file_size(*default) and items_agree(data, count, *default):
+        return default
+    pairs = list(fitting_pairs(data, count)) if guess else []
+    if len(pairs) == 1:
+        return pairs[0]
+    if len(pairs) == 0 and count > 1 and guess:
+        raise CorruptFileError(
+            file.path, 36, "indexCount", f"no geometry agrees with {count - 1} items: not an index file, or damaged"
+        )
+    raise ValueError(f"{file.path}: give hash_slot_num and index_num, which do not follow from the file")
+
+
+def fitting_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
+    """Give each geometry of the file's length with which sampled items are reachable from their slots."""
+    length = len(data)
+    most = (length - HEADER_SIZE - SLOT_SIZE) // ITEM_SIZE
+    if count < 2:
+        return
+    for first in range(max(count, 2), most + 1, CHUNK):
+        index_nums = np.arange(first, min(first + CHUNK, most + 1), dtype=np.int64)
+        slot_nums = (length - HEADER_SIZE - ITEM_SIZE * index_nums) // SLOT_SIZE
+        # The newest item is at the head of its slot's chain: few wrong pairs pass that.
+        newest = length - ITEM_SIZE * (index_nums - (count - 1))
+        heads = _int32(data, HEADER_SIZE + SLOT_SIZE * (_int32(data, newest) % slot_nums))
+        for i in np.flatnonzero(heads == count - 1):
+            pair = int(slot_nums[i]), int(index_nums[i])
+            if items_agree(data, count, *pair):
+                yield pair
+
+
+def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Read big-endian int32 at byte positions, all multiples of 4 away from the start."""
+    values: np.ndarray = data.view(">i4")[positions // 4].astype(np.int64)
+    return values
+
+
+def items_agree(data: np.ndarray, count: int, hash_slot_num: int, index_num: int) -> bool:
+    """Whether sampled items are reachable from their slots under this geometry."""
+    if count > index_num:
+        return False
+    slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(">i4")
+    items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(ITEM)
+    samples = {*range(max(1, count - SAMPLES), count), *np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()}
+    return all(_reachable(slots, items, ordinal) for ordinal in samples if ordinal < count)
+
+
+def _reachable(slots: np.ndarray, items: np.ndarray, ordinal: int) -> bool:
+    key_hash = int(items["key_hash"][ordinal])
+    at = int(slots[key_hash % len(slots)])
+    for _ in range(LONGEST_WALK):
+        if key_hash < 0 or at <= ordinal:
+            return key_hash >= 0 and at == ordinal
+        if at >= len(items):
+            return False
+        before = int(items["prev_index"][at])
+        if before >= at:
+            return False
+        at = before
+    return True

@@ -1,0 +1,325 @@
+"""The Arrow C data interface, in and out, without pyarrow.
+
+In: columns of strings, as chunks whose strings stay where Arrow has them. Out: lists of int64.
+"""
+
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from rocketstore.kernels.csrc cimport rs_fits
+from rocketstore.kernels.text cimport TEXT_NULL, TEXT_UTF8, ObjectChunk, Text, TextChunk
+
+from rocketstore.kernels.text import RowError
+
+# ---- in ----------------------------------------------------------------------------------------------------
+
+
+cdef class ArrowOwner:
+    """An ArrowArray that was moved here; released when the last chunk that views it goes."""
+
+    def __dealloc__(self):
+        if self.array.release != NULL:
+            self.array.release(&self.array)
+
+
+cdef class ArrowChunk(TextChunk):
+    cdef int hold(self, ArrowOwner owner, const ArrowArray *array) except -1:
+        self.owner = owner
+        self.length = array.length
+        self.offset = array.offset
+        self.validity = <const uint8_t *>array.buffers[0] if array.null_count != 0 else NULL
+        return 0
+
+    cdef bint is_null(self, Py_ssize_t row) noexcept:
+        cdef int64_t bit = self.offset + row
+        return self.validity != NULL and not (self.validity[bit >> 3] >> (bit & 7)) & 1
+
+
+cdef class Utf8Chunk(ArrowChunk):
+    """Arrow string and large_string."""
+
+    cdef int get(self, Py_ssize_t row, Text *text) except -1:
+        cdef int64_t start, end, total
+        if self.is_null(row):
+            text.form = TEXT_NULL
+            return 0
+        if self.offsets32 != NULL:
+            start, end, total = self.offsets32[row], self.offsets32[row + 1], self.offsets32[self.length]
+        else:
+            start, end, total = self.offsets64[row], self.offsets64[row + 1], self.offsets64[self.length]
+        if not 0 <= start <= end <= total:
+            raise RowError(row, "has offsets outside the column's data")
+        text.form = TEXT_UTF8
+        text.data = self.data + start
+        text.length = end - start
+        return 0
+
+
+cdef class StringViewChunk(ArrowChunk):
+    """Arrow string_view: 16 bytes a row, the string in them if it has at most 12 bytes, else in a buffer."""
+
+    cdef int get(self, Py_ssize_t row, Text *text) except -1:
+        cdef const uint8_t *view = self.views + 16 * (self.offset + row)
+        cdef int32_t length, buffer, start
+        cdef int64_t n_data = self.array.n_buffers - 3
+        if self.is_null(row):
+            text.form = TEXT_NULL
+            return 0
+        memcpy(&length, view, 4)
+        text.form = TEXT_UTF8
+        text.length = length
+        if 0 <= length <= 12:
+            text.data = view + 4
+            return 0
+        memcpy(&buffer, view + 8, 4)
+        memcpy(&start, view + 12, 4)
+        if (
+            length < 0 or not 0 <= buffer < n_data or start < 0
+            or not rs_fits((<const int64_t *>self.array.buffers[n_data + 2])[buffer], start, length)
+        ):
+            raise RowError(row, "is a string view outside the column's data")
+        text.data = <const uint8_t *>self.array.buffers[2 + buffer] + start
+        return 0
+
+
+cdef class DictionaryChunk(ArrowChunk):
+    cdef int64_t index(self, Py_ssize_t row) except -1:
+        cdef const uint8_t *p = self.indices + (self.offset + row) * self.width
+        cdef uint64_t index
+        if self.width == 1:
+            index = <uint64_t>(<const int8_t *>p)[0] if self.signed_indices else p[0]
+        elif self.width == 2:
+            index = <uint64_t>(<const int16_t *>p)[0] if self.signed_indices else (<const uint16_t *>p)[0]
+        elif self.width == 4:
+            index = <uint64_t>(<const int32_t *>p)[0] if self.signed_indices else (<const uint32_t *>p)[0]
+        else:
+            index = (<const uint64_t *>p)[0]
+        if index >= <uint64_t>self.values.length:
+            raise RowError(row, "has an index outside the dictionary")
+        return <int64_t>index
+
+    cdef int get(self, Py_ssize_t row, Text *text) except -1:
+        if self.is_null(row):
+            text.form = TEXT_NULL
+            return 0
+        return self.values.get(self.index(row), text)
+
+
+cdef TextChunk text_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array):
+    form = (<bytes>schema.format).decode()
+    if schema.dictionary != NULL:
+        return dictionary_chunk(owner, schema, array, form)
+    if form in ("u", "U"):
+        return utf8_chunk(owner, array, form == "U")
+    if form == "vu":
+        return string_view_chunk(owner, array)
+    if form == "n":
+        return ObjectChunk([None] * array.length)
+    raise TypeError(f"an Arrow column of strings was expected, not one of format {form!r}")
+
+
+cdef Utf8Chunk utf8_chunk(ArrowOwner owner, const ArrowArray *array, bint large):
+    cdef Utf8Chunk chunk = Utf8Chunk()
+    chunk.hold(owner, array)
+    # There may be no data buffer where all strings are empty.
+    chunk.data = <const uint8_t *>array.buffers[2] if array.buffers[2] != NULL else <const uint8_t *>b""
+    if large:
+        chunk.offsets64 = <const int64_t *>array.buffers[1] + array.offset
+    else:
+        chunk.offsets32 = <const int32_t *>array.buffers[1] + array.offset
+    return chunk
+
+
+cdef StringViewChunk string_view_chunk(ArrowOwner owner, const ArrowArray *array):
+    cdef StringViewChunk chunk = StringViewChunk()
+    chunk.hold(owner, array)
+    chunk.array = array
+    chunk.views = <const uint8_t *>array.buffers[1]
+    return chunk
+
+
+cdef DictionaryChunk dictionary_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array, form):
+    cdef DictionaryChunk chunk = DictionaryChunk()
+    widths = {"c": 1, "s": 2, "i": 4, "l": 8}
+    if form.lower() not in widths:
+        raise TypeError(f"dictionary indices of Arrow format {form!r} are not integers")
+    chunk.hold(owner, array)
+    chunk.indices = <const uint8_t *>array.buffers[1]
+    chunk.width = widths[form.lower()]
+    chunk.signed_indices = form.islower()
+    chunk.values = text_chunk(owner, schema.dictionary, array.dictionary)
+    return chunk
+
+
+cdef list import_text_chunks(column):
+    """Give the chunks of anything with __arrow_c_stream__ or __arrow_c_array__. Raises TypeError if not strings."""
+    cdef ArrowSchema *schema
+    cdef ArrowArray *array
+    if hasattr(column, "__arrow_c_stream__"):
+        return import_stream(column.__arrow_c_stream__())
+    schema_capsule, array_capsule = column.__arrow_c_array__()
+    schema = <ArrowSchema *>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
+    array = <ArrowArray *>PyCapsule_GetPointer(array_capsule, "arrow_array")
+    require_unused(schema.release != NULL and array.release != NULL)
+    owner = move_array(array)
+    return [text_chunk(owner, schema, &owner.array)]
+
+
+cdef int require_unused(bint unused) except -1:
+    if not unused:
+        raise ValueError("the Arrow data was consumed before: its capsule can be used once")
+    return 0
+
+
+cdef ArrowOwner move_array(ArrowArray *array):
+    cdef ArrowOwner owner = ArrowOwner()
+    owner.array = array[0]
+    array.release = NULL
+    return owner
+
+
+cdef list import_stream(capsule):
+    cdef ArrowArrayStream *given = <ArrowArrayStream *>PyCapsule_GetPointer(capsule, "arrow_array_stream")
+    cdef ArrowArrayStream stream
+    cdef ArrowSchema schema
+    require_unused(given.release != NULL)
+    stream = given[0]
+    given.release = NULL
+    memset(&schema, 0, sizeof(schema))
+    try:
+        check_stream(&stream, stream.get_schema(&stream, &schema))
+        return stream_chunks(&stream, &schema)
+    finally:
+        if schema.release != NULL:
+            schema.release(&schema)
+        stream.release(&stream)
+
+
+cdef list stream_chunks(ArrowArrayStream *stream, const ArrowSchema *schema):
+    cdef ArrowArray array
+    cdef ArrowOwner owner
+    chunks = []
+    while True:
+        memset(&array, 0, sizeof(array))
+        check_stream(stream, stream.get_next(stream, &array))
+        if array.release == NULL:
+            return chunks
+        owner = move_array(&array)
+        chunks.append(text_chunk(owner, schema, &owner.array))
+
+
+cdef int check_stream(ArrowArrayStream *stream, int code) except -1:
+    if code == 0:
+        return 0
+    reason = stream.get_last_error(stream)
+    raise ValueError(f"the Arrow stream failed: {reason.decode(errors='replace') if reason != NULL else code}")
+
+
+# ---- out ---------------------------------------------------------------------------------------------------
+
+# What one exported array points to. A consumer may keep the child longer than its parent, so each has its own.
+cdef struct Exported:
+    PyObject *owner
+    const void *buffers[2]
+    ArrowArray child
+    ArrowArray *children[1]
+
+cdef struct ExportedSchema:
+    ArrowSchema child
+    ArrowSchema *children[1]
+
+
+cdef void release_array(ArrowArray *array) noexcept with gil:
+    cdef Exported *exported = <Exported *>array.private_data
+    if exported.child.release != NULL:
+        exported.child.release(&exported.child)
+    Py_DECREF(<object>exported.owner)
+    free(exported)
+    array.release = NULL
+
+
+cdef void release_schema(ArrowSchema *schema) noexcept with gil:
+    cdef ExportedSchema *exported = <ExportedSchema *>schema.private_data
+    if exported.child.release != NULL:
+        exported.child.release(&exported.child)
+    free(exported)
+    schema.release = NULL
+
+
+cdef void release_array_capsule(capsule) noexcept:
+    cdef ArrowArray *array = <ArrowArray *>PyCapsule_GetPointer(capsule, "arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    free(array)
+
+
+cdef void release_schema_capsule(capsule) noexcept:
+    cdef ArrowSchema *schema = <ArrowSchema *>PyCapsule_GetPointer(capsule, "arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    free(schema)
+
+
+cdef Exported *fill_array(ArrowArray *array, owner, int64_t length, int64_t n_buffers, size_t buffer) except NULL:
+    """Export one array without nulls, whose buffer after the validity one is `buffer`; `owner` keeps it."""
+    cdef Exported *exported = <Exported *>calloc(1, sizeof(Exported))
+    if exported == NULL:
+        raise MemoryError
+    Py_INCREF(owner)
+    exported.owner = <PyObject *>owner
+    exported.buffers[1] = <const void *>buffer
+    exported.children[0] = &exported.child
+    memset(array, 0, sizeof(array[0]))
+    array.length = length
+    array.n_buffers = n_buffers
+    array.buffers = exported.buffers
+    array.private_data = exported
+    array.release = release_array
+    return exported
+
+
+cdef int fill_schema(ArrowSchema *schema, const char *form, const char *name) except -1:
+    cdef ExportedSchema *exported = <ExportedSchema *>calloc(1, sizeof(ExportedSchema))
+    if exported == NULL:
+        raise MemoryError
+    exported.children[0] = &exported.child
+    memset(schema, 0, sizeof(schema[0]))
+    schema.format = form
+    schema.name = name
+    schema.flags = 2  # ARROW_FLAG_NULLABLE
+    schema.children = exported.children
+    schema.private_data = exported
+    schema.release = release_schema
+    return 0
+
+
+cdef export_list(offsets, values, bint large):
+    """Give the capsules of a list<int64> or large_list<int64> over two NumPy arrays."""
+    cdef ArrowSchema *schema = <ArrowSchema *>calloc(1, sizeof(ArrowSchema))
+    if schema == NULL:
+        raise MemoryError
+    schema_capsule = PyCapsule_New(schema, "arrow_schema", release_schema_capsule)
+    fill_schema(schema, b"+L" if large else b"+l", b"")
+    fill_schema(&(<ExportedSchema *>schema.private_data).child, b"l", b"item")
+    schema.n_children = 1
+
+    cdef ArrowArray *array = <ArrowArray *>calloc(1, sizeof(ArrowArray))
+    if array == NULL:
+        raise MemoryError
+    array_capsule = PyCapsule_New(array, "arrow_array", release_array_capsule)
+    cdef Exported *parent = fill_array(array, offsets, len(offsets) - 1, 2, offsets.ctypes.data)
+    fill_array(&parent.child, values, len(values), 2, values.ctypes.data)
+    array.n_children = 1
+    array.children = parent.children
+    return schema_capsule, array_capsule
+
+
+cdef bint wants_small_list(requested_schema) except -1:
+    cdef const ArrowSchema *schema
+    if requested_schema is None:
+        return False
+    schema = <const ArrowSchema *>PyCapsule_GetPointer(requested_schema, "arrow_schema")
+    return (<bytes>schema.format) == b"+l"

@@ -1,0 +1,38 @@
+# All declarations of csrc/, so that no other module declares foreign functions.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "rs_bytes.h" nogil:
+    bint rs_fits(uint64_t length, uint64_t pos, uint64_t need) noexcept
+    uint32_t rs_load_be32(const void *p) noexcept
+    uint64_t rs_load_be64(const void *p) noexcept
+    void rs_store_be32(void *p, uint32_t value) noexcept
+    void rs_store_be64(void *p, uint64_t value) noexcept
+    uint32_t rs_load_be32_acquire(const void *p) noexcept
+    uint64_t rs_load_be64_acquire(const void *p) noexcept
+    void rs_store_be32_release(void *p, uint32_t value) noexcept
+    void rs_store_be64_release(void *p, uint64_t value) noexcept
+    void RS_PREFETCH_R(const void *p) noexcept
+    void RS_PREFETCH_W(const void *p) noexcept
+    void RS_PREFETCH_R_L2(const void *p) noexcept
+    bint RS_LIKELY(bint x) noexcept
+    bint RS_UNLIKELY(bint x) noexcept
+
+
+cdef extern from "rs_cpu.h" nogil:
+    int rs_cpu_level() noexcept
+    int rs_cpu_supported() noexcept
+    const char *rs_cpu_name(int level) noexcept
+    bint rs_cpu_is_amd() noexcept
+
+
+cdef extern from "rs_java_hash.h" nogil:
+    uint32_t rs_java_hash_latin1(uint32_t seed, const uint8_t *units, size_t n) noexcept
+    uint32_t rs_java_hash_ucs2(uint32_t seed, const uint16_t *units, size_t n) noexcept
+    bint rs_java_hash_ucs4(uint32_t seed, const uint32_t *points, size_t n, uint32_t *hash_ret) noexcept
+    bint rs_java_hash_utf8(uint32_t seed, const uint8_t *data, size_t n, uint32_t *hash_ret) noexcept
+    uint32_t rs_java_hash_utf8_lossy(uint32_t seed, const uint8_t *data, size_t n) noexcept
+    size_t rs_java_hash_column32(const uint8_t *data, const int32_t *offsets, size_t n, const uint32_t *seeds,
+                                 size_t seed_step, uint32_t *hashes_ret) noexcept
+    size_t rs_java_hash_column64(const uint8_t *data, const int64_t *offsets, size_t n, const uint32_t *seeds,
+                                 size_t seed_step, uint32_t *hashes_ret) noexcept

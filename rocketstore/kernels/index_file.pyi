@@ -1,0 +1,73 @@
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event
+from typing import Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.keys import _Strings
+from rocketstore.kernels.phy_offsets import PhyOffsets
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
+
+class IndexFileKernel:
+    def __new__(
+        cls,
+        buffer: Buffer,
+        hash_slot_num: int,
+        index_num: int,
+        counts_every_put: bool = False,
+        fd: int = -1,
+        unpublished: bool = False,
+    ) -> Self: ...
+    @property
+    def hash_slot_num(self) -> int: ...
+    @property
+    def index_num(self) -> int: ...
+    def _header(self) -> tuple[int, int, int, int, int, int]: ...
+    def _seed_header(self, end_phy_offset: int, end_timestamp: int) -> None: ...
+    def _write_count(self) -> None: ...
+    def put_key(self, index_key: str, phy_offset: int, store_timestamp: int) -> bool: ...
+    def put_keys(
+        self,
+        keys: _Strings,
+        phy_offsets: ArrayLike,
+        store_timestamps: ArrayLike,
+        *,
+        topic: str | _Strings | None = None,
+    ) -> int: ...
+    def put_key_hashes(
+        self, key_hashes: ArrayLike, phy_offsets: ArrayLike, store_timestamps: ArrayLike
+    ) -> int: ...
+    def select_phy_offset(
+        self, index_key: str, max_num: int = 32, begin_timestamp: int = 0, end_timestamp: int = ...
+    ) -> list[int]: ...
+    def select_phy_offsets(
+        self,
+        keys: _Strings,
+        *,
+        topic: str | _Strings | None = None,
+        max_num: int = 32,
+        begin_timestamp: int = 0,
+        end_timestamp: int = ...,
+        threads: int = 1,
+    ) -> PhyOffsets: ...
+    def select_phy_offsets_by_hash(
+        self,
+        key_hashes: ArrayLike,
+        *,
+        max_num: int = 32,
+        begin_timestamp: int = 0,
+        end_timestamp: int = ...,
+        threads: int = 1,
+    ) -> PhyOffsets: ...
+
+def in_threads(
+    work: Callable[[_Part], _Result], parts: Sequence[_Part], stop: Event
+) -> Iterable[_Result]: ...
+def checked_hashes(key_hashes: ArrayLike) -> NDArray[np.int32]: ...
+def checked_offsets(phy_offsets: ArrayLike, n: int) -> NDArray[np.int64]: ...
+def int64_column(column: ArrayLike, name: str, n: int) -> NDArray[np.int64]: ...
+def write_all(fd: int, data: memoryview, position: int) -> None: ...

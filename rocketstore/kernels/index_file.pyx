@@ -1,0 +1,526 @@
+"""Index files: the kernel class behind IndexFile, scalar and batch, directly on the mapping.
+
+    header, 40 bytes                              slots, 4 bytes each, from byte 40
+       0  i64  beginTimestamp                       i32  ordinal of the newest item of the slot, 0: none
+       8  i64  endTimestamp
+      16  i64  beginPhyOffset                     items, 20 bytes each, from byte 40 + 4 * hashSlotNum
+      24  i64  endPhyOffset                          0  i32  keyHash
+      32  i32  hashSlotCount                         4  i64  phyOffset
+      36  i32  indexCount: items + 1, 0: none       12  i32  timeDiff, seconds after beginTimestamp
+                                                    16  i32  prevIndex: the next older item of the slot, 0: none
+
+Integers are big-endian. Item 0 is never used, so a file holds indexNum - 1 items. An item is published in the order
+item, slot, count: whoever reads the file meanwhile finds every key that was there before.
+"""
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memmove
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport (
+    rs_load_be32,
+    rs_load_be32_acquire,
+    rs_load_be64_acquire,
+    rs_store_be32_release,
+    rs_store_be64_release,
+)
+from rocketstore.kernels.index_item cimport (
+    BEGIN_PHY_OFFSET,
+    BEGIN_TIMESTAMP,
+    END_PHY_OFFSET,
+    END_TIMESTAMP,
+    HASH_SLOT_COUNT,
+    HEADER_SIZE,
+    INDEX_COUNT,
+    ITEM_SIZE,
+    PREV_INDEX,
+    SLOT_SIZE,
+    IndexView,
+    Query,
+    index_count,
+    item_at,
+    slot_of,
+)
+from rocketstore.kernels.index_put cimport Stream, put_items, stage_items
+from rocketstore.kernels.index_select cimport (
+    INLINE_HITS,
+    WALK_NO_MEMORY,
+    WALK_OK,
+    WALK_WILD_SLOT,
+    Chain,
+    Walk,
+    free_walk,
+    new_walk,
+    start_chain,
+    walk_chain,
+    walk_on,
+)
+from rocketstore.kernels.keys cimport java_hash_str, key_hash_of
+from rocketstore.kernels.phy_offsets cimport Found, FoundValues, free_found, start_found
+
+import io
+import operator
+import os
+import sys
+import threading
+import time
+
+import numpy as np
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.kernels.phy_offsets import PhyOffsets, concatenate
+
+cdef enum:
+    PIECE = 65536  # items put between two looks at the signals: some 2 ms
+    HOPS = 524288  # items read between two looks at the signals: some 10 ms, 50 where each is a cache miss
+    SHORT_HOPS = 256  # items that one lookup reads before it lets other threads run
+    HUGE_PAGE = 2097152
+
+
+cdef class IndexFileKernel:
+    """One index file in a Buffer. ``IndexFile`` adds opening, closing and geometry.
+
+    Parameters: buffer: the whole file. hash_slot_num, index_num: its geometry. counts_every_put: hashSlotCount as
+    until RocketMQ 4.7.0. fd: the file's descriptor, or -1. unpublished: nobody else has this file yet, so a first
+    batch need not publish each item.
+    """
+
+    cdef Buffer buffer
+    cdef IndexView view
+    cdef bint counts_every_put
+    cdef bint unpublished
+    cdef int fd
+    cdef object streaming_thread
+    cdef cython.pymutex write_lock
+
+    def __cinit__(self, Buffer buffer, int32_t hash_slot_num, int32_t index_num, bint counts_every_put=False,
+                  int fd=-1, bint unpublished=False):
+        cdef int64_t size = HEADER_SIZE + SLOT_SIZE * <int64_t>hash_slot_num + ITEM_SIZE * <int64_t>index_num
+        if hash_slot_num < 1 or index_num < 2:
+            raise ValueError(f"hash_slot_num={hash_slot_num}, index_num={index_num}: at least 1 and 2 are needed")
+        if buffer.size != size:
+            raise CorruptFileError(
+                buffer.path, buffer.size, "file size", f"{hash_slot_num} slots and {index_num} items need {size} bytes"
+            )
+        if <size_t>buffer.data % 8:
+            raise ValueError(f"{buffer.path}: the buffer is not aligned to 8 bytes")
+        self.buffer = buffer
+        self.view.header = buffer.data
+        self.view.slots = buffer.data + HEADER_SIZE
+        self.view.items = self.view.slots + SLOT_SIZE * <int64_t>hash_slot_num
+        self.view.hash_slot_num = <uint32_t>hash_slot_num
+        self.view.index_num = index_num
+        self.counts_every_put = counts_every_put
+        self.fd = fd
+        self.unpublished = unpublished
+        count = <int32_t>rs_load_be32_acquire(buffer.data + INDEX_COUNT)
+        if count > index_num:
+            raise CorruptFileError(buffer.path, INDEX_COUNT, "indexCount", f"{count} of at most {index_num}")
+
+    @property
+    def hash_slot_num(self):
+        """The number of hash slots."""
+        return <int32_t>self.view.hash_slot_num
+
+    @property
+    def index_num(self):
+        """The number of items the file has room for, and one: item 0 is never used."""
+        return self.view.index_num
+
+    # ---- header --------------------------------------------------------------------------------------------
+
+    def _header(self):
+        self.buffer.enter()
+        try:
+            return (
+                <int64_t>rs_load_be64_acquire(self.view.header + BEGIN_TIMESTAMP),
+                <int64_t>rs_load_be64_acquire(self.view.header + END_TIMESTAMP),
+                <int64_t>rs_load_be64_acquire(self.view.header + BEGIN_PHY_OFFSET),
+                <int64_t>rs_load_be64_acquire(self.view.header + END_PHY_OFFSET),
+                <int32_t>rs_load_be32_acquire(self.view.header + HASH_SLOT_COUNT),
+                index_count(&self.view),
+            )
+        finally:
+            self.buffer.leave()
+
+    def _seed_header(self, int64_t end_phy_offset, int64_t end_timestamp):
+        """Begin where the file before ended; only what is above 0 counts. Source: IndexFile.<init>."""
+        self.require_writable()
+        if end_phy_offset > 0:
+            rs_store_be64_release(self.view.header + BEGIN_PHY_OFFSET, <uint64_t>end_phy_offset)
+            rs_store_be64_release(self.view.header + END_PHY_OFFSET, <uint64_t>end_phy_offset)
+        if end_timestamp > 0:
+            rs_store_be64_release(self.view.header + BEGIN_TIMESTAMP, <uint64_t>end_timestamp)
+            rs_store_be64_release(self.view.header + END_TIMESTAMP, <uint64_t>end_timestamp)
+
+    def _write_count(self):
+        """Write the count of an empty file, 1 instead of 0. Source: IndexHeader.updateByteBuffer."""
+        self.require_writable()
+        with self.write_lock:
+            self.buffer.enter()
+            if <int32_t>rs_load_be32_acquire(self.view.header + INDEX_COUNT) <= 0:
+                rs_store_be32_release(self.view.header + INDEX_COUNT, 1)
+            self.buffer.leave()
+
+    def _undo_torn_put(self):
+        """Take an item out of its slot again whose writer was killed before it was counted.
+
+        The next item goes to the same place, and would cut off what that slot held before. RocketMQ lets it.
+        """
+        cdef uint8_t *item
+        cdef uint8_t *slot
+        cdef int32_t count, key_hash, prev
+        self.require_writable()
+        with self.write_lock:
+            self.buffer.enter()
+            count = index_count(&self.view)
+            if count < self.view.index_num:
+                item = item_at(&self.view, count)
+                key_hash = <int32_t>rs_load_be32(item)
+                prev = <int32_t>rs_load_be32(item + PREV_INDEX)
+                slot = slot_of(&self.view, key_hash)
+                if key_hash >= 0 and <int32_t>rs_load_be32_acquire(slot) == count:
+                    rs_store_be32_release(slot, <uint32_t>prev if 0 < prev < count else 0)
+            self.buffer.leave()
+
+    def _check_file_size(self):
+        self.buffer.check_file_size()
+
+    cdef int require_writable(self) except -1:
+        if not self.buffer.writable:
+            raise io.UnsupportedOperation(f"{self.buffer.path} is open for reading: open it with mode 'r+' to put keys")
+        return 0
+
+    # ---- put -----------------------------------------------------------------------------------------------
+
+    def put_key(self, str index_key not None, phy_offset, store_timestamp):
+        """Add one key.
+
+        Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
+        negative. store_timestamp: of the message, epoch milliseconds.
+        Returns: False if the file is full, else True.
+        Raises: ValueError for a negative offset; TypeError for numbers that are not integers;
+        io.UnsupportedOperation in mode "r"; StoreClosedError.
+        Source: IndexFile.putKey. A file cut while it is open is not noticed here.
+        """
+        cdef int64_t offset = to_int64(phy_offset), time = to_int64(store_timestamp)
+        cdef uint32_t code
+        cdef int32_t key_hash
+        self.require_writable()
+        if offset < 0:
+            raise ValueError(f"phy_offset={offset}: must not be negative")
+        java_hash_str(0, index_key, &code)
+        key_hash = key_hash_of(code)
+        return self.put_piece(&key_hash, &offset, &time, 1) == 1
+
+    def put_keys(self, keys, phy_offsets, store_timestamps, *, topic=None):
+        """Add a batch of keys, in order, until the file is full.
+
+        Parameters
+        ----------
+        keys : as for ``hash_keys``, n strings; each the whole ``topic#key``, or the key alone if ``topic`` is given.
+        phy_offsets : int64[n], bytes in the commit log, not negative.
+        store_timestamps : int64[n], epoch milliseconds.
+        topic : str or column of n str, optional.
+
+        Returns
+        -------
+        How many were taken before the file was full.
+
+        Raises
+        ------
+        ValueError, TypeError : a bad row or length; checked before anything is written.
+        KeyboardInterrupt : between two pieces; ``len`` tells how many were taken.
+
+        Source: IndexFile.putKey, for each row.
+        """
+        self.require_writable()
+        return self.put_key_hashes(hash_keys(keys, topic=topic), phy_offsets, store_timestamps)
+
+    def put_key_hashes(self, key_hashes, phy_offsets, store_timestamps):
+        """Add a batch whose keys are hashed already: int32[n] from ``hash_keys``. Else as ``put_keys``."""
+        cdef const int32_t[::1] hashes = checked_hashes(key_hashes)
+        cdef const int64_t[::1] offsets = checked_offsets(phy_offsets, hashes.shape[0])
+        cdef const int64_t[::1] times = int64_column(store_timestamps, "store_timestamps", hashes.shape[0])
+        self.require_writable()
+        self.buffer.check_file_size()
+        # The stream form writes all slots, whatever the batch: it pays once the items outweigh them.
+        if hashes.shape[0] * ITEM_SIZE >= SLOT_SIZE * <int64_t>self.view.hash_slot_num and self.claim_stream():
+            try:
+                return self.put_stream(hashes, offsets, times)
+            finally:
+                self.streaming_thread = None
+        return self.put_in_place(hashes, offsets, times)
+
+    cdef Py_ssize_t put_piece(self, const int32_t *key_hashes, const int64_t *phy_offsets,
+                              const int64_t *store_timestamps, Py_ssize_t n) except -1:
+        self.await_stream()
+        with self.write_lock:
+            self.buffer.enter()
+            self.unpublished = False
+            if n == 1:
+                n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
+            else:
+                with nogil:
+                    n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
+            self.buffer.leave()
+        return n
+
+    cdef Py_ssize_t put_in_place(self, const int32_t[::1] hashes, const int64_t[::1] offsets,
+                                 const int64_t[::1] times) except -1:
+        cdef Py_ssize_t n = hashes.shape[0], done = 0, piece, taken
+        while done < n:
+            piece = min(n - done, <Py_ssize_t>PIECE)
+            taken = self.put_piece(&hashes[done], &offsets[done], &times[done], piece)
+            done += taken
+            if taken < piece:
+                break
+            PyErr_CheckSignals()
+        return done
+
+    cdef bint claim_stream(self) except -1:
+        """Whether this call may fill the file as a stream: it is new, nobody else has it, and nothing is in it."""
+        with self.write_lock:
+            self.buffer.enter()
+            claimed = self.unpublished and self.fd >= 0 and index_count(&self.view) == 1
+            self.unpublished = False
+            if claimed:
+                self.streaming_thread = threading.get_ident()
+            self.buffer.leave()
+        return claimed
+
+    cdef int await_stream(self) except -1:
+        """Let a stream that another thread writes end first."""
+        while self.streaming_thread is not None:
+            if self.streaming_thread == threading.get_ident():
+                raise RuntimeError(f"{self.buffer.path}: a put from a signal handler, while this thread is in put_keys")
+            time.sleep(0.001)
+        return 0
+
+    cdef Py_ssize_t put_stream(self, const int32_t[::1] hashes, const int64_t[::1] offsets,
+                               const int64_t[::1] times) except -1:
+        """Fill a file that nobody else has: items in sequence, then the slots from memory, the header last."""
+        cdef Py_ssize_t n = min(hashes.shape[0], <Py_ssize_t>self.view.index_num - 1), done = 0, piece
+        cdef Py_ssize_t filled = 0, room
+        cdef int64_t position = HEADER_SIZE + SLOT_SIZE * <int64_t>self.view.hash_slot_num + ITEM_SIZE
+        cdef uint32_t[::1] table = np.zeros(self.view.hash_slot_num, np.uint32)
+        cdef uint8_t[::1] staged = np.empty(HUGE_PAGE + ITEM_SIZE, np.uint8)
+        cdef Stream stream = Stream(&table[0], self.view.hash_slot_num, 0, self._header()[0])
+        while done < n:
+            # Whole huge pages at a time: the page cache keeps them as such, and lookups are a third faster there.
+            room = HUGE_PAGE - position % HUGE_PAGE
+            piece = min(n - done, (room - filled + ITEM_SIZE - 1) // ITEM_SIZE)
+            with nogil:
+                stage_items(&stream, &staged[filled], done, &hashes[done], &offsets[done], &times[done], piece)
+            done += piece
+            filled += piece * ITEM_SIZE
+            if filled >= room:
+                # If the disk refuses, or the file is closed, neither slots nor header follow: it stays empty.
+                self.write(staged[:room], position)
+                position += room
+                filled -= room
+                memmove(&staged[0], &staged[room], filled)
+            try:
+                PyErr_CheckSignals()
+            except BaseException:
+                self.end_stream(&stream, staged[:filled], position, table, offsets, times, done)
+                raise
+        self.end_stream(&stream, staged[:filled], position, table, offsets, times, done)
+        return done
+
+    cdef int write(self, data, int64_t position) except -1:
+        """Write a whole buffer at a position of the file."""
+        cdef Py_ssize_t written
+        view = memoryview(data).cast("B")
+        self.buffer.enter()
+        try:
+            while len(view):
+                written = os.pwrite(self.fd, view, position)
+                view = view[written:]
+                position += written
+        finally:
+            self.buffer.leave()
+        return 0
+
+    cdef int end_stream(self, Stream *stream, uint8_t[::1] last_items, int64_t position, uint32_t[::1] table,
+                        const int64_t[::1] offsets, const int64_t[::1] times, Py_ssize_t done) except -1:
+        """Publish the first `done` items: the last of them, then the slots, then the header."""
+        cdef uint8_t *header = self.view.header
+        self.write(last_items, position)
+        if sys.byteorder == "little":
+            np.asarray(table).byteswap(inplace=True)
+        self.write(table, HEADER_SIZE)
+        self.buffer.enter()
+        rs_store_be64_release(header + BEGIN_PHY_OFFSET, <uint64_t>offsets[0])
+        rs_store_be64_release(header + BEGIN_TIMESTAMP, <uint64_t>times[0])
+        rs_store_be32_release(header + HASH_SLOT_COUNT, <uint32_t>done if self.counts_every_put else stream.hash_slot_count)
+        rs_store_be32_release(header + INDEX_COUNT, <uint32_t>(done + 1))
+        rs_store_be64_release(header + END_PHY_OFFSET, <uint64_t>offsets[done - 1])
+        rs_store_be64_release(header + END_TIMESTAMP, <uint64_t>times[done - 1])
+        self.buffer.leave()
+        return 0
+
+    # ---- select --------------------------------------------------------------------------------------------
+
+    def select_phy_offset(self, str index_key not None, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
+        """Look one key up.
+
+        Parameters: index_key: the whole ``topic#key``. max_num: at most so many offsets. begin_timestamp,
+        end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
+        Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
+        Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
+        max_num; StoreClosedError.
+        Source: IndexFile.selectPhyOffset, which notices no circle but an item that names itself. A file cut while it
+        is open is not noticed here.
+        """
+        cdef int64_t values[INLINE_HITS]
+        cdef Found found
+        cdef Chain chain
+        cdef Query query = make_query(max_num, begin_timestamp, end_timestamp)
+        cdef uint32_t code
+        cdef bint ended
+        start_found(&found, values, INLINE_HITS)
+        java_hash_str(0, index_key, &code)
+        self.buffer.enter()
+        start_chain(&self.view, key_hash_of(code), &chain, &found)
+        ended = walk_chain(&self.view, &query, &chain, &found, SHORT_HOPS)
+        self.buffer.leave()
+        try:
+            while not ended:
+                PyErr_CheckSignals()
+                self.buffer.enter()
+                with nogil:
+                    ended = walk_chain(&self.view, &query, &chain, &found, HOPS)
+                self.buffer.leave()
+            if found.status != WALK_OK:
+                raise_status(self.buffer.path, &found)
+            return [found.values[i] for i in range(found.size)]
+        finally:
+            free_found(&found)
+
+    def select_phy_offsets(self, keys, *, topic=None, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX,
+                           int threads=1):
+        """Look a batch of keys up.
+
+        Parameters: keys, topic: as for ``hash_keys``, n strings. threads: so many at once. The others as for
+        ``select_phy_offset``.
+        Returns: PhyOffsets of n keys.
+        Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
+        Source: IndexFile.selectPhyOffset, for each key.
+        """
+        return self.select_phy_offsets_by_hash(
+            hash_keys(keys, topic=topic), max_num=max_num, begin_timestamp=begin_timestamp,
+            end_timestamp=end_timestamp, threads=threads,
+        )
+
+    def select_phy_offsets_by_hash(self, key_hashes, *, max_num=32, begin_timestamp=0,
+                                   end_timestamp=INT64_MAX, int threads=1):
+        """Look a batch up whose keys are hashed already: int32[n] from ``hash_keys``. Else ``select_phy_offsets``."""
+        if threads < 1:
+            raise ValueError(f"threads={threads}: must be at least 1")
+        hashes = checked_hashes(key_hashes)
+        asked = max_num, begin_timestamp, end_timestamp
+        make_query(max_num, begin_timestamp, end_timestamp)
+        self.buffer.check_file_size()
+        stop = threading.Event()
+        n = len(hashes)
+        parts = max(1, min(threads, n // PIECE))
+        ranges = [hashes[n * i // parts:n * (i + 1) // parts] for i in range(parts)]
+        if parts == 1:
+            return self._select_range(hashes, asked, stop)
+        return concatenate(in_threads(lambda part: self._select_range(part, asked, stop), ranges, stop))
+
+    def _select_range(self, const int32_t[::1] hashes, asked, stop):
+        """Look hashes up, piece by piece, until ``stop`` is set."""
+        cdef Query query = make_query(asked[0], asked[1], asked[2])
+        cdef FoundValues values = FoundValues()
+        cdef Py_ssize_t n = hashes.shape[0]
+        cdef int64_t[::1] ends
+        cdef Walk *walk
+        cdef bint ended = n == 0
+        offsets = np.zeros(n + 1, np.int64)
+        ends = offsets
+        walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &values.found, &ends[1] if n else NULL)
+        try:
+            while not ended and not stop.is_set():
+                self.buffer.enter()
+                with nogil:
+                    ended = walk_on(walk, HOPS)
+                self.buffer.leave()
+                PyErr_CheckSignals()
+        finally:
+            free_walk(walk)
+        if values.found.status != WALK_OK:
+            raise_status(self.buffer.path, &values.found)
+        return PhyOffsets(np.frombuffer(values, np.int64) if values.found.size else np.empty(0, np.int64), offsets)
+
+
+cdef int raise_status(path, const Found *found) except -1:
+    if found.status == WALK_NO_MEMORY:
+        raise MemoryError
+    if found.status == WALK_WILD_SLOT:
+        raise CorruptFileError(path, found.where, "slot", "names an item that the file has no room for")
+    raise CorruptFileError(path, found.where, "prevIndex", "names a newer item, where only an older one can be")
+
+
+def in_threads(work, parts, stop):
+    """Do all parts at once; the first error, Ctrl-C included, sets ``stop`` for the others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        futures = [pool.submit(work, part) for part in parts]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            raise
+
+
+# ---- arguments ---------------------------------------------------------------------------------------------
+
+
+cdef inline int64_t to_int64(value) except? -1:
+    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
+    return value if isinstance(value, int) else operator.index(value)
+
+
+cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
+    cdef int64_t limit = to_int64(max_num)
+    if limit < 0:
+        raise ValueError(f"max_num={max_num}: must not be negative")
+    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp), to_int64(end_timestamp))
+
+
+def checked_hashes(key_hashes):
+    """Return key hashes as int32[n]; raises if one is negative or they are of another type."""
+    hashes = np.asarray(key_hashes)
+    if hashes.dtype != np.int32 or hashes.ndim != 1:
+        raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
+    if len(hashes) and hashes.min() < 0:
+        raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys gives none such")
+    return np.ascontiguousarray(hashes, np.int32)
+
+
+def checked_offsets(phy_offsets, n):
+    """Return physical offsets as int64[n]; raises if one is negative."""
+    offsets = int64_column(phy_offsets, "phy_offsets", n)
+    if len(offsets) and offsets.min() < 0:
+        raise ValueError(f"phy_offsets[{int((offsets < 0).argmax())}] is negative")
+    return offsets
+
+
+def int64_column(column, name, n):
+    """Return a column of integers as int64[n]; raises TypeError for other types, ValueError for another length."""
+    values = np.asarray(column)
+    if values.ndim != 1 or len(values) != n:
+        raise ValueError(f"{name}: shape {values.shape}, where {n} rows were expected")
+    if n and values.dtype == object and all(isinstance(value, int) for value in values):
+        raise ValueError(f"{name}: {max(values, key=abs)} is beyond int64")
+    if n and values.dtype.kind not in "iu":
+        raise TypeError(f"{name}: integers were expected, not {values.dtype}")
+    if values.dtype.kind == "u" and n and values.max() > INT64_MAX:
+        raise ValueError(f"{name}: {values.max()} is beyond int64")
+    return np.ascontiguousarray(values, np.int64)

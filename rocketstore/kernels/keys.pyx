@@ -1,0 +1,235 @@
+"""Columns of keys to hashes: list[str], NumPy, pandas and Arrow through one door, a topic folded in."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from rocketstore.kernels.arrow_c cimport (
+    ArrowChunk,
+    DictionaryChunk,
+    Utf8Chunk,
+    import_text_chunks,
+)
+from rocketstore.kernels.csrc cimport rs_java_hash_column32, rs_java_hash_column64
+from rocketstore.kernels.text cimport (
+    TEXT_NULL,
+    FixedWidthChunk,
+    ObjectChunk,
+    Text,
+    TextChunk,
+    hash_text,
+    text_of_str,
+)
+
+import numpy as np
+
+from rocketstore.kernels.text import RowError
+
+# Rows hashed between two looks at the signals: a few milliseconds at the slowest.
+cdef Py_ssize_t PIECE = 65536
+
+
+cdef class TextColumn:
+    """A column of strings in any form, as the chunks it lies in. `name` is what errors call it."""
+
+    def __cinit__(self, column, str name):
+        self.name = name
+        self.chunks = [chunk for chunk in chunks_of(column, name) if (<TextChunk>chunk).length]
+        self.length = 0
+        for chunk in self.chunks:
+            self.length += (<TextChunk>chunk).length
+
+    cdef TextChunk chunk_of(self, Py_ssize_t row):
+        """The chunk with `row`, whose first row is then `chunk_start`. Meant for rows that ascend."""
+        if row < self.chunk_start:
+            self.chunk_index, self.chunk_start = 0, 0
+        chunk = <TextChunk>self.chunks[self.chunk_index]
+        while row - self.chunk_start >= chunk.length:
+            self.chunk_start += chunk.length
+            self.chunk_index += 1
+            chunk = <TextChunk>self.chunks[self.chunk_index]
+        return chunk
+
+    cdef int get(self, Py_ssize_t row, Text *text) except -1:
+        chunk = self.chunk_of(row)
+        return chunk.get(row - self.chunk_start, text)
+
+
+cdef list chunks_of(column, str name):
+    if isinstance(column, (str, bytes)):
+        raise TypeError(f"{name}: a column of str was expected, not a single {type(column).__name__}")
+    if isinstance(column, (list, tuple)):
+        return [ObjectChunk(column if isinstance(column, list) else list(column))]
+    if isinstance(column, np.ndarray):
+        return [numpy_chunk(column, name)]
+    if hasattr(column, "to_numpy") and hasattr(column, "dtype") and hasattr(column, "iloc"):
+        return pandas_chunks(column, name)
+    if hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__"):
+        return import_text_chunks(column)
+    raise TypeError(
+        f"{name}: a list of str, a NumPy array, a pandas Series or an Arrow array was expected, "
+        f"not {type(column).__name__}"
+    )
+
+
+cdef list pandas_chunks(series, str name):
+    """A Series in Arrow memory stays there; any other goes through NumPy."""
+    if hasattr(series.array, "__arrow_array__") and "pyarrow" in str(getattr(series.dtype, "storage", series.dtype)):
+        return import_text_chunks(series.array.__arrow_array__())
+    return [numpy_chunk(series.to_numpy(dtype=object), name)]
+
+
+cdef TextChunk numpy_chunk(array, str name):
+    if array.ndim != 1:
+        raise ValueError(f"{name}: one dimension was expected, not shape {array.shape}")
+    if array.dtype.kind in "US":
+        return FixedWidthChunk(array)
+    if array.dtype.kind in "OT":
+        return ObjectChunk(array.astype(object, copy=False).tolist())
+    raise TypeError(f"{name}: an array of str was expected, not of {array.dtype}")
+
+
+# ---- hashing -----------------------------------------------------------------------------------------------
+
+
+def hash_keys(keys, *, topic=None):
+    """Hash index keys as an index item stores them.
+
+    Parameters
+    ----------
+    keys : list of str, NumPy str or object array, pandas Series, or anything with ``__arrow_c_array__`` or
+        ``__arrow_c_stream__``; n strings. Arrow data is not copied.
+    topic : str, or a column of n str, optional. ``topic#`` is folded in before each key.
+
+    Returns
+    -------
+    int32[n], none negative.
+
+    Raises
+    ------
+    ValueError : a key is null or not well-formed UTF-8 (the row is named), or the lengths differ.
+    TypeError : not strings.
+
+    Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
+    """
+    codes = java_hash_codes(keys, topic=topic)
+    cdef int32_t[::1] hashes = codes
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(hashes.shape[0]):
+            hashes[i] = key_hash_of(<uint32_t>hashes[i])
+    return codes
+
+
+def java_hash_codes(keys, *, topic=None):
+    """Return Java's ``String.hashCode`` of each key, int32[n]; parameters and errors as ``hash_keys``.
+
+    Source: java.lang.String.hashCode.
+    """
+    column = TextColumn(keys, "keys")
+    return hash_column(column, topic_seeds(topic, column.length))
+
+
+cdef uint32_t[::1] topic_seeds(topic, Py_ssize_t n):
+    """The hash of "topic#": one for all keys, or one for each row if the topic is a column."""
+    cdef uint32_t[::1] seeds
+    cdef Py_ssize_t i
+    if topic is None:
+        return np.zeros(1, np.uint32)
+    if isinstance(topic, str):
+        seeds = np.zeros(1, np.uint32)
+        java_hash_str(0, topic + "#", &seeds[0])
+        return seeds
+    column = TextColumn(topic, "topic")
+    if column.length != n:
+        raise ValueError(f"topic has {column.length} rows, keys has {n}")
+    seeds = hash_column(column, np.zeros(1, np.uint32)).view(np.uint32)
+    for i in range(n):
+        seeds[i] = seeds[i] * 31 + <uint32_t>c'#'
+    # One row is one seed either way; a column of two or more is told by its length.
+    return seeds
+
+
+cdef int java_hash_str(uint32_t seed, str value, uint32_t *hash_ret) except -1:
+    cdef Text text
+    text_of_str(value, &text)
+    hash_text(seed, &text, hash_ret)
+    return 0
+
+
+cdef hash_column(TextColumn column, uint32_t[::1] seeds):
+    """String.hashCode of each row, going on from its seed (or from the one seed of all)."""
+    cdef Py_ssize_t seed_step = 1 if seeds.shape[0] > 1 else 0
+    cdef Py_ssize_t start = 0, row, end
+    codes = np.empty(column.length, np.int32)
+    cdef uint32_t[::1] out = codes.view(np.uint32)
+    for item in column.chunks:
+        chunk = <TextChunk>item
+        try:
+            if isinstance(chunk, DictionaryChunk) and seed_step == 0:
+                hash_dictionary(<DictionaryChunk>chunk, seeds, out[start:])
+            else:
+                for row in range(0, chunk.length, PIECE):
+                    end = min(row + PIECE, chunk.length)
+                    hash_rows(chunk, row, end, &seeds[(start + row) * seed_step], seed_step, &out[start + row])
+                    PyErr_CheckSignals()
+        except RowError as error:
+            raise error.error(f"{column.name}[{start + error.row}] {error.reason}") from None
+        start += chunk.length
+    return codes
+
+
+cdef int hash_rows(TextChunk chunk, Py_ssize_t start, Py_ssize_t end, const uint32_t *seeds,
+                   Py_ssize_t seed_step, uint32_t *out) except -1:
+    cdef Text text
+    cdef Py_ssize_t i
+    if isinstance(chunk, Utf8Chunk):
+        return hash_utf8_rows(<Utf8Chunk>chunk, start, end, seeds, seed_step, out)
+    for i in range(end - start):
+        chunk.get(start + i, &text)
+        if not hash_text(seeds[i * seed_step], &text, &out[i]):
+            raise row_error(chunk, start + i)
+    return 0
+
+
+cdef int hash_utf8_rows(Utf8Chunk chunk, Py_ssize_t start, Py_ssize_t end, const uint32_t *seeds,
+                        Py_ssize_t seed_step, uint32_t *out) except -1:
+    cdef size_t done, n = end - start
+    cdef Py_ssize_t row
+    if chunk.validity != NULL:
+        for row in range(start, end):
+            if chunk.is_null(row):
+                raise row_error(chunk, row)
+    with nogil:
+        if chunk.offsets32 != NULL:
+            done = rs_java_hash_column32(chunk.data, chunk.offsets32 + start, n, seeds, seed_step, out)
+        else:
+            done = rs_java_hash_column64(chunk.data, chunk.offsets64 + start, n, seeds, seed_step, out)
+    if done != n:
+        raise row_error(chunk, start + <Py_ssize_t>done)
+    return 0
+
+
+cdef hash_dictionary(DictionaryChunk chunk, uint32_t[::1] seeds, uint32_t[::1] out):
+    """Hash each value of the dictionary once. A value that no row uses may be anything."""
+    cdef Text text
+    cdef Py_ssize_t row
+    cdef int64_t index
+    cdef uint32_t[::1] codes = np.empty(max(chunk.values.length, 1), np.uint32)
+    cdef uint8_t[::1] known = np.zeros(max(chunk.values.length, 1), np.uint8)
+    for row in range(chunk.length):
+        if chunk.is_null(row):
+            raise row_error(chunk, row)
+        index = chunk.index(row)
+        if not known[index]:
+            chunk.values.get(index, &text)
+            if not hash_text(seeds[0], &text, &codes[index]):
+                raise row_error(chunk, row)
+            known[index] = 1
+        out[row] = codes[index]
+
+
+cdef row_error(TextChunk chunk, Py_ssize_t row):
+    cdef Text text
+    chunk.get(row, &text)
+    return RowError(row, "is null: each must be a string" if text.form == TEXT_NULL else "is not well-formed UTF-8")

@@ -1,0 +1,37 @@
+from libc.stdint cimport int64_t
+
+
+# Physical offsets found so far, at first in the caller's `inline_values`. `status` is what ended a walk early,
+# `where` the byte of the file it stopped at.
+cdef struct Found:
+    int64_t *values
+    Py_ssize_t size
+    Py_ssize_t capacity
+    int status
+    int64_t where
+    int64_t *inline_values
+
+
+cdef class FoundValues:
+    cdef Found found
+
+
+cdef bint grow(Found *found) noexcept nogil
+cdef void free_found(Found *found) noexcept nogil
+
+
+cdef inline void start_found(Found *found, int64_t *inline_values, Py_ssize_t capacity) noexcept nogil:
+    found.values = inline_values
+    found.inline_values = inline_values
+    found.capacity = capacity
+    found.size = 0
+    found.status = 0
+
+
+cdef inline bint add_value(Found *found, int64_t value) noexcept nogil:
+    """Keep one more offset. False if there is no memory for it."""
+    if found.size == found.capacity and not grow(found):
+        return False
+    found.values[found.size] = value
+    found.size += 1
+    return True

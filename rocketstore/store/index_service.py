@@ -1,0 +1,450 @@
+"""IndexService: the set of index files of a store, from the oldest to the one being filled."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
+from rocketstore.errors import StoreClosedError
+from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.files.index_file import IndexFile, infer_geometry
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.kernels.index_file import checked_offsets, int64_column
+from rocketstore.kernels.index_requests import index_items
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
+
+__all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
+
+logger = logging.getLogger("rocketstore")
+
+MAX_MSGS_NUM_BATCH = 64
+CREATE_ATTEMPTS = 3
+CREATE_RETRY_SECONDS = 1.0
+LONG_MAX = 2**63 - 1
+REQUIRED = ("topic", "phy_offset", "store_timestamp")
+OPTIONAL = ("uniq_key", "keys", "tags", "sys_flag")
+INDEX_TYPES = (None, "K", "U", "T")
+
+
+class QueryOffsetResult(NamedTuple):
+    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends."""
+
+    phy_offsets: list[int]
+    index_last_update_timestamp: int
+    index_last_update_phy_offset: int
+
+
+class IndexService:
+    """The index files of one directory. Made by ``open``; a context manager.
+
+    Attributes: ``directory``; ``mode``, "r" or "a"; ``compat``; ``checkpoint``; ``rejected``, the files that a broker
+    would delete at this start (in mode "a" they are).
+    Source: org.apache.rocketmq.store.index.IndexService.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        mode: str,
+        geometry: tuple[int, int] | None,
+        compat: str,
+        checkpoint: StoreCheckpoint,
+    ) -> None:
+        self.directory = directory
+        self.mode = mode
+        self.compat = compat
+        self.checkpoint = checkpoint
+        self.rejected: list[Path] = []
+        self._geometry = geometry
+        self._files: list[IndexFile] = []
+        self._flushes: list[Future[None]] = []
+        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode == "a" else None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        hash_slot_num: int | None = None,
+        index_num: int | None = None,
+        compat: str = DEFAULT_COMPAT,
+        last_exit_ok: bool = True,
+        checkpoint: StoreCheckpoint | None = None,
+    ) -> Self:
+        """Open the index files of a directory, in the order of their names.
+
+        Parameters: mode: "r" reads; "a" also adds, and makes what is missing. hash_slot_num, index_num: the geometry
+        of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat: the
+        RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
+        ``checkpoint.index_msg_timestamp`` are then not to be trusted. checkpoint: moved on as files fill.
+        Raises: FileNotFoundError in mode "r"; CorruptFileError, ValueError for a file that is no index of the geometry.
+        Source: IndexService.load.
+        """
+        if mode not in ("r", "a"):
+            raise ValueError(f"mode={mode!r}: must be one of 'r', 'a'")
+        if (hash_slot_num is None) != (index_num is None):
+            raise ValueError("hash_slot_num and index_num: give both or none")
+        Compat.of(compat)
+        directory = Path(directory)
+        if mode == "a":
+            directory.mkdir(parents=True, exist_ok=True)
+        geometry = None if hash_slot_num is None or index_num is None else (hash_slot_num, index_num)
+        self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint())
+        try:
+            self._load(last_exit_ok)
+        except BaseException:
+            self._abandon()
+            raise
+        return self
+
+    def _load(self, last_exit_ok: bool) -> None:
+        paths = sorted(path for path in self.directory.iterdir() if path.name.isdecimal() and path.is_file())
+        self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode == "a")
+        for path in paths:
+            if not last_exit_ok and self._is_rejected(path):
+                self.rejected.append(path)
+                if self.mode == "a":
+                    path.unlink()
+                    continue
+            self._files.append(self._open_file(path))
+
+    def _is_rejected(self, path: Path) -> bool:
+        """Whether items of the file may have been lost in a crash. Source: IndexService.load."""
+        slots, items = self._geometry or (None, None)
+        with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
+            return file.header.end_timestamp > self.checkpoint.index_msg_timestamp
+
+    def _open_file(self, path: Path) -> IndexFile:
+        slots, items = self._geometry or (None, None)
+        mode = "r" if self.mode == "r" else "r+"
+        return IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat)
+
+    @property
+    def files(self) -> list[IndexFile]:
+        """The index files, oldest first."""
+        return list(self._files)
+
+    # ---- build ---------------------------------------------------------------------------------------------
+
+    def build_index(self, request: Any) -> None:
+        """Index one dispatched message.
+
+        Parameters: request: an object with ``topic``, ``uniq_key``, ``keys``, ``tags`` (str or None), ``phy_offset``
+        (bytes), ``store_timestamp`` (epoch ms) and ``sys_flag``.
+        Raises: as ``build_indexes``.
+        Source: IndexService.buildIndex.
+        """
+        self.build_indexes({name: [getattr(request, name)] for name in REQUIRED + OPTIONAL})
+
+    def build_indexes(self, requests: Mapping[str, Any] | Any) -> int:
+        """Index dispatched messages, in order.
+
+        Parameters
+        ----------
+        requests : columns by name, as a dict of arrays or an Arrow, pandas or polars table: ``topic``; ``phy_offset``,
+            bytes; ``store_timestamp``, epoch ms; and as far as there are any ``uniq_key``, ``keys`` (the KEYS
+            property), ``tags``, null where a message has none, and ``sys_flag``.
+
+        Returns
+        -------
+        The number of items put. A message before the end of the newest file, and a rolled-back one, gives none.
+
+        Raises
+        ------
+        ValueError, TypeError : a bad row or length; nothing was written.
+        OSError : a new file could not be made, in three attempts.
+
+        Source: IndexService.buildIndex: unique key, then each key, then from 5.4.0 the tags.
+        """
+        self._require_open(writing=True)
+        self._check_file_sizes()
+        columns = {name: _column(requests, name) for name in REQUIRED + OPTIONAL}
+        n = len(columns["phy_offset"])
+        offsets = checked_offsets(columns["phy_offset"], n)
+        times = int64_column(columns["store_timestamp"], "store_timestamp", n)
+        flags = np.zeros(n, np.int64) if columns["sys_flag"] is None else columns["sys_flag"]
+        topic = [columns["topic"]] * n if isinstance(columns["topic"], str) else columns["topic"]
+        items = index_items(
+            topic, columns["uniq_key"], columns["keys"], columns["tags"], offsets,
+            int64_column(flags, "sys_flag", n).astype(np.int32),
+            self._files[-1].header.end_phy_offset if self._files else 0,
+            Compat.of(self.compat).indexes_tags,
+        )
+        if n:
+            self._put(items.key_hashes, offsets[items.rows], times[items.rows], _messages_after(items.rows, n))
+        return len(items.rows)
+
+    def _put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, messages_after: bool) -> None:
+        """Put items into the newest file and into those that follow as it fills."""
+        file = self._last_file()
+        done = file.put_key_hashes(hashes, offsets, times)
+        while done < len(hashes):
+            file = self._last_file()
+            done += file.put_key_hashes(hashes[done:], offsets[done:], times[done:])
+        if messages_after:
+            # The next file is opened by the next message, whether it has a key or not.
+            self._last_file()
+
+    def _last_file(self) -> IndexFile:
+        """The file being filled; a new one when there is none or it is full. Source: getAndCreateLastIndexFile."""
+        last = self._files[-1] if self._files else None
+        if last is not None and not last.is_write_full:
+            return last
+        self._files.append(self._create_file(last))
+        if last is not None and self._flusher is not None:
+            self._flushes.append(self._flusher.submit(self._flush_full, last))
+        return self._files[-1]
+
+    def _create_file(self, last: IndexFile | None) -> IndexFile:
+        slots, items = self._geometry or (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
+        end = last.header if last is not None else None
+        for attempt in range(1, CREATE_ATTEMPTS + 1):
+            path = self.directory / index_file_name(datetime.now(), last.path.name if last else "")
+            try:
+                return IndexFile.create(
+                    path,
+                    hash_slot_num=slots,
+                    index_num=items,
+                    end_phy_offset=end.end_phy_offset if end else 0,
+                    end_timestamp=end.end_timestamp if end else 0,
+                    compat=self.compat,
+                )
+            except OSError as error:
+                if attempt == CREATE_ATTEMPTS:
+                    raise
+                logger.warning("%s: not created (%s), attempt %d of %d", path, error, attempt, CREATE_ATTEMPTS)
+                time.sleep(CREATE_RETRY_SECONDS)
+        raise AssertionError("unreachable")
+
+    def _flush_full(self, file: IndexFile) -> None:
+        """Bring a full file to the disk, then say so in the checkpoint. Source: IndexService.flush."""
+        end_timestamp = file.header.end_timestamp
+        file.flush()
+        if end_timestamp > 0:
+            self.checkpoint.index_msg_timestamp = end_timestamp
+            self.checkpoint.flush()
+
+    # ---- query ---------------------------------------------------------------------------------------------
+
+    def query_offset(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        index_type: str | None = None,
+    ) -> QueryOffsetResult:
+        """Look a key up in all files, exactly as a broker does: by hash, without a look at the messages.
+
+        Parameters: max_num: 64 at most count, and at most so many offsets come back. begin_timestamp, end_timestamp:
+        epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
+        Returns: QueryOffsetResult; offsets newest file first, in a file newest first.
+        Raises: ValueError for a negative max_num; CorruptFileError.
+        Source: IndexService.queryOffset.
+        """
+        self._require_open()
+        prefix = _prefix(topic, index_type)
+        max_num = _limit(max_num)
+        offsets: list[int] = []
+        for file in self._matching_files(begin_timestamp, end_timestamp):
+            if file is not None:
+                found = file.select_phy_offset(
+                    f"{prefix}#{key}", max_num - len(offsets), begin_timestamp, end_timestamp
+                )
+                offsets.extend(found)
+            if len(offsets) >= max_num:
+                break
+        newest = self._files[-1].header if self._files else None
+        return QueryOffsetResult(
+            offsets, newest.end_timestamp if newest else 0, newest.end_phy_offset if newest else 0
+        )
+
+    def query_offsets(
+        self,
+        topic: Any,
+        keys: Any,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        index_type: str | None = None,
+        *,
+        threads: int = 1,
+    ) -> PhyOffsets:
+        """Look a batch of keys up in all files.
+
+        Parameters: topic: str, or a column of n str (not with ``index_type="T"``). keys: as for ``hash_keys``, n
+        strings. threads: so many at once. The others as for ``query_offset``.
+        Returns: PhyOffsets of n keys: of each what ``query_offset`` gives.
+        Raises: as ``query_offset`` and ``hash_keys``.
+        """
+        self._require_open()
+        self._check_file_sizes()
+        max_num = _limit(max_num)
+        hashes = hash_keys(keys, topic=_prefix(topic, index_type))
+        parts = [
+            file.select_phy_offsets_by_hash(
+                hashes, max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp, threads=threads
+            )
+            for file in self._matching_files(begin_timestamp, end_timestamp)
+            if file is not None
+        ]
+        return join_newest_first(parts, len(hashes), max_num)
+
+    def _matching_files(self, begin_timestamp: int, end_timestamp: int) -> Iterator[IndexFile | None]:
+        """Give the files to search, newest first, None for one whose times do not match."""
+        for file in reversed(self._files):
+            yield file if file.is_time_matched(begin_timestamp, end_timestamp) else None
+            if file.header.begin_timestamp < begin_timestamp:
+                return
+
+    # ---- the rest ------------------------------------------------------------------------------------------
+
+    def delete_expired_file(self, min_phy_offset: int) -> list[Path]:
+        """Delete the oldest files whose messages are all gone, never the newest file.
+
+        Parameters: min_phy_offset: where the commit log begins now, bytes. Returns: the paths deleted.
+        Source: IndexService.deleteExpiredFile.
+        """
+        self._require_open(writing=True)
+        deleted = []
+        while len(self._files) > 1 and self._files[0].header.end_phy_offset < min_phy_offset:
+            file = self._files.pop(0)
+            file.close()
+            file.path.unlink()
+            deleted.append(file.path)
+        return deleted
+
+    def flush(self) -> None:
+        """Write all files to the disk, and wait for the full ones that are under way."""
+        self._require_open(writing=True)
+        self._await_flushes()
+        for file in self._files:
+            file.flush()
+
+    def close(self) -> None:
+        """Flush, if open for adding, and close all files. Source: IndexService.shutdown."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._await_flushes()
+        finally:
+            self._abandon()
+
+    def _await_flushes(self) -> None:
+        flushes, self._flushes = self._flushes, []
+        for flush in flushes:
+            flush.result()
+
+    def _abandon(self) -> None:
+        self._closed = True
+        if self._flusher is not None:
+            self._flusher.shutdown()
+        with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
+            for file in self._files:
+                stack.callback(file.close)
+
+    def _check_file_sizes(self) -> None:
+        for file in self._files:
+            file._check_file_size()
+
+    def _require_open(self, *, writing: bool = False) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+        if writing and self.mode == "r":
+            raise io.UnsupportedOperation(f"{self.directory} is open for reading: open it with mode 'a' to add to it")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self.mode != "r":
+            raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
+        return _reopen, (type(self), os.path.abspath(self.directory), self._geometry, self.compat)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<IndexService {str(self.directory)!r}, closed>"
+        items = sum(len(file) for file in self._files)
+        return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
+
+
+def index_file_name(now: datetime, last_name: str = "") -> str:
+    """Name an index file by its time, local, to the millisecond, and always after ``last_name``.
+
+    Source: getAndCreateLastIndexFile, where two files made in one millisecond get one name.
+    """
+    name = now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03}"
+    return name if name > last_name else f"{int(last_name) + 1:017}"
+
+
+def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
+    """Return the geometry that the files of one index show, or RocketMQ's default where there is no file.
+
+    Raises: ValueError if none of the files shows it.
+    """
+    for path in paths:
+        file = MappedFile(path)
+        try:
+            return infer_geometry(file, guess=not for_writing)
+        except ValueError:
+            continue
+        finally:
+            file.close()
+    if paths:
+        raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
+    return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+
+
+def _reopen(
+    cls: type[IndexService], directory: str, geometry: tuple[int, int], compat: str
+) -> IndexService:
+    return cls.open(directory, hash_slot_num=geometry[0], index_num=geometry[1], compat=compat)
+
+
+def _column(requests: Any, name: str) -> Any:
+    names = getattr(requests, "column_names", getattr(requests, "columns", requests))
+    if name in names:
+        return requests[name]
+    if name in REQUIRED:
+        raise ValueError(f"requests have no column {name!r}: {', '.join(REQUIRED)} are needed")
+    return None
+
+
+def _messages_after(rows: np.ndarray, n: int) -> bool:
+    return len(rows) == 0 or int(rows[-1]) < n - 1
+
+
+def _limit(max_num: int) -> int:
+    if max_num < 0:
+        raise ValueError(f"max_num={max_num}: must not be negative")
+    return min(max_num, MAX_MSGS_NUM_BATCH)
+
+
+def _prefix(topic: Any, index_type: str | None) -> Any:
+    """What stands before "#key" in an index key of this type. Source: IndexService.buildKey."""
+    if index_type not in INDEX_TYPES:
+        raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
+    if index_type != "T":
+        return topic
+    if not isinstance(topic, str):
+        raise TypeError("topic: one str is needed with index_type='T'")
+    return f"{topic}#T"
