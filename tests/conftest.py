@@ -1,0 +1,71 @@
+"""Fixtures of every test, and the header that makes a run repeatable."""
+
+import os
+import secrets
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_configure(config):
+    # In the environment, so that a test run in a subprocess draws the same numbers.
+    os.environ.setdefault("ROCKETSTORE_SEED", str(secrets.randbelow(2**32)))
+
+
+def pytest_report_header(config):
+    import rocketstore
+    from rocketstore.kernels import csrc
+
+    return (
+        f"rocketstore {rocketstore.__version__}, cpu level {csrc.cpu_level()}, "
+        f"ROCKETSTORE_SEED={os.environ['ROCKETSTORE_SEED']}"
+    )
+
+
+@pytest.fixture(scope="session")
+def seed():
+    """The number that every random input of the run comes from."""
+    return int(os.environ["ROCKETSTORE_SEED"])
+
+
+@pytest.fixture(scope="session")
+def golden_index(tmp_path_factory):
+    """The index directory that a RocketMQ 5.5.0 broker left."""
+    directory = tmp_path_factory.mktemp("golden")
+    with tarfile.open(GOLDEN / "broker-5.5.0.tar.xz") as store:
+        files = [member for member in store if member.name.startswith("broker-5.5.0/index/")]
+        store.extractall(directory, files, filter="data")
+    return directory / "broker-5.5.0" / "index"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """One local Spark session of two cores for the whole run."""
+    pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("needs Java 17")
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    scratch = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+        .config("spark.local.dir", str(scratch / "local"))
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+        )
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
