@@ -1,0 +1,144 @@
+"""RocketMQ's own index classes, driven from Python: a long-lived JVM for each release, built on demand."""
+
+import functools
+import itertools
+import os
+import select
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ANSWER_SECONDS = 120
+MAVEN_SECONDS = 300
+# 4.x frees its mappings by reflection, 5.x by Netty.
+OPENED = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
+JVM = ["-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true",
+       *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED)]
+
+
+class JavaError(Exception):
+    """What the harness answered with `error`."""
+
+
+def encode(text):
+    """Write any str, lone surrogates too, as the hex digits of its UTF-16 units; None is "-"."""
+    return "-" if text is None else text.encode("utf-16-be", "surrogatepass").hex()
+
+
+def is_built(classpath):
+    """Tell whether the classes are newer than their sources and every jar is still there."""
+    if not classpath.exists():
+        return False
+    sources = [HERE / "pom.xml", *(HERE / "src").rglob("*.*")]
+    return (max(source.stat().st_mtime for source in sources) < classpath.stat().st_mtime
+            and all(Path(jar).exists() for jar in classpath.read_text().split(os.pathsep)))
+
+
+@functools.cache
+def build(release):
+    """Compile the harness against a RocketMQ release; return why that cannot be done here, or None."""
+    for tool in ("java", "mvn"):
+        if not shutil.which(tool):
+            return f"needs {tool} on the PATH (Java 17 and Maven)"
+    if is_built(HERE / "target" / release / "classpath.txt"):
+        return None
+    maven = ["mvn", "-q", "-B", "-Dstyle.color=never", f"-Drocketmq.version={release}", "process-classes"]
+    for offline in (["-o"], []):
+        try:
+            result = subprocess.run(maven + offline, cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True,
+                                    text=True, timeout=MAVEN_SECONDS)
+        except subprocess.TimeoutExpired:
+            return f"Maven did not fetch RocketMQ {release} within {MAVEN_SECONDS} s"
+        if result.returncode == 0:
+            return None
+        if "COMPILATION ERROR" in result.stdout:
+            raise AssertionError(f"the harness does not compile against RocketMQ {release}:\n{result.stdout}")
+    errors = [line for line in result.stdout.splitlines() if "ERROR" in line] or [f"exit {result.returncode}"]
+    return f"Maven cannot build against RocketMQ {release}: {errors[0][:300]}"
+
+
+class Java:
+    """A JVM with the classes of one release."""
+
+    def __init__(self, release, scratch):
+        reason = build(release)
+        if reason:
+            pytest.skip(reason)
+        self.release = release
+        self.scratch = scratch
+        self.numbers = itertools.count()
+        target = HERE / "target" / release
+        classpath = os.pathsep.join([str(target / "classes"), (target / "classpath.txt").read_text().strip()])
+        with (scratch / "stderr").open("wb") as stderr:
+            self.process = subprocess.Popen(
+                ["java", *JVM, f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}", "-cp", classpath,
+                 "org.rocketstore.interop.Harness"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, encoding="utf-8")
+
+    def call(self, *command):
+        """Send one command, return the answer behind its "ok"."""
+        self.process.stdin.write("\t".join(map(str, command)) + "\n")
+        self.process.stdin.flush()
+        # Nothing but answers comes from the JVM, so the stream's own buffer is empty here.
+        ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_SECONDS)
+        answer = self.process.stdout.readline() if ready else "nothing in time"
+        status, _, rest = answer.rstrip("\n").partition(" ")
+        if status == "ok":
+            return rest
+        if status == "error":
+            raise JavaError(f"RocketMQ {self.release}: {command[0]}: {rest}")
+        raise AssertionError(f"the JVM of {self.release} answered {answer!r} to {command}: "
+                             f"{(self.scratch / 'stderr').read_text()[-2000:]}")
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+    def put(self, directory, geometry, rows, first_name):
+        """Fill IndexFiles from rows (index_key, phy_offset, store_timestamp); return how many were taken."""
+        lines = [(encode(key), *numbers) for key, *numbers in rows]
+        return int(self.call("put", directory, *geometry, self.cells(lines), first_name))
+
+    def select(self, file, geometry, queries):
+        """Return the list of offsets of each query (index_key, max_num, begin, end)."""
+        lines = [(encode(key), *numbers) for key, *numbers in queries]
+        answers = self.answers("select", file, *geometry, self.cells(lines))
+        return [offsets_of(offsets) for (offsets,) in answers]
+
+    def build(self, root, geometry, requests):
+        """Dispatch requests to the IndexService of root/index; return the checkpoint's indexMsgTimestamp."""
+        lines = [(*map(encode, request[:4]), *request[4:]) for request in requests]
+        return int(self.call("build", root, *geometry, self.cells(lines)))
+
+    def query(self, root, geometry, queries):
+        """Return (offsets, last timestamp, last offset) of each (topic, key, max_num, begin, end, type)."""
+        lines = [(encode(topic), encode(key), *numbers, index_type or "-")
+                 for topic, key, *numbers, index_type in queries]
+        answers = self.answers("query", root, *geometry, self.cells(lines))
+        return [(offsets_of(offsets), int(timestamp), int(offset)) for offsets, timestamp, offset in answers]
+
+    def load(self, root, geometry, index_msg_timestamp):
+        """Load root/index as after a crash; return the names of the files that are left."""
+        return [name for name in self.call("load", root, *geometry, index_msg_timestamp).split(",") if name]
+
+    def cells(self, lines):
+        path = self.scratch / f"{next(self.numbers)}.tsv"
+        path.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+        return path
+
+    def answers(self, *command):
+        out = self.scratch / f"{next(self.numbers)}.out"
+        self.call(*command, out)
+        return [line.split("\t") for line in out.read_text().splitlines()]
+
+
+def offsets_of(cell):
+    return [int(offset) for offset in cell.split(",") if offset]
