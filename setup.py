@@ -21,7 +21,8 @@ sanitizer = os.environ.get("ROCKETSTORE_SANITIZE", "")
 if sanitizer not in SANITIZERS:
     raise SystemExit(f"ROCKETSTORE_SANITIZE={sanitizer}: must be one of address, thread, or not set")
 
-compile_args = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-cast-function-type"]
+# What Cython generates has unused parameters and helpers.
+compile_args = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused", "-Wno-unused-parameter"]
 if sanitizer:
     compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS[sanitizer]]
 if not checks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.index_file import IndexFileKernel
 
@@ -167,11 +168,10 @@ class IndexFile(IndexFileKernel):
 
     def close(self) -> None:
         """Flush if open for writing, wait for calls in flight, and unmap. Later calls raise StoreClosedError."""
-        if self.closed:
-            return
         try:
             if self.mode != "r":
-                self.flush()
+                with contextlib.suppress(StoreClosedError):  # closed before, or by another thread just now
+                    self.flush()
         finally:
             self._file.close()
 
@@ -255,10 +255,10 @@ def fitting_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
     for first in range(max(count, 2), most + 1, CHUNK):
         index_nums = np.arange(first, min(first + CHUNK, most + 1), dtype=np.int64)
         slot_nums = (length - HEADER_SIZE - ITEM_SIZE * index_nums) // SLOT_SIZE
-        # The newest item is at the head of its slot's chain: few wrong pairs pass that.
+        # The newest item is at the head of its slot's chain, or a newer one is that a writer has not counted yet.
         newest = length - ITEM_SIZE * (index_nums - (count - 1))
         heads = _int32(data, HEADER_SIZE + SLOT_SIZE * (_int32(data, newest) % slot_nums))
-        for i in np.flatnonzero(heads == count - 1):
+        for i in np.flatnonzero((heads >= count - 1) & (heads < index_nums)):
             pair = int(slot_nums[i]), int(index_nums[i])
             if items_agree(data, count, *pair):
                 yield pair

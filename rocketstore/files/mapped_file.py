@@ -68,13 +68,16 @@ class MappedFile:
         return memoryview(self._map)
 
     def flush(self) -> None:
-        """Write what changed to the disk, and return when it is there."""
-        self._map.flush()
+        """Write what changed to the disk, and return when it is there. Other threads run meanwhile."""
+        with self.buffer:
+            if sys.platform == "darwin":
+                self._map.flush()  # there, fsync does not write what was changed through a mapping
+            os.fsync(self.fd)
 
     def close(self) -> None:
         """Wait for the calls in flight and unmap; a mapping that views still use goes with the last of them."""
-        self.buffer.close()
-        # Views that are still in use keep the mapping, and the last of them unmaps it.
+        if not self.buffer.close():
+            return
         with contextlib.suppress(BufferError):
             self._map.close()
         self._descriptor()
@@ -94,5 +97,6 @@ def allocate(fd: int, size: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP):
             raise
-    for position in range(0, size, len(ZEROS)):
-        os.pwrite(fd, ZEROS[: size - position], position)
+    position = 0
+    while position < size:
+        position += os.pwrite(fd, ZEROS[: size - position], position)

@@ -52,12 +52,21 @@ cdef class Buffer:
         return rs_counter_load(&self.closing) != 0
 
     def close(self):
-        """Refuse later calls, wait for those in flight, and give the export back."""
+        """Refuse later calls, wait for those in flight, and give the export back. False if that was done before."""
         if rs_counter_exchange(&self.closing, 1):
-            return
+            return False
         while rs_counter_load(&self.in_flight) != 0:
             time.sleep(0.0005)
         PyBuffer_Release(&self.view)
+        return True
+
+    def __enter__(self):
+        """Count a call in: the memory stays until it leaves. Raises StoreClosedError after ``close``."""
+        self.enter()
+        return self
+
+    def __exit__(self, *exc):
+        self.leave()
 
     cdef int enter(self) except -1:
         rs_counter_add(&self.in_flight, 1)

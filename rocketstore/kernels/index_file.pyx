@@ -248,7 +248,8 @@ cdef class IndexFileKernel:
         self.require_writable()
         self.buffer.check_file_size()
         # The stream form writes all slots, whatever the batch: it pays once the items outweigh them.
-        if hashes.shape[0] * ITEM_SIZE >= SLOT_SIZE * <int64_t>self.view.hash_slot_num and self.claim_stream():
+        outweighs = hashes.shape[0] * ITEM_SIZE >= SLOT_SIZE * <int64_t>self.view.hash_slot_num
+        if outweighs and self.claim_stream():
             try:
                 return self.put_stream(hashes, offsets, times)
             finally:
@@ -257,17 +258,20 @@ cdef class IndexFileKernel:
 
     cdef Py_ssize_t put_piece(self, const int32_t *key_hashes, const int64_t *phy_offsets,
                               const int64_t *store_timestamps, Py_ssize_t n) except -1:
-        self.await_stream()
-        with self.write_lock:
-            self.buffer.enter()
-            self.unpublished = False
-            if n == 1:
-                n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
-            else:
-                with nogil:
-                    n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
-            self.buffer.leave()
-        return n
+        while True:
+            with self.write_lock:
+                if self.streaming_thread is None:
+                    self.buffer.enter()
+                    self.unpublished = False
+                    if n == 1:
+                        n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
+                    else:
+                        with nogil:
+                            n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n,
+                                          self.counts_every_put)
+                    self.buffer.leave()
+                    return n
+            self.await_stream()
 
     cdef Py_ssize_t put_in_place(self, const int32_t[::1] hashes, const int64_t[::1] offsets,
                                  const int64_t[::1] times) except -1:
@@ -293,11 +297,10 @@ cdef class IndexFileKernel:
         return claimed
 
     cdef int await_stream(self) except -1:
-        """Let a stream that another thread writes end first."""
-        while self.streaming_thread is not None:
-            if self.streaming_thread == threading.get_ident():
-                raise RuntimeError(f"{self.buffer.path}: a put from a signal handler, while this thread is in put_keys")
-            time.sleep(0.001)
+        """Give a stream that another thread writes a moment to end."""
+        if self.streaming_thread == threading.get_ident():
+            raise RuntimeError(f"{self.buffer.path}: a put from a signal handler, while this thread is in put_keys")
+        time.sleep(0.001)
         return 0
 
     cdef Py_ssize_t put_stream(self, const int32_t[::1] hashes, const int64_t[::1] offsets,
@@ -353,14 +356,16 @@ cdef class IndexFileKernel:
         if sys.byteorder == "little":
             np.asarray(table).byteswap(inplace=True)
         self.write(table, HEADER_SIZE)
-        self.buffer.enter()
-        rs_store_be64_release(header + BEGIN_PHY_OFFSET, <uint64_t>offsets[0])
-        rs_store_be64_release(header + BEGIN_TIMESTAMP, <uint64_t>times[0])
-        rs_store_be32_release(header + HASH_SLOT_COUNT, <uint32_t>done if self.counts_every_put else stream.hash_slot_count)
-        rs_store_be32_release(header + INDEX_COUNT, <uint32_t>(done + 1))
-        rs_store_be64_release(header + END_PHY_OFFSET, <uint64_t>offsets[done - 1])
-        rs_store_be64_release(header + END_TIMESTAMP, <uint64_t>times[done - 1])
-        self.buffer.leave()
+        with self.write_lock:
+            self.buffer.enter()
+            rs_store_be64_release(header + BEGIN_PHY_OFFSET, <uint64_t>offsets[0])
+            rs_store_be64_release(header + BEGIN_TIMESTAMP, <uint64_t>times[0])
+            rs_store_be32_release(header + HASH_SLOT_COUNT,
+                                  <uint32_t>done if self.counts_every_put else stream.hash_slot_count)
+            rs_store_be32_release(header + INDEX_COUNT, <uint32_t>(done + 1))
+            rs_store_be64_release(header + END_PHY_OFFSET, <uint64_t>offsets[done - 1])
+            rs_store_be64_release(header + END_TIMESTAMP, <uint64_t>times[done - 1])
+            self.buffer.leave()
         return 0
 
     # ---- select --------------------------------------------------------------------------------------------

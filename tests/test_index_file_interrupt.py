@@ -1,0 +1,252 @@
+"""Ctrl-C in the middle of long calls: it is answered at once, and what was put by then is whole."""
+
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketstore import IndexFile, StoreClosedError, hash_keys
+
+ANSWER = 0.4  # seconds until KeyboardInterrupt; a tenth of that is usual, but the machine may be busy
+SLOTS = 200_003
+BEGIN = 10**12
+
+
+def columns(first, n):
+    """Items whose key hash and offset are their ordinal, so that every one is known and is found once."""
+    ordinals = np.arange(first, first + n)
+    return ordinals.astype(np.int32), ordinals, BEGIN + ordinals
+
+
+def in_subprocess(function, *arguments):
+    """Run a function of this file in an interpreter of its own, where signals are its own as well."""
+    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
+    run = subprocess.run(command, text=True, capture_output=True, timeout=100, check=False)
+    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+
+
+def interrupt(call, delay):
+    """Call, with a SIGINT after `delay` seconds, answered at once. Give whether the call was still on."""
+
+    def press():
+        time.sleep(delay)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=press)
+    pressed = time.monotonic() + delay  # a thread that waits for the GIL presses later: that counts as well
+    try:
+        thread.start()
+        call()
+        thread.join()
+        time.sleep(1)  # the signal came too late, and is answered here
+    except KeyboardInterrupt as error:
+        answered = time.monotonic()
+        thread.join()
+        assert answered - pressed < ANSWER, f"{answered - pressed:.3f} s"
+        traceback = error.__traceback__
+        while traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        return traceback.tb_frame.f_code.co_name != "interrupt"
+    raise AssertionError("no KeyboardInterrupt at all")
+
+
+def delays():
+    """Shorter each time, for a machine on which the call was over before the signal came."""
+    return (0.05 * 0.6**n for n in range(12))
+
+
+# ---- put ---------------------------------------------------------------------------------------------------
+
+N = 3_000_000
+
+
+def assert_is_whole(path, n):
+    """The file has n items, each findable, none more; and the next ones go on from there."""
+    with IndexFile.open(path, "r+", hash_slot_num=SLOTS, index_num=N + 1) as file:
+        assert len(file) == n
+        hashes, offsets, _ = columns(1, n)
+        np.testing.assert_array_equal(file.select_phy_offsets_by_hash(hashes).values, offsets)
+        assert len(file.select_phy_offsets_by_hash(columns(n + 1, N - n)[0]).values) == 0
+        header = file.header
+        assert (header.begin_timestamp, header.begin_phy_offset) == (BEGIN + 1, 1)
+        assert (header.end_timestamp, header.end_phy_offset) == (BEGIN + n, n)
+        assert header.hash_slot_count == min(n, SLOTS)
+        assert file.put_key_hashes(*columns(n + 1, N)) == N - n
+        assert file.is_write_full
+        hashes, offsets, _ = columns(1, N)
+        np.testing.assert_array_equal(file.select_phy_offsets_by_hash(hashes).values, offsets)
+
+
+def create(path, form):
+    """An empty file, open for writing; "in place": not fresh any more."""
+    file = IndexFile.create(path, hash_slot_num=SLOTS, index_num=N + 1)
+    if form == "fresh":
+        return file
+    file.close()
+    return IndexFile.open(path, "r+", hash_slot_num=SLOTS, index_num=N + 1)
+
+
+def interrupt_put(form, directory):
+    path, batch = Path(directory, "index"), columns(1, N)
+    for delay in delays():
+        path.unlink(missing_ok=True)
+        with create(path, form) as file:
+            inside = interrupt(lambda f=file: f.put_key_hashes(*batch), delay)
+            n = len(file)
+        if inside and 0 < n < N:
+            print(f"{n} items after {delay:.4f} s")
+            assert_is_whole(path, n)
+            return
+    raise AssertionError("no interrupt came while items were put")
+
+
+@pytest.mark.parametrize("form", ["fresh", "in place"])
+def test_ctrl_c_while_keys_are_put_leaves_a_whole_file_whose_len_tells_how_far_it_came(form, tmp_path):
+    in_subprocess(interrupt_put, form, tmp_path)
+
+
+# ---- select ------------------------------------------------------------------------------------------------
+
+
+def until_interrupted(call):
+    """Interrupt a call that is made again and again, at several moments."""
+
+    def again_and_again():
+        for _ in itertools.count():
+            call()
+
+    for delay in (0.01, 0.05, 0.13):
+        interrupt(again_and_again, delay)
+
+
+def interrupt_select(directory, threads):
+    n = 1_000_000
+    rng = np.random.default_rng(1)
+    with IndexFile.create(Path(directory, "index"), hash_slot_num=SLOTS, index_num=n + 1) as file:
+        file.put_key_hashes(*columns(1, n))
+        asked = rng.integers(1, n + 1, 2_000_000).astype(np.int32)
+        until_interrupted(lambda: file.select_phy_offsets_by_hash(asked, threads=int(threads)))
+        found = file.select_phy_offsets_by_hash(asked, threads=int(threads))
+        np.testing.assert_array_equal(found.values, asked)
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_while_keys_are_looked_up_is_answered_at_once(threads, tmp_path):
+    in_subprocess(interrupt_select, tmp_path, threads)
+
+
+def hot_slot(directory):
+    """A file with one chain of 300,000 items, and 20,000 hashes that each walk down all of it for nothing."""
+    file = IndexFile.create(Path(directory, "index"), hash_slot_num=4, index_num=300_001)
+    hashes, offsets, times = columns(1, 300_000)
+    file.put_key_hashes(hashes * 4, offsets, times)
+    return file, np.full(20_000, 2**31 - 4, np.int32)
+
+
+def interrupt_select_of_a_long_chain(directory):
+    file, asked = hot_slot(directory)
+    with file:
+        for threads in (1, 2):
+            again = np.resize(asked, 140_000)
+            assert interrupt(lambda t=threads, a=again: file.select_phy_offsets_by_hash(a, threads=t), 0.05)
+
+
+def close_beside_a_select_of_a_long_chain(directory):
+    file, asked = hot_slot(directory)
+
+    def select():
+        with pytest.raises(StoreClosedError):
+            file.select_phy_offsets_by_hash(asked)
+
+    thread = threading.Thread(target=select)
+    thread.start()
+    time.sleep(0.05)
+    begun = time.monotonic()
+    file._file.close()
+    assert time.monotonic() - begun < ANSWER
+    thread.join()
+
+
+@pytest.mark.parametrize("work", [interrupt_select_of_a_long_chain, close_beside_a_select_of_a_long_chain])
+def test_one_long_chain_delays_neither_ctrl_c_nor_close(work, tmp_path):
+    in_subprocess(work, tmp_path)
+
+
+# ---- hash --------------------------------------------------------------------------------------------------
+
+
+def key_columns():
+    """A million keys in each form that is hashed in its own way."""
+    keys = [f"{n:08}-key" for n in range(1_000_000)]
+    yield "list", keys
+    yield "topic column", keys
+    yield "str array", np.array(keys)
+    yield "bytes array", np.array(keys, "S")
+    yield "not ASCII", ["主题" + key for key in keys]
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return
+    yield "arrow", pa.array(keys)
+    yield "string_view", pa.array(keys, pa.string_view())
+    indices = pa.array(np.arange(10**7, dtype=np.int32) % 1000)
+    yield "dictionary", pa.DictionaryArray.from_arrays(indices, pa.array(keys[:1000]))
+
+
+def interrupt_hash():
+    for name, keys in key_columns():
+        print(name, flush=True)
+        until_interrupted(lambda k=keys, n=name: hash_keys(k, topic=k if n == "topic column" else None))
+
+
+def test_ctrl_c_while_keys_are_hashed_is_answered_at_once():
+    in_subprocess(interrupt_hash)
+
+
+# ---- handlers that use the file ----------------------------------------------------------------------------
+
+
+def use_the_file_in_a_handler(directory):
+    """As a handler of SIGTERM may in the middle of put_keys: nothing hangs, crashes or is lost."""
+    batch = columns(1, N)
+    for form, act in itertools.product(["fresh", "in place"], ["put", "flush", "close", "select"]):
+        path = Path(directory, f"{form} {act}")
+        file = create(path, form)
+        acts = {
+            "put": lambda f=file: f.put_key("T#handler", 10**12, BEGIN),
+            "flush": file.flush,
+            "close": file.close,
+            "select": lambda f=file: f.select_phy_offset("T#handler"),
+        }
+        signal.signal(signal.SIGALRM, lambda *_, act=acts[act]: act())
+        signal.setitimer(signal.ITIMER_REAL, 0.012)
+        refused = None
+        try:
+            file.put_key_hashes(*batch)
+        except (StoreClosedError, RuntimeError) as error:
+            refused = error
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert act == "close" or not isinstance(refused, StoreClosedError)
+        print(f"{path.name}: {refused!r}")
+        file.close()
+        with IndexFile.open(path, hash_slot_num=SLOTS, index_num=N + 1) as again:
+            n = len(again) - len(again.select_phy_offset("T#handler"))
+            assert refused or n >= N - 1
+            found = again.select_phy_offsets_by_hash(columns(1, n)[0])
+            np.testing.assert_array_equal(found.values, np.arange(1, n + 1))
+        path.unlink()
+
+
+def test_a_signal_handler_may_use_the_file_that_is_being_written(tmp_path):
+    in_subprocess(use_the_file_in_a_handler, tmp_path)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
