@@ -1,0 +1,160 @@
+"""Pairs of rounds, theirs and ours in turn; one table at the end, and results.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from keys import SEED, TOPIC, arrow_keys
+from peers import Java, Plain
+
+from rocketstore import IndexFile
+
+RESULTS = Path(__file__).parent / "results.json"
+ROUNDS = int(os.environ.get("ROCKETSTORE_BENCH_ROUNDS", "7"))
+KEYS = int(os.environ.get("ROCKETSTORE_BENCH_KEYS", "19999999"))
+SLOTS, ITEMS = 5_000_000, 20_000_000
+
+rows: list[dict[str, Any]] = []
+
+
+class Pairs:
+    """Times ours against theirs, in turn, so that what else the machine does meets both."""
+
+    def __init__(self, benchmark: Any) -> None:
+        self.benchmark = benchmark
+
+    def __call__(
+        self,
+        name: str,
+        unit_count: int,
+        ours: Callable[[], object],
+        theirs: Callable[[], float],
+        peer: str,
+        goal: float | None = None,
+        before: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Run pairs. ``theirs`` gives its own seconds; ``before`` prepares a round of ours, untimed."""
+        their_seconds: list[float] = []
+
+        def setup() -> None:
+            their_seconds.append(theirs())
+            before()
+
+        self.benchmark.pedantic(ours, setup=setup, rounds=ROUNDS, iterations=1, warmup_rounds=1)
+        our_seconds = list(self.benchmark.stats.stats.data)
+        ratios = sorted(a / b for a, b in zip(their_seconds[-ROUNDS:], our_seconds, strict=True))
+        record(
+            name,
+            statistics.median(our_seconds) / unit_count * 1e9,
+            peer,
+            statistics.median(their_seconds[-ROUNDS:]) / unit_count * 1e9,
+            ratios,
+            goal,
+        )
+
+
+def record(
+    name: str, ours: float, peer: str, theirs: float | None, ratios: list[float], goal: float | None = None
+) -> None:
+    """Keep one row: nanoseconds each, and the ratios of the pairs."""
+    rows.append(
+        {
+            "name": name,
+            "ours_ns": round(ours, 2),
+            "peer": peer,
+            "peer_ns": None if theirs is None else round(theirs, 2),
+            "ratio": round(statistics.median(ratios), 2) if ratios else None,
+            "ratio_min": round(min(ratios), 2) if ratios else None,
+            "ratio_max": round(max(ratios), 2) if ratios else None,
+            "goal": goal,
+        }
+    )
+
+
+@pytest.fixture
+def pairs(benchmark: Any) -> Pairs:
+    return Pairs(benchmark)
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Java]:
+    process = Java(SLOTS, ITEMS)
+    process.round("keys", KEYS, SEED)
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="session")
+def plain(scratch: Path) -> Plain:
+    return Plain(scratch)
+
+
+@pytest.fixture(scope="session")
+def keys() -> pa.Array:
+    return arrow_keys(np.arange(KEYS))
+
+
+@pytest.fixture(scope="session")
+def phy_offsets() -> np.ndarray:
+    return np.arange(KEYS, dtype=np.int64) * 1200
+
+
+@pytest.fixture(scope="session")
+def timestamps() -> np.ndarray:
+    return 1_700_000_000_000 + np.arange(KEYS, dtype=np.int64) // 40
+
+
+@pytest.fixture(scope="session")
+def java_file(java: Java, scratch: Path) -> Path:
+    """The full file as RocketMQ writes it."""
+    path = scratch / "10000000000000000"
+    java.round("put", path, KEYS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def index(scratch: Path, keys: pa.Array, phy_offsets: np.ndarray, timestamps: np.ndarray) -> Iterator[IndexFile]:
+    """The full file as rocketstore writes it."""
+    with IndexFile.create(scratch / "20000000000000000", hash_slot_num=SLOTS, index_num=ITEMS) as file:
+        file.put_keys(keys, phy_offsets, timestamps, topic=TOPIC)
+        yield file
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    if not rows:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="nanoseconds each, median; ratio: median of the pairs' ratios [least, most]")
+    for column in ("", "rocketstore", "peer", "", "ratio", "goal"):
+        table.add_column(column, justify="left" if column in ("", "peer") else "right")
+    for row in rows:
+        ratio = f"{row['ratio']:.1f}x [{row['ratio_min']:.1f}, {row['ratio_max']:.1f}]" if row["ratio"] else ""
+        theirs = "" if row["peer_ns"] is None else f"{row['peer_ns']:,.1f}"
+        goal = "" if row["goal"] is None else f"{row['goal']:g}x"
+        table.add_row(row["name"], f"{row['ours_ns']:,.1f}", row["peer"], theirs, ratio, goal)
+    Console(width=120).print(table)
+    machine = {"cpu": _cpu(), "python": platform.python_version(), "system": platform.platform(), "keys": KEYS}
+    RESULTS.write_text(json.dumps({"machine": machine, "rounds": ROUNDS, "rows": rows}, indent=1) + "\n")
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
