@@ -93,6 +93,9 @@ cdef class DictionaryChunk(ArrowChunk):
     cdef int width
     cdef bint signed_indices
     cdef TextChunk values
+    # The hashes of the values that were met, all from one seed.
+    cdef object known
+    cdef object codes
 
     cdef int64_t index(self, Py_ssize_t row) except -1
 

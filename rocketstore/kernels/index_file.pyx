@@ -261,9 +261,9 @@ cdef class IndexFileKernel:
         while True:
             with self.write_lock:
                 if self.streaming_thread is None:
-                    self.buffer.enter()
                     self.unpublished = False
-                    if n == 1:
+                    self.buffer.enter()
+                    if n == 1:  # letting others run would take longer than the put
                         n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
                     else:
                         with nogil:
@@ -389,10 +389,12 @@ cdef class IndexFileKernel:
         cdef bint ended
         start_found(&found, values, INLINE_HITS)
         java_hash_str(0, index_key, &code)
-        self.buffer.enter()
+        self.buffer.enter_short()
         start_chain(&self.view, key_hash_of(code), &chain, &found)
         ended = walk_chain(&self.view, &query, &chain, &found, SHORT_HOPS)
-        self.buffer.leave()
+        self.buffer.leave_short()
+        if ended and found.status == WALK_OK and found.size == 1:
+            return [values[0]]
         try:
             while not ended:
                 PyErr_CheckSignals()

@@ -1,5 +1,6 @@
 """What of a message is indexed: dispatched messages in columns to the items of index files."""
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1
@@ -19,6 +20,7 @@ import numpy as np
 from rocketstore.kernels.text import RowError
 
 cdef enum:
+    PIECE = 16384  # messages between two looks at the signals: some 15 ms
     TRANSACTION_ROLLBACK = 0xC  # both bits of the transaction type in sysFlag
 
 
@@ -78,6 +80,8 @@ def index_items(topic, uniq_key, keys, tags, const int64_t[::1] phy_offsets, con
     if topics.length != n:
         raise ValueError(f"topic has {topics.length} rows, phy_offset has {n}")
     for row in range(n):
+        if row % PIECE == 0:
+            PyErr_CheckSignals()
         if phy_offsets[row] < end_phy_offset or sys_flags[row] & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
             continue
         before = items.size

@@ -2,10 +2,8 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
 
 from rocketstore.kernels.arrow_c cimport (
-    ArrowChunk,
     DictionaryChunk,
     Utf8Chunk,
     import_text_chunks,
@@ -25,8 +23,8 @@ import numpy as np
 
 from rocketstore.kernels.text import RowError
 
-# Rows hashed between two looks at the signals: a few milliseconds at the slowest.
-cdef Py_ssize_t PIECE = 65536
+cdef enum:
+    PIECE = 65536  # rows hashed between two looks at the signals: a few milliseconds at the slowest
 
 
 cdef class TextColumn:
@@ -126,28 +124,25 @@ def java_hash_codes(keys, *, topic=None):
 
     Source: java.lang.String.hashCode.
     """
-    column = TextColumn(keys, "keys")
-    return hash_column(column, topic_seeds(topic, column.length))
-
-
-cdef uint32_t[::1] topic_seeds(topic, Py_ssize_t n):
-    """The hash of "topic#": one for all keys, or one for each row if the topic is a column."""
-    cdef uint32_t[::1] seeds
-    cdef Py_ssize_t i
-    if topic is None:
-        return np.zeros(1, np.uint32)
+    cdef TextColumn column = TextColumn(keys, "keys"), topics = None
+    cdef Py_ssize_t n = column.length, start, size
+    cdef uint32_t[::1] seeds = np.zeros(1, np.uint32)
     if isinstance(topic, str):
-        seeds = np.zeros(1, np.uint32)
         java_hash_str(0, topic + "#", &seeds[0])
-        return seeds
-    column = TextColumn(topic, "topic")
-    if column.length != n:
-        raise ValueError(f"topic has {column.length} rows, keys has {n}")
-    seeds = hash_column(column, np.zeros(1, np.uint32)).view(np.uint32)
-    for i in range(n):
-        seeds[i] = seeds[i] * 31 + <uint32_t>c'#'
-    # One row is one seed either way; a column of two or more is told by its length.
-    return seeds
+    elif topic is not None:
+        topics = TextColumn(topic, "topic")
+        if topics.length != n:
+            raise ValueError(f"topic has {topics.length} rows, keys has {n}")
+        seeds = np.empty(min(n, <Py_ssize_t>PIECE), np.uint32)
+    codes = np.empty(n, np.int32)
+    cdef uint32_t[::1] out = codes.view(np.uint32)
+    for start in range(0, n, PIECE):
+        size = min(n - start, <Py_ssize_t>PIECE)
+        if topics is not None:
+            hash_topics(topics, start, size, seeds)
+        hash_rows(column, start, size, &seeds[0], topics is not None, &out[start])
+        PyErr_CheckSignals()
+    return codes
 
 
 cdef int java_hash_str(uint32_t seed, str value, uint32_t *hash_ret) except -1:
@@ -157,76 +152,87 @@ cdef int java_hash_str(uint32_t seed, str value, uint32_t *hash_ret) except -1:
     return 0
 
 
-cdef hash_column(TextColumn column, uint32_t[::1] seeds):
-    """String.hashCode of each row, going on from its seed (or from the one seed of all)."""
-    cdef Py_ssize_t seed_step = 1 if seeds.shape[0] > 1 else 0
-    cdef Py_ssize_t start = 0, row, end
-    codes = np.empty(column.length, np.int32)
-    cdef uint32_t[::1] out = codes.view(np.uint32)
-    for item in column.chunks:
-        chunk = <TextChunk>item
-        try:
-            if isinstance(chunk, DictionaryChunk) and seed_step == 0:
-                hash_dictionary(<DictionaryChunk>chunk, seeds, out[start:])
-            else:
-                for row in range(0, chunk.length, PIECE):
-                    end = min(row + PIECE, chunk.length)
-                    hash_rows(chunk, row, end, &seeds[(start + row) * seed_step], seed_step, &out[start + row])
-                    PyErr_CheckSignals()
-        except RowError as error:
-            raise error.error(f"{column.name}[{start + error.row}] {error.reason}") from None
-        start += chunk.length
-    return codes
-
-
-cdef int hash_rows(TextChunk chunk, Py_ssize_t start, Py_ssize_t end, const uint32_t *seeds,
-                   Py_ssize_t seed_step, uint32_t *out) except -1:
-    cdef Text text
+cdef int hash_topics(TextColumn topics, Py_ssize_t start, Py_ssize_t n, uint32_t[::1] seeds) except -1:
+    """The hash of "topic#" of n rows."""
+    cdef uint32_t nothing = 0
     cdef Py_ssize_t i
-    if isinstance(chunk, Utf8Chunk):
-        return hash_utf8_rows(<Utf8Chunk>chunk, start, end, seeds, seed_step, out)
-    for i in range(end - start):
-        chunk.get(start + i, &text)
-        if not hash_text(seeds[i * seed_step], &text, &out[i]):
-            raise row_error(chunk, start + i)
+    hash_rows(topics, start, n, &nothing, 0, &seeds[0])
+    for i in range(n):
+        seeds[i] = seeds[i] * 31 + <uint32_t>c'#'
     return 0
 
 
-cdef int hash_utf8_rows(Utf8Chunk chunk, Py_ssize_t start, Py_ssize_t end, const uint32_t *seeds,
-                        Py_ssize_t seed_step, uint32_t *out) except -1:
-    cdef size_t done, n = end - start
+cdef int hash_rows(TextColumn column, Py_ssize_t start, Py_ssize_t n, const uint32_t *seeds, Py_ssize_t seed_step,
+                   uint32_t *out) except -1:
+    """String.hashCode of n rows, each going on from its seed (step 1), or from one seed (step 0)."""
+    cdef Py_ssize_t done = 0, first, size
+    cdef TextChunk chunk
+    while done < n:
+        chunk = column.chunk_of(start + done)
+        first = start + done - column.chunk_start
+        size = min(n - done, chunk.length - first)
+        try:
+            hash_chunk(chunk, first, size, seeds + done * seed_step, seed_step, out + done)
+        except RowError as error:
+            raise error.error(f"{column.name}[{column.chunk_start + error.row}] {error.reason}") from None
+        done += size
+    return 0
+
+
+cdef int hash_chunk(TextChunk chunk, Py_ssize_t first, Py_ssize_t n, const uint32_t *seeds, Py_ssize_t seed_step,
+                    uint32_t *out) except -1:
+    cdef Text text
+    cdef Py_ssize_t i
+    if isinstance(chunk, Utf8Chunk):
+        return hash_utf8_chunk(<Utf8Chunk>chunk, first, n, seeds, seed_step, out)
+    if isinstance(chunk, DictionaryChunk) and seed_step == 0:
+        return hash_dictionary(<DictionaryChunk>chunk, first, n, seeds[0], out)
+    for i in range(n):
+        chunk.get(first + i, &text)
+        if not hash_text(seeds[i * seed_step], &text, &out[i]):
+            raise row_error(chunk, first + i)
+    return 0
+
+
+cdef int hash_utf8_chunk(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n, const uint32_t *seeds,
+                         Py_ssize_t seed_step, uint32_t *out) except -1:
+    cdef size_t done
     cdef Py_ssize_t row
     if chunk.validity != NULL:
-        for row in range(start, end):
+        for row in range(first, first + n):
             if chunk.is_null(row):
                 raise row_error(chunk, row)
     with nogil:
         if chunk.offsets32 != NULL:
-            done = rs_java_hash_column32(chunk.data, chunk.offsets32 + start, n, seeds, seed_step, out)
+            done = rs_java_hash_column32(chunk.data, chunk.offsets32 + first, n, seeds, seed_step, out)
         else:
-            done = rs_java_hash_column64(chunk.data, chunk.offsets64 + start, n, seeds, seed_step, out)
-    if done != n:
-        raise row_error(chunk, start + <Py_ssize_t>done)
+            done = rs_java_hash_column64(chunk.data, chunk.offsets64 + first, n, seeds, seed_step, out)
+    if done != <size_t>n:
+        raise row_error(chunk, first + <Py_ssize_t>done)
     return 0
 
 
-cdef hash_dictionary(DictionaryChunk chunk, uint32_t[::1] seeds, uint32_t[::1] out):
+cdef int hash_dictionary(DictionaryChunk chunk, Py_ssize_t first, Py_ssize_t n, uint32_t seed, uint32_t *out) except -1:
     """Hash each value of the dictionary once. A value that no row uses may be anything."""
     cdef Text text
-    cdef Py_ssize_t row
+    cdef Py_ssize_t i
     cdef int64_t index
-    cdef uint32_t[::1] codes = np.empty(max(chunk.values.length, 1), np.uint32)
-    cdef uint8_t[::1] known = np.zeros(max(chunk.values.length, 1), np.uint8)
-    for row in range(chunk.length):
-        if chunk.is_null(row):
-            raise row_error(chunk, row)
-        index = chunk.index(row)
+    if chunk.known is None:
+        chunk.known = np.zeros(max(chunk.values.length, 1), np.uint8)
+        chunk.codes = np.empty(max(chunk.values.length, 1), np.uint32)
+    cdef uint8_t[::1] known = chunk.known
+    cdef uint32_t[::1] codes = chunk.codes
+    for i in range(n):
+        if chunk.is_null(first + i):
+            raise row_error(chunk, first + i)
+        index = chunk.index(first + i)
         if not known[index]:
             chunk.values.get(index, &text)
-            if not hash_text(seeds[0], &text, &codes[index]):
-                raise row_error(chunk, row)
+            if not hash_text(seed, &text, &codes[index]):
+                raise row_error(chunk, first + i)
             known[index] = 1
-        out[row] = codes[index]
+        out[i] = codes[index]
+    return 0
 
 
 cdef row_error(TextChunk chunk, Py_ssize_t row):
