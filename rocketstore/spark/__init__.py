@@ -1,0 +1,17 @@
+"""Indexes in Spark: lookups as columns, and builds from any DataFrame."""
+
+try:
+    import pandas
+    import pyarrow
+    import pyspark
+except ImportError as error:
+    raise ImportError(
+        f"rocketstore.spark needs pyspark, pandas and pyarrow ({error}): pip install rocketstore[spark]"
+    ) from error
+
+from rocketstore.spark.build import BuildReport, write_index
+from rocketstore.spark.lookup import hash_keys, select_phy_offset
+
+del pandas, pyarrow, pyspark
+
+__all__ = ["BuildReport", "hash_keys", "select_phy_offset", "write_index"]

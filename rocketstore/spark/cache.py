@@ -1,0 +1,122 @@
+"""The indexes that a Python worker keeps open between batches, tasks and queries."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.files.index_file import IndexFile
+from rocketstore.store.index_service import IndexService
+
+__all__ = ["IndexCache", "open_index"]
+
+# Address space, not memory: the pages are the system's page cache, shared by all workers of a machine.
+MAX_BYTES = 16 << 30
+
+
+class FileIdentity(NamedTuple):
+    """What changes when a file is replaced, grows or is written to."""
+
+    path: str
+    inode: int
+    mtime_ns: int
+    size: int
+
+
+class IndexKey(NamedTuple):
+    """What is asked for: a path and a geometry, (None, None) where the files show it."""
+
+    path: str
+    hash_slot_num: int | None
+    index_num: int | None
+
+
+@dataclass
+class CachedIndex:
+    index: IndexFile | IndexService
+    files: tuple[FileIdentity, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+class IndexCache:
+    """Open indexes, the least recently used dropped first when they map more than ``max_bytes``.
+
+    What is dropped is not closed: a running lookup keeps its index, and the mapping goes with the last user.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[IndexKey, CachedIndex] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def open(
+        self, path: str, hash_slot_num: int | None = None, index_num: int | None = None
+    ) -> IndexFile | IndexService:
+        """Open an index file, or a directory of index files, or give the one that is open and still the same.
+
+        Parameters: hash_slot_num, index_num: as for ``IndexFile.open``. The index given must not be closed.
+        Raises: FileNotFoundError; OSError if there is no address space for the mapping; as ``IndexFile.open``
+        and ``IndexService.open``.
+        """
+        key = IndexKey(path, hash_slot_num, index_num)
+        with self._lock:
+            files = identify(path)
+            if key in self._indexes and self._indexes[key].files != files:
+                del self._indexes[key]
+            if key not in self._indexes:
+                self._indexes[key] = CachedIndex(self._open(key), files)
+                self._drop_beyond(self.max_bytes)
+            self._indexes.move_to_end(key)
+            return self._indexes[key].index
+
+    def _open(self, key: IndexKey) -> IndexFile | IndexService:
+        try:
+            return open_uncached(key)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+        self._indexes.clear()
+        try:
+            return open_uncached(key)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            raise OSError(
+                errno.ENOMEM,
+                "no address space to map the index in: raise spark.executor.pyspark.memory, which limits it "
+                "in Python workers, by the size of the index, or leave it unset",
+                key.path,
+            ) from error
+
+    def _drop_beyond(self, max_bytes: int) -> None:
+        total = sum(cached.size for cached in self._indexes.values())
+        while total > max_bytes and len(self._indexes) > 1:
+            _, dropped = self._indexes.popitem(last=False)
+            total -= dropped.size
+
+
+def identify(path: str) -> tuple[FileIdentity, ...]:
+    """Tell which file, or which index files of a directory, are at a path now."""
+    paths = [Path(path)]
+    if paths[0].is_dir():
+        paths = sorted(file for file in paths[0].iterdir() if file.name.isdecimal())
+    stats = [(file, file.stat()) for file in paths]
+    return tuple(FileIdentity(str(file), stat.st_ino, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+
+
+def open_uncached(key: IndexKey) -> IndexFile | IndexService:
+    opener = IndexService if Path(key.path).is_dir() else IndexFile
+    return opener.open(key.path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
+
+
+open_index = IndexCache().open

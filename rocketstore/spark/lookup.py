@@ -1,0 +1,213 @@
+"""Keys to hashes and physical offsets, as columns: Arrow and pandas UDFs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyspark.sql.functions
+from pyspark.sql import Column
+
+from rocketstore.kernels import keys as kernel
+from rocketstore.kernels.phy_offsets import PhyOffsets
+from rocketstore.spark.cache import open_index
+from rocketstore.store.index_service import LONG_MAX, IndexService
+
+__all__ = ["hash_keys", "select_phy_offset"]
+
+INT_MAX = 2**31 - 1
+
+# PySpark's own type hints know no UDF whose kind follows from its type hints.
+F: Any = pyspark.sql.functions
+
+
+class Lookup(NamedTuple):
+    """All that a UDF carries to the workers. ``topic``: None if it is a column, or in the keys."""
+
+    path: str
+    topic: str | None
+    max_num: int
+    begin_timestamp: int
+    end_timestamp: int
+    hash_slot_num: int | None
+    index_num: int | None
+
+
+def select_phy_offset(
+    path: str | os.PathLike[str],
+    topic: str | Column | None,
+    key: str | Column,
+    *,
+    max_num: int = 32,
+    begin_timestamp: int = 0,
+    end_timestamp: int = LONG_MAX,
+    verify: bool | None = None,
+    engine: str = "arrow",
+    hash_slot_num: int | None = None,
+    index_num: int | None = None,
+) -> Column:
+    """Look keys up in an index, by hash, without a look at the messages.
+
+    Parameters
+    ----------
+    path : an index file, or a directory of index files, that every worker has too; a relative one is the
+        driver's.
+    topic : the topic itself as a str, or a column of topics; None if each key is the whole ``topic#key``.
+    key : a column of strings, or its name.
+    max_num : at most so many offsets for each key; in a directory at most 64, as RocketMQ's own query.
+    begin_timestamp, end_timestamp : epoch milliseconds, inclusive; known to the second, rounded down.
+    verify : None or False. An index holds hashes alone: another key's offsets may be among those found.
+    engine : "arrow" (``arrow_udf``, the faster one) or "pandas" (``pandas_udf``).
+    hash_slot_num, index_num : the geometry, if it does not follow from the files.
+
+    Returns
+    -------
+    Column of ``array<bigint>``: physical offsets, newest first, as ``IndexFile.select_phy_offset`` finds them
+    in a file and ``IndexService.query_offset`` in a directory; empty if none; null for a null key or topic.
+
+    Raises
+    ------
+    ValueError : an unknown engine, ``verify=True``, or half a geometry. What goes wrong on a worker (no such
+        path, a damaged file, no address space) fails the query.
+
+    Source: IndexFile.selectPhyOffset, IndexService.queryOffset.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
+    if verify:
+        raise ValueError(
+            "verify=True: an index gives hash candidates only; verifying takes the messages of a store root"
+        )
+    if max_num < 0:
+        raise ValueError(f"max_num={max_num}: must not be negative")
+    if (hash_slot_num is None) != (index_num is None):
+        raise ValueError("hash_slot_num and index_num: give both or none")
+    constant = topic if isinstance(topic, str) else None
+    where = str(Path(path).absolute())
+    lookup = Lookup(where, constant, max_num, begin_timestamp, end_timestamp, hash_slot_num, index_num)
+    columns = udf_columns(topic, key)
+    column: Column = ENGINES[engine](lookup, len(columns))(*columns)
+    return column
+
+
+def hash_keys(topic: str | Column | None, key: str | Column) -> Column:
+    """Hash index keys as an index item stores them.
+
+    Parameters: topic: the topic itself as a str, or a column of topics, folded in as ``topic#``; None if the
+    keys have it already. key: a column of strings, or its name.
+    Returns: Column of ``int``, none negative; null for a null key or topic.
+    Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
+    """
+    constant = topic if isinstance(topic, str) else None
+
+    def hash_batch(*columns: pd.Series) -> pd.Series:
+        return hash_series(constant, columns)
+
+    column: Column = F.pandas_udf(hash_batch, "int")(*udf_columns(topic, key))
+    return column
+
+
+def udf_columns(topic: str | Column | None, key: str | Column) -> list[Column]:
+    """Give the columns that a UDF reads: the key, and the topic if it is one."""
+    if topic is not None and not isinstance(topic, (str, Column)):
+        raise TypeError(f"topic: a str or a Column was expected, not {type(topic).__name__}")
+    columns = [F.col(key) if isinstance(key, str) else key]
+    return columns if topic is None or isinstance(topic, str) else [*columns, topic]
+
+
+# ---- the engines -------------------------------------------------------------------------------------------
+
+
+def arrow_engine(lookup: Lookup, n_columns: int) -> Any:
+    def look_up(keys: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return (look_up_arrow(lookup, (batch,)) for batch in keys)
+
+    def look_up_topics(columns: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        return (look_up_arrow(lookup, batch) for batch in columns)
+
+    return F.arrow_udf(look_up if n_columns == 1 else look_up_topics, "array<bigint>")
+
+
+def pandas_engine(lookup: Lookup, n_columns: int) -> Any:
+    def look_up(*columns: pd.Series) -> pd.Series:
+        return look_up_pandas(lookup, columns)
+
+    return F.pandas_udf(look_up, "array<bigint>")
+
+
+ENGINES: dict[str, Callable[[Lookup, int], Any]] = {"arrow": arrow_engine, "pandas": pandas_engine}
+
+
+def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:
+    """Look one batch up: (keys,) or (keys, topics)."""
+    missing = None
+    if any(column.null_count for column in columns):
+        nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
+        missing = np.logical_or.reduce(nulls)
+        columns = tuple(column.fill_null("") for column in columns)
+    return list_array(find(lookup, columns), missing)
+
+
+def look_up_pandas(lookup: Lookup, columns: tuple[pd.Series, ...]) -> pd.Series:
+    """Look one batch up: (keys,) or (keys, topics)."""
+    columns, missing = fill_series(columns)
+    return pd.Series(FinishedLists(list_array(find(lookup, columns), missing)))
+
+
+class FinishedLists(pd.arrays.ArrowExtensionArray):  # type: ignore[misc]
+    """A column of Arrow lists that stays what it is.
+
+    PySpark makes a Python list of each row of an array column, by ``Series.apply``, before it makes Arrow of
+    them: that takes longer than the lookup, and fails on a null.
+    """
+
+    def map(self, mapper: Any, na_action: Any = None) -> FinishedLists:
+        return self
+
+
+def hash_series(topic: str | None, columns: tuple[pd.Series, ...]) -> pd.Series:
+    columns, missing = fill_series(columns)
+    hashes = kernel.hash_keys(columns[0], topic=columns[1] if len(columns) > 1 else topic)
+    if missing is None:
+        return pd.Series(hashes)
+    return pd.Series(pd.arrays.IntegerArray(hashes, missing))
+
+
+def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], np.ndarray | None]:
+    """Replace nulls, and say in which rows there are any; None: in none."""
+    missing = np.logical_or.reduce([column.isna().to_numpy() for column in columns])
+    if not missing.any():
+        return columns, None
+    return tuple(column.fillna("") for column in columns), missing
+
+
+def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
+    """Look one batch up: (keys,) or (keys, topics) without nulls."""
+    index = open_index(lookup.path, lookup.hash_slot_num, lookup.index_num)
+    topic = columns[1] if len(columns) > 1 else lookup.topic
+    limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
+    if isinstance(index, IndexService):
+        return index.query_offsets(topic, columns[0], *limits)
+    max_num, begin, end = limits
+    return index.select_phy_offsets(
+        columns[0], topic=topic, max_num=max_num, begin_timestamp=begin, end_timestamp=end
+    )
+
+
+def list_array(found: PhyOffsets, missing: np.ndarray | None) -> pa.ListArray:
+    """Make an Arrow list array of what was found, null where a key was ``missing``."""
+    if len(found.values) > INT_MAX:
+        raise ValueError(
+            f"{len(found.values)} offsets in one batch: "
+            "lower max_num or spark.sql.execution.arrow.maxRecordsPerBatch"
+        )
+    return pa.ListArray.from_arrays(
+        pa.array(found.offsets.astype(np.int32)),
+        pa.array(found.values),
+        mask=None if missing is None else pa.array(missing),
+    )
