@@ -264,7 +264,7 @@ def test_readers_of_any_mapping_always_find_what_was_there_while_a_writer_puts(t
 
 def test_a_reader_sees_none_or_all_of_the_first_batch_of_a_fresh_file(tmp_path):
     n = 400_000
-    with IndexFile.create(tmp_path / "index", hash_slot_num=1_000, index_num=n + 1) as file:
+    with IndexFile.create(tmp_path / "index", hash_slot_num=100_000, index_num=n + 1) as file:
         done = threading.Event()
         lengths = set()
 
@@ -273,7 +273,7 @@ def test_a_reader_sees_none_or_all_of_the_first_batch_of_a_fresh_file(tmp_path):
             done.set()
 
         def read():
-            with IndexFile.open(file.path, hash_slot_num=1_000, index_num=n + 1) as reader:
+            with IndexFile.open(file.path, hash_slot_num=100_000, index_num=n + 1) as reader:
                 while not done.is_set():
                     before, found = len(reader), reader.select_phy_offsets_by_hash(columns(n, 1)[0])
                     lengths.add(before)

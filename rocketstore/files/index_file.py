@@ -82,7 +82,7 @@ class IndexFile(IndexFileKernel):
         Compat.of(compat)
         if not (1 <= hash_slot_num <= INT_MAX and 2 <= index_num <= INT_MAX):
             raise ValueError(
-                f"hash_slot_num={hash_slot_num}, index_num={index_num}: at least 1 and 2, at most {INT_MAX}, are possible"
+                f"hash_slot_num={hash_slot_num}, index_num={index_num}: from 1, from 2, and to {INT_MAX} are possible"
             )
         for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
             if not -LONG_MAX <= value <= LONG_MAX:
@@ -187,7 +187,7 @@ class IndexFile(IndexFileKernel):
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), os.path.abspath(self.path), self.hash_slot_num, self.index_num, self.compat)
+        return _reopen, (type(self), str(self.path.absolute()), self.hash_slot_num, self.index_num, self.compat)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -276,7 +276,8 @@ def items_agree(data: np.ndarray, count: int, hash_slot_num: int, index_num: int
         return False
     slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(">i4")
     items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(ITEM)
-    samples = {*range(max(1, count - SAMPLES), count), *np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()}
+    spread = np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()
+    samples = {*range(max(1, count - SAMPLES), count), *spread}
     return all(_reachable(slots, items, ordinal) for ordinal in samples if ordinal < count)
 
 

@@ -206,7 +206,7 @@ cdef class IndexFileKernel:
         io.UnsupportedOperation in mode "r"; StoreClosedError.
         Source: IndexFile.putKey. A file cut while it is open is not noticed here.
         """
-        cdef int64_t offset = to_int64(phy_offset), time = to_int64(store_timestamp)
+        cdef int64_t offset = to_int64(phy_offset), timestamp = to_int64(store_timestamp)
         cdef uint32_t code
         cdef int32_t key_hash
         self.require_writable()
@@ -214,7 +214,7 @@ cdef class IndexFileKernel:
             raise ValueError(f"phy_offset={offset}: must not be negative")
         java_hash_str(0, index_key, &code)
         key_hash = key_hash_of(code)
-        return self.put_piece(&key_hash, &offset, &time, 1) == 1
+        return self.put_piece(&key_hash, &offset, &timestamp, 1) == 1
 
     def put_keys(self, keys, phy_offsets, store_timestamps, *, topic=None):
         """Add a batch of keys, in order, until the file is full.

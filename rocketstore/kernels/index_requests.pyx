@@ -6,7 +6,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1
 from rocketstore.kernels.keys cimport TextColumn, key_hash_of
 from rocketstore.kernels.text cimport (
-    TEXT_LATIN1,
     TEXT_NULL,
     TEXT_UCS2,
     TEXT_UCS4,

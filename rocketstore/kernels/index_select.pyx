@@ -64,7 +64,8 @@ cdef void start_chain(const IndexView *view, int32_t key_hash, Chain *chain, Fou
     chain.ordinal = head(view, slot_of(view, key_hash), &count, found)
 
 
-cdef bint walk_chain(const IndexView *view, const Query *query, Chain *chain, Found *found, int64_t hops) noexcept nogil:
+cdef bint walk_chain(const IndexView *view, const Query *query, Chain *chain, Found *found,
+                     int64_t hops) noexcept nogil:
     """Collect a chain's offsets from where it stands, over at most `hops` items. True when it has ended."""
     cdef int64_t file_begin = begin_of(view)
     cdef Step step
@@ -95,7 +96,8 @@ cdef Walk *new_walk(const IndexView *view, const Query *query, const int32_t *ke
     cdef Walk *walk = <Walk *>calloc(1, sizeof(Walk))
     if walk == NULL:
         raise MemoryError
-    walk.view, walk.query, walk.key_hashes, walk.n, walk.found, walk.ends = view[0], query[0], key_hashes, n, found, ends
+    walk.view, walk.query, walk.found = view[0], query[0], found
+    walk.key_hashes, walk.n, walk.ends = key_hashes, n, ends
     walk.into_l2 = rs_cpu_is_amd()
     return walk
 

@@ -1,7 +1,6 @@
 """Columns of strings where they lie: a chunk gives the place of each string, and nothing is copied."""
 
 cimport cython
-from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport (
@@ -85,7 +84,9 @@ cdef class FixedWidthChunk(TextChunk):
 
 
 cdef bint is_null(value):
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 cdef int text_of_str(str value, Text *text) except -1:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -378,7 +378,7 @@ class IndexService:
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        return _reopen, (type(self), os.path.abspath(self.directory), self._geometry, self.compat)
+        return _reopen, (type(self), str(self.directory.absolute()), self._geometry, self.compat)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -392,8 +392,17 @@ def index_file_name(now: datetime, last_name: str = "") -> str:
 
     Source: getAndCreateLastIndexFile, where two files made in one millisecond get one name.
     """
-    name = now.strftime("%Y%m%d%H%M%S") + f"{now.microsecond // 1000:03}"
-    return name if name > last_name else f"{int(last_name) + 1:017}"
+    name = _time_name(now)
+    if name > last_name:
+        return name
+    try:
+        return _time_name(datetime.strptime(last_name, "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
+    except (ValueError, OverflowError):  # a number, but no time
+        return f"{int(last_name) + 1:017}"
+
+
+def _time_name(time: datetime) -> str:
+    return time.strftime("%Y%m%d%H%M%S") + f"{time.microsecond // 1000:03}"
 
 
 def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
