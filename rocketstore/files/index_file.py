@@ -16,7 +16,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.index_file import IndexFileKernel
 
-__all__ = ["IndexFile", "IndexHeader"]
+__all__ = ["IndexFile", "IndexHeader", "geometry_of"]
 
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
@@ -221,6 +221,24 @@ def file_size(hash_slot_num: int, index_num: int) -> int:
 CHUNK = 1 << 20
 SAMPLES = 64
 LONGEST_WALK = 10_000
+
+
+def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
+    """Return the geometry that the files of one index show, or RocketMQ's default where there is no file.
+
+    Raises: ValueError if none of the files shows it.
+    """
+    for path in paths:
+        file = MappedFile(path)
+        try:
+            return infer_geometry(file, guess=not for_writing)
+        except ValueError:
+            continue
+        finally:
+            file.close()
+    if paths:
+        raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
+    return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 
 def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:

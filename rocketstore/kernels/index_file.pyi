@@ -1,6 +1,4 @@
-from collections.abc import Callable, Iterable, Sequence
-from threading import Event
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,9 +6,6 @@ from numpy.typing import ArrayLike, NDArray
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.keys import _Strings
 from rocketstore.kernels.phy_offsets import PhyOffsets
-
-_Part = TypeVar("_Part")
-_Result = TypeVar("_Result")
 
 class IndexFileKernel:
     def __new__(
@@ -65,11 +60,3 @@ class IndexFileKernel:
         end_timestamp: int = ...,
         threads: int = 1,
     ) -> PhyOffsets: ...
-
-def in_threads(
-    work: Callable[[_Part], _Result], parts: Sequence[_Part], stop: Event
-) -> Iterable[_Result]: ...
-def checked_hashes(key_hashes: ArrayLike) -> NDArray[np.int32]: ...
-def checked_offsets(phy_offsets: ArrayLike, n: int) -> NDArray[np.int64]: ...
-def int64_column(column: ArrayLike, name: str, n: int) -> NDArray[np.int64]: ...
-def write_all(fd: int, data: memoryview, position: int) -> None: ...

@@ -70,8 +70,9 @@ import time
 import numpy as np
 
 from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
 from rocketstore.kernels.keys import hash_keys
-from rocketstore.kernels.phy_offsets import PhyOffsets, concatenate
+from rocketstore.kernels.phy_offsets import PhyOffsets, concatenate, in_threads
 
 cdef enum:
     PIECE = 65536  # items put between two looks at the signals: some 2 ms
@@ -473,19 +474,6 @@ cdef int raise_status(path, const Found *found) except -1:
     raise CorruptFileError(path, found.where, "prevIndex", "names a newer item, where only an older one can be")
 
 
-def in_threads(work, parts, stop):
-    """Do all parts at once; the first error, Ctrl-C included, sets ``stop`` for the others."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(len(parts)) as pool:
-        futures = [pool.submit(work, part) for part in parts]
-        try:
-            return [future.result() for future in futures]
-        except BaseException:
-            stop.set()
-            raise
-
-
 # ---- arguments ---------------------------------------------------------------------------------------------
 
 
@@ -499,35 +487,3 @@ cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
     if limit < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
     return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp), to_int64(end_timestamp))
-
-
-def checked_hashes(key_hashes):
-    """Return key hashes as int32[n]; raises if one is negative or they are of another type."""
-    hashes = np.asarray(key_hashes)
-    if hashes.dtype != np.int32 or hashes.ndim != 1:
-        raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
-    if len(hashes) and hashes.min() < 0:
-        raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys gives none such")
-    return np.ascontiguousarray(hashes, np.int32)
-
-
-def checked_offsets(phy_offsets, n):
-    """Return physical offsets as int64[n]; raises if one is negative."""
-    offsets = int64_column(phy_offsets, "phy_offsets", n)
-    if len(offsets) and offsets.min() < 0:
-        raise ValueError(f"phy_offsets[{int((offsets < 0).argmax())}] is negative")
-    return offsets
-
-
-def int64_column(column, name, n):
-    """Return a column of integers as int64[n]; raises TypeError for other types, ValueError for another length."""
-    values = np.asarray(column)
-    if values.ndim != 1 or len(values) != n:
-        raise ValueError(f"{name}: shape {values.shape}, where {n} rows were expected")
-    if n and values.dtype == object and all(isinstance(value, int) for value in values):
-        raise ValueError(f"{name}: {max(values, key=abs)} is beyond int64")
-    if n and values.dtype.kind not in "iu":
-        raise TypeError(f"{name}: integers were expected, not {values.dtype}")
-    if values.dtype.kind == "u" and n and values.max() > INT64_MAX:
-        raise ValueError(f"{name}: {values.max()} is beyond int64")
-    return np.ascontiguousarray(values, np.int64)

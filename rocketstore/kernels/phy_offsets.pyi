@@ -1,7 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+_Part = TypeVar("_Part")
+_Result = TypeVar("_Result")
 
 class PhyOffsets:
     values: NDArray[np.int64]
@@ -16,3 +21,4 @@ class FoundValues: ...
 
 def join_newest_first(parts: Sequence[PhyOffsets], n: int, max_num: int) -> PhyOffsets: ...
 def concatenate(parts: Sequence[PhyOffsets]) -> PhyOffsets: ...
+def in_threads(work: Callable[[_Part], _Result], parts: Sequence[_Part], stop: Event) -> list[_Result]: ...

@@ -81,6 +81,19 @@ def concatenate(parts):
     )
 
 
+def in_threads(work, parts, stop):
+    """Do all parts at once; the first error, Ctrl-C included, sets ``stop`` for the others."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        futures = [pool.submit(work, part) for part in parts]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            raise
+
+
 cdef class FoundValues:
     """Offsets that a batch finds, growing outside Python's memory; a buffer of int64 when it is done."""
 

@@ -18,9 +18,8 @@ import numpy as np
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.errors import StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.index_file import IndexFile, infer_geometry
-from rocketstore.files.mapped_file import MappedFile
-from rocketstore.kernels.index_file import checked_offsets, int64_column
+from rocketstore.files.index_file import IndexFile, geometry_of
+from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
@@ -403,24 +402,6 @@ def index_file_name(now: datetime, last_name: str = "") -> str:
 
 def _time_name(time: datetime) -> str:
     return time.strftime("%Y%m%d%H%M%S") + f"{time.microsecond // 1000:03}"
-
-
-def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
-    """Return the geometry that the files of one index show, or RocketMQ's default where there is no file.
-
-    Raises: ValueError if none of the files shows it.
-    """
-    for path in paths:
-        file = MappedFile(path)
-        try:
-            return infer_geometry(file, guess=not for_writing)
-        except ValueError:
-            continue
-        finally:
-            file.close()
-    if paths:
-        raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
-    return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 
 def _reopen(

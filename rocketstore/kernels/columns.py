@@ -1,0 +1,43 @@
+"""Columns of numbers as a caller gives them: checked, and as kernels take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["checked_hashes", "checked_offsets", "int64_column"]
+
+LONG_MAX = 2**63 - 1
+
+
+def checked_hashes(key_hashes: Any) -> np.ndarray:
+    """Return key hashes as int32[n]; raises if one is negative or they are of another type."""
+    hashes = np.asarray(key_hashes)
+    if hashes.dtype != np.int32 or hashes.ndim != 1:
+        raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
+    if len(hashes) and hashes.min() < 0:
+        raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys gives none such")
+    return np.ascontiguousarray(hashes, np.int32)
+
+
+def checked_offsets(phy_offsets: Any, n: int) -> np.ndarray:
+    """Return physical offsets as int64[n]; raises if one is negative."""
+    offsets = int64_column(phy_offsets, "phy_offsets", n)
+    if len(offsets) and offsets.min() < 0:
+        raise ValueError(f"phy_offsets[{int((offsets < 0).argmax())}] is negative")
+    return offsets
+
+
+def int64_column(column: Any, name: str, n: int) -> np.ndarray:
+    """Return a column of integers as int64[n]; raises TypeError for other types, ValueError for another length."""
+    values = np.asarray(column)
+    if values.ndim != 1 or len(values) != n:
+        raise ValueError(f"{name}: shape {values.shape}, where {n} rows were expected")
+    if n and values.dtype == object and all(isinstance(value, int) for value in values):
+        raise ValueError(f"{name}: {max(values, key=abs)} is beyond int64")
+    if n and values.dtype.kind not in "iu":
+        raise TypeError(f"{name}: integers were expected, not {values.dtype}")
+    if values.dtype.kind == "u" and n and values.max() > LONG_MAX:
+        raise ValueError(f"{name}: {values.max()} is beyond int64")
+    return np.ascontiguousarray(values, np.int64)
