@@ -1,7 +1,6 @@
 from typing import Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.keys import _Strings
