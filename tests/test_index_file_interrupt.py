@@ -1,5 +1,7 @@
 """Ctrl-C in the middle of long calls: it is answered at once, and what was put by then is whole."""
 
+import contextlib
+import faulthandler
 import itertools
 import signal
 import subprocess
@@ -244,8 +246,24 @@ def use_the_file_in_a_handler(directory):
         path.unlink()
 
 
-def test_a_signal_handler_may_use_the_file_that_is_being_written(tmp_path):
-    in_subprocess(use_the_file_in_a_handler, tmp_path)
+def close_the_file_in_a_handler_while_it_is_flushed(directory):
+    """As a handler of SIGTERM may: the disk takes its time, and the handler runs where it comes back."""
+    faulthandler.dump_traceback_later(20, exit=True)
+    for call in (IndexFile.flush, IndexFile.close):
+        file = create(Path(directory, call.__name__), "fresh")
+        assert file.put_key_hashes(*columns(1, N)) == N
+        signal.signal(signal.SIGALRM, lambda *_, f=file: f.close())
+        signal.setitimer(signal.ITIMER_REAL, 0.002)
+        with contextlib.suppress(StoreClosedError):
+            call(file)
+        assert file.closed
+
+
+@pytest.mark.parametrize(
+    "work", [use_the_file_in_a_handler, close_the_file_in_a_handler_while_it_is_flushed]
+)
+def test_a_signal_handler_may_use_the_file_that_is_being_written(work, tmp_path):
+    in_subprocess(work, tmp_path)
 
 
 if __name__ == "__main__":

@@ -72,15 +72,23 @@ class MappedFile:
         with self.buffer:
             if sys.platform == "darwin":
                 self._map.flush()  # there, fsync does not write what was changed through a mapping
-            os.fsync(self.fd)
+            copy = os.dup(self.fd)
+        # Nothing is in flight here: a signal handler that closes the file does not wait for its own thread.
+        try:
+            os.fsync(copy)
+        finally:
+            os.close(copy)
 
     def close(self) -> None:
         """Wait for the calls in flight and unmap; a mapping that views still use goes with the last of them."""
-        if not self.buffer.close():
-            return
-        with contextlib.suppress(BufferError):
-            self._map.close()
-        self._descriptor()
+        first = True
+        try:
+            first = self.buffer.close()
+        finally:
+            if first:
+                with contextlib.suppress(BufferError):
+                    self._map.close()
+                self._descriptor()
 
 
 def allocate(fd: int, size: int) -> None:

@@ -55,9 +55,15 @@ cdef class Buffer:
         """Refuse later calls, wait for those in flight, and give the export back. False if that was done before."""
         if rs_counter_exchange(&self.closing, 1):
             return False
+        interrupt = None
         while rs_counter_load(&self.in_flight) != 0:
-            time.sleep(0.0005)
+            try:
+                time.sleep(0.0005)
+            except BaseException as error:  # Ctrl-C: the pieces in flight are short, and end first
+                interrupt = error
         PyBuffer_Release(&self.view)
+        if interrupt is not None:
+            raise interrupt
         return True
 
     def __enter__(self):

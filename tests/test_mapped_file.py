@@ -1,0 +1,386 @@
+"""A file as one mapping: making it, full disks, read-only places, files cut while open, what outlives it."""
+
+import contextlib
+import errno
+import gc
+import io
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
+from rocketstore.files.mapped_file import MappedFile
+
+GEOMETRY = {"hash_slot_num": 100, "index_num": 1_000}
+LENGTH = 40 + 4 * 100 + 20 * 1_000
+NAME = "20260101000000000"
+DISK_FULL = os.strerror(errno.ENOSPC)
+
+
+def filled(path):
+    with IndexFile.create(path, **GEOMETRY) as file:
+        assert file.put_keys([f"T#{n}" for n in range(500)], np.arange(500), np.arange(500)) == 500
+    return path
+
+
+def in_subprocess(function, *arguments):
+    """Run a function of this file in an interpreter of its own: a crash is then one test's failure."""
+    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
+    run = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+
+
+# ---- making and opening ------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_zeros_that_the_disk_has_and_belongs_to_its_maker_alone(tmp_path):
+    path = tmp_path / "file"
+    file = MappedFile(path, "r+", create_size=12_345)
+    file.close()
+    assert path.read_bytes() == bytes(12_345)
+    assert path.stat().st_blocks * 512 >= 12_345
+    with pytest.raises(FileExistsError):
+        MappedFile(path, "r+", create_size=10)
+    with pytest.raises(FileExistsError):
+        IndexFile.create(path, **GEOMETRY)
+    assert path.read_bytes() == bytes(12_345)
+
+
+def test_a_link_that_leads_nowhere_is_not_followed_to_make_a_file(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with pytest.raises(FileExistsError):
+        MappedFile(tmp_path / "link", "r+", create_size=10)
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_what_is_no_file_with_bytes_is_refused(mode, tmp_path):
+    (tmp_path / "empty").touch()
+    with pytest.raises(CorruptFileError, match="empty") as caught:
+        MappedFile(tmp_path / "empty", mode)
+    assert (caught.value.offset, caught.value.field) == (0, "file size")
+    with pytest.raises(FileNotFoundError):
+        MappedFile(tmp_path / "missing", mode)
+    with pytest.raises(IsADirectoryError):
+        MappedFile(tmp_path, mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty"]
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "rb", "", None])
+def test_other_modes_are_refused_by_name(mode, tmp_path):
+    with pytest.raises(ValueError, match="'r'"):
+        MappedFile(tmp_path / "file", mode, create_size=10)
+    assert not list(tmp_path.iterdir())
+
+
+# ---- places that refuse ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def mounted(directory, *arguments):
+    """Mount something on a directory as long as the test runs, or skip it."""
+    directory.mkdir()
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small or a read-only file system")
+    mount = subprocess.run(["mount", *arguments, str(directory)], text=True, capture_output=True, check=False)
+    if mount.returncode != 0:
+        pytest.skip(f"mount {' '.join(arguments)}: {mount.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_a_full_disk_is_an_os_error_and_leaves_no_file(tmp_path):
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as small:
+        for make in (
+            lambda: IndexFile.create(small / "index", hash_slot_num=1_000, index_num=100_000),
+            lambda: MappedFile(small / "file", "r+", create_size=2 << 20),
+        ):
+            with pytest.raises(OSError, match=DISK_FULL):
+                make()
+            assert not list(small.iterdir())
+        IndexFile.create(small / "index", **GEOMETRY).close()
+
+
+def test_a_full_disk_stops_an_index_service_after_three_attempts_and_leaves_no_file(tmp_path, monkeypatch):
+    attempts = []
+    monkeypatch.setattr(time, "sleep", attempts.append)
+    with (
+        mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as small,
+        IndexService.open(small, "a", hash_slot_num=1_000, index_num=100_000) as service,
+    ):
+        with pytest.raises(OSError, match=DISK_FULL):
+            service.build_indexes({"topic": ["T"], "phy_offset": [0], "store_timestamp": [1]})
+        assert not list(small.iterdir())
+    assert len(attempts) == 2
+
+
+@contextlib.contextmanager
+def read_only(directory):
+    """The directory where nothing can be written: permission bits do not bind root, a mount does."""
+    if os.geteuid() != 0:
+        directory.chmod(0o555)
+        yield directory
+        directory.chmod(0o755)
+        return
+    with mounted(directory.with_name("read-only"), "--bind", "-o", "ro", str(directory)) as place:
+        yield place
+
+
+def test_reading_needs_no_right_to_write(tmp_path):
+    (tmp_path / "store").mkdir()
+    path = filled(tmp_path / "store" / NAME)
+    path.chmod(0o444)
+    with read_only(path.parent) as place:
+        with IndexFile.open(place / NAME, **GEOMETRY) as file:
+            assert file.select_phy_offset("T#7") == [7]
+            assert file.select_phy_offsets(["T#7", "T#x"]).to_pylist() == [[7], []]
+        with IndexService.open(place, **GEOMETRY) as service:
+            assert service.query_offset("T", "7").phy_offsets == [7]
+        for make in (
+            lambda: IndexFile.open(place / NAME, "r+", **GEOMETRY),
+            lambda: IndexFile.create(place / "new", **GEOMETRY),
+            lambda: IndexService.open(place, "a", **GEOMETRY),
+        ):
+            with pytest.raises(OSError, match=f"{os.strerror(errno.EROFS)}|{os.strerror(errno.EACCES)}"):
+                make()
+        assert [file.name for file in place.iterdir()] == [NAME]
+
+
+def test_a_reader_cannot_write(tmp_path):
+    path = filled(tmp_path / "index")
+    before = path.read_bytes()
+    with IndexFile.open(path, **GEOMETRY) as file:
+        for write in (
+            lambda: file.put_key("T#k", 1, 1),
+            lambda: file.put_keys(["T#k"], [1], [1]),
+            lambda: file.put_keys([], [], []),
+            lambda: file.put_key_hashes(np.array([1], np.int32), [1], [1]),
+            file.flush,
+        ):
+            with pytest.raises(io.UnsupportedOperation, match="r\\+"):
+                write()
+    assert path.read_bytes() == before
+
+
+def test_reading_leaves_the_modification_time_alone(tmp_path):
+    path = filled(tmp_path / NAME)
+    os.utime(path, ns=(10**18, 10**18))
+    with IndexFile.open(path, **GEOMETRY) as file:
+        file.select_phy_offset("T#7")
+        file.select_phy_offsets(["T#7"] * 1000, threads=2)
+        assert len(file) == 500
+        assert repr(file)
+    with IndexService.open(tmp_path, **GEOMETRY) as service:
+        service.query_offset("T", "7")
+        service.query_offsets("T", ["7"])
+    assert path.stat().st_mtime_ns == 10**18
+    assert path.stat().st_size == LENGTH
+
+
+# ---- files cut while they are open -------------------------------------------------------------------------
+
+
+def check_error(error, path, length):
+    assert (error.path, error.offset, error.field) == (path, length, "file size")
+    assert str(LENGTH) in str(error)
+
+
+def use_a_file_that_was_cut(directory):
+    """No length is survived by luck: at 0 every page is gone."""
+    hashes = np.arange(5, dtype=np.int32)
+    for length in (LENGTH - 1, 4096, 39, 0):
+        path = filled(Path(directory, f"index-{length}"))
+        reader, writer = IndexFile.open(path, **GEOMETRY), IndexFile.open(path, "r+", **GEOMETRY)
+        os.truncate(path, length)
+        for call in (
+            lambda r=reader: r.select_phy_offsets(["T#7"]),
+            lambda r=reader: r.select_phy_offsets_by_hash(hashes, threads=2),
+            lambda w=writer: w.select_phy_offsets(["T#7"]),
+            lambda w=writer: w.put_keys(["T#7"], [1], [1]),
+            lambda w=writer: w.put_key_hashes(hashes, hashes, hashes),
+            writer.flush,
+            writer.close,
+        ):
+            with pytest.raises(CorruptFileError) as caught:
+                call()
+            check_error(caught.value, path, length)
+        assert writer.closed
+        reader.close()
+        with pytest.raises(CorruptFileError):
+            IndexFile.open(path, "r+", **GEOMETRY)
+        assert path.stat().st_size == length
+
+
+def use_an_index_of_which_a_file_was_cut(directory):
+    requests = {"topic": ["T"], "keys": ["k"], "phy_offset": [5_000], "store_timestamp": [5_000]}
+    path = filled(Path(directory, NAME))
+    with IndexService.open(directory, **GEOMETRY) as reader:
+        writer = IndexService.open(directory, "a", **GEOMETRY)
+        os.truncate(path, 0)
+        for call in (
+            lambda: reader.query_offsets("T", ["7"]),
+            lambda: writer.query_offsets("T", ["7"]),
+            lambda: writer.build_indexes(requests),
+            writer.flush,
+            writer.close,
+        ):
+            with pytest.raises(CorruptFileError) as caught:
+                call()
+            check_error(caught.value, path, 0)
+        writer.close()
+
+
+@pytest.mark.parametrize("work", [use_a_file_that_was_cut, use_an_index_of_which_a_file_was_cut])
+def test_a_file_cut_while_it_is_open_is_a_corrupt_file_and_no_crash(work, tmp_path):
+    in_subprocess(work, tmp_path)
+
+
+def test_a_file_that_grew_or_was_replaced_while_it_is_open_is_still_read(tmp_path):
+    path = filled(tmp_path / "index")
+    with IndexFile.open(path, **GEOMETRY) as file:
+        os.truncate(path, LENGTH + 4096)
+        assert file.select_phy_offsets(["T#7"]).to_pylist() == [[7]]
+        path.unlink()
+        path.touch()
+        assert file.select_phy_offsets(["T#7"]).to_pylist() == [[7]]
+
+
+# ---- pickling ----------------------------------------------------------------------------------------------
+
+
+def test_a_reader_pickles_as_its_path_and_opens_it_again(tmp_path, monkeypatch):
+    filled(tmp_path / NAME)
+    monkeypatch.chdir(tmp_path)
+    with IndexFile.open(NAME, **GEOMETRY) as file, IndexService.open(".", **GEOMETRY) as service:
+        pickles = pickle.dumps(file), pickle.dumps(service)
+    assert max(map(len, pickles)) < 1_000
+    monkeypatch.chdir("/")
+    with pickle.loads(pickles[0]) as file, pickle.loads(pickles[1]) as service:
+        assert (file.mode, file.hash_slot_num, file.index_num) == ("r", 100, 1_000)
+        assert file.select_phy_offset("T#7") == [7]
+        assert service.query_offset("T", "7").phy_offsets == [7]
+
+
+def test_a_writer_is_not_pickled(tmp_path):
+    path = filled(tmp_path / NAME)
+    with IndexFile.open(path, "r+", **GEOMETRY) as file, pytest.raises(TypeError, match="reader"):
+        pickle.dumps(file)
+    with IndexService.open(tmp_path, "a", **GEOMETRY) as index, pytest.raises(TypeError, match="reader"):
+        pickle.dumps(index)
+
+
+def test_a_pickle_whose_file_is_gone_or_another_says_so(tmp_path):
+    path = filled(tmp_path / "index")
+    with IndexFile.open(path, **GEOMETRY) as file:
+        data = pickle.dumps(file)
+    path.write_bytes(bytes(100))
+    with pytest.raises(CorruptFileError):
+        pickle.loads(data)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(data)
+
+
+# ---- what outlives close() ---------------------------------------------------------------------------------
+
+
+def is_mapped(path):
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+linux = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts in /proc, which only Linux has")
+
+
+@linux
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_view_keeps_the_mapping_after_close_and_the_last_one_takes_it_along(mode, tmp_path):
+    path = filled(tmp_path / "index")
+    file = MappedFile(path, mode)
+    views = [np.frombuffer(file.view(), np.uint8), file.view()]
+    file.close()
+    assert file.buffer.closed
+    expected = path.read_bytes()
+    path.unlink()
+    while views:
+        assert bytes(views[-1]) == expected
+        assert is_mapped(path)
+        views.pop()
+    del file
+    assert not is_mapped(path)
+
+
+@linux
+def test_close_unmaps_at_once_where_nothing_is_in_use(tmp_path):
+    path = filled(tmp_path / "index")
+    file = IndexFile.open(path, "r+", **GEOMETRY)
+    found = file.select_phy_offsets(["T#7", "T#8"])
+    assert is_mapped(path)
+    file.close()
+    assert not is_mapped(path)
+    assert found.to_pylist() == [[7], [8]]
+    with pytest.raises(StoreClosedError):
+        file.select_phy_offset("T#7")
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def make_and_close(path, new):
+    IndexFile.create(new, **GEOMETRY).close()
+    new.unlink()
+
+
+def fail(error, call, *arguments, **options):
+    with pytest.raises(error):
+        call(*arguments, **options)
+
+
+WORKS = {
+    "read": lambda path, new: IndexFile.open(path, **GEOMETRY).close(),
+    "write": lambda path, new: IndexFile.open(path, "r+", **GEOMETRY).close(),
+    "guess the geometry": lambda path, new: IndexFile.open(path).close(),
+    "make": make_and_close,
+    "drop a reader": lambda path, new: IndexFile.open(path, **GEOMETRY),
+    "drop a writer": lambda path, new: IndexFile.open(path, "r+", **GEOMETRY),
+    "make what exists": lambda path, new: fail(FileExistsError, IndexFile.create, path, **GEOMETRY),
+    "make with a wrong number": lambda path, new: fail(
+        (OverflowError, ValueError), IndexFile.create, new, **GEOMETRY, end_timestamp=2**63
+    ),
+    "wrong geometry": lambda path, new: fail(
+        CorruptFileError, IndexFile.open, path, hash_slot_num=7, index_num=9
+    ),
+    "half a geometry": lambda path, new: fail(ValueError, IndexFile.open, path, "r+", hash_slot_num=7),
+    "no geometry": lambda path, new: fail(ValueError, IndexFile.open, path, "r+"),
+}
+
+
+@linux
+@pytest.mark.parametrize("work", WORKS)
+def test_opening_and_closing_leaves_no_descriptor_mapping_or_file(work, tmp_path):
+    path, new = filled(tmp_path / "index"), tmp_path / "new"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # what is dropped may warn
+        WORKS[work](path, new)
+        gc.collect()
+        before = descriptors()
+        for _ in range(200):
+            WORKS[work](path, new)
+        gc.collect()
+    assert descriptors() == before
+    assert not is_mapped(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])
