@@ -1,0 +1,176 @@
+# The commands of README.md and CONTRIBUTING.md, which CI uses too. What they make is in .venv, build and dist.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
+
+EXTENSIONS := setup.py $(wildcard csrc/*.[ch] rocketstore/kernels/*.p[yx][xd])
+PACKAGE := $(EXTENSIONS) pyproject.toml $(shell find rocketstore -name '*.py' -o -name '*.pyi')
+STUBS := $(basename $(notdir $(wildcard rocketstore/kernels/*.pyi)))
+
+# Where Java is missing, its tests are left out at once and not skipped one by one.
+ifeq ($(JAVA_HOME)$(shell command -v java),)
+NO_JAVA = $() and not java and not spark and not interop
+SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
+endif
+
+.PHONY: demo test test-all soak bench lint sanitize wheel wheels build clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+# Arguments of the demo, as ARGS="--messages 100000".
+demo: build
+	$(VENV)/bin/rocketstore demo $(ARGS)
+
+test: build
+	@$(SAY_JAVA)
+	$(RUN) -m pytest -m "not slow and not interop$(NO_JAVA)" $(ARGS)
+
+test-all: build
+	@$(SAY_JAVA)
+	$(RUN) -m pytest -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
+	$(MAKE) sanitize
+
+bench: build $(VENV)/bench
+	$(RUN) -m pytest bench $(ARGS)
+
+# ---- the virtual environment, with the extensions built in the tree ----
+
+# Not a prerequisite but a second make: the first installation builds the extensions too.
+build: $(VENV)/installed
+	@$(MAKE) --no-print-directory --silent $(VENV)/built
+
+$(VENV)/pip:
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and sys.exit("needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+	touch $@
+
+$(VENV)/installed: pyproject.toml setup.py | $(VENV)/pip
+	$(PIP) --group build --group test
+	$(PIP) --no-build-isolation --editable '.[arrow,cli,spark]'
+	touch $(VENV)/built $@
+
+$(VENV)/built: $(EXTENSIONS)
+	@echo "compiling the extensions"
+	$(RUN) setup.py --quiet build_ext --inplace
+	touch $@
+
+# A dependency group of pyproject.toml, beside what is there.
+$(VENV)/%: pyproject.toml | $(VENV)/pip
+	$(PIP) --group $*
+	touch $@
+
+# ---- lint ----
+
+lint: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+lint: build $(VENV)/lint
+	ruff check .
+	mypy
+	$(RUN) -m mypy.stubtest --ignore-disjoint-bases --allowlist .ci/stubtest-allowlist \
+		$(STUBS:%=rocketstore.kernels.%)
+	cython-lint rocketstore/kernels/*.pyx rocketstore/kernels/*.pxd
+	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	cibuildwheel --print-build-identifiers --platform linux --archs x86_64,aarch64
+	cibuildwheel --print-build-identifiers --platform macos --archs x86_64,arm64
+	$(RUN) -m pytest -q tests/test_layers.py tests/test_packaging.py
+
+# ---- sanitizers: the same tests on a build apart from the tree's ----
+
+SANITIZE ?= address
+SANITIZED := build/sanitize/$(SANITIZE)
+# Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered is the normal build's affair.
+# Thread: what runs threads.
+TESTS_address := tests --ignore tests/test_index_file_interrupt.py
+TESTS_thread := tests/test_index_file_threads.py
+MARKERS ?= not slow
+PRELOAD_address := libasan.so libubsan.so
+PRELOAD_thread := libtsan.so
+# Newer kernels scatter mappings further than the shadow memory of older TSans allows.
+WRAPPER_thread := setarch -R
+
+# The tests run from a copy, beside which there is no package but the sanitized one.
+sanitize: build $(SANITIZED)/built $(SANITIZED)/c
+	rm -rf $(SANITIZED)/tests && cp -R pyproject.toml tests $(SANITIZED)
+	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
+		$(CURDIR)/$(RUN) -m pytest -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
+		$(TESTS_$(SANITIZE)) $(ARGS)
+
+# gcc, whose run-time libraries can be preloaded by name.
+$(SANITIZED)/built: $(PACKAGE)
+	CC=gcc ROCKETSTORE_SANITIZE=$(SANITIZE) $(RUN) setup.py --quiet build \
+		--build-lib $(SANITIZED)/lib --build-temp $(SANITIZED)/temp
+	touch $@
+
+build/sanitize/thread/c:
+	mkdir -p $@
+
+build/sanitize/address/c: $(wildcard csrc/*.[ch] tests/c/*.[ch])
+	$(MAKE) -C tests/c check CC=gcc BUILD=$(CURDIR)/$@ CFLAGS="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+	touch $@
+
+# ---- soak: a full set, round by round; what is done is in build/soak and is not done again ----
+
+PARTS := differential flips crash sanitize spark-versions
+PART ?=
+ROUNDS_differential := 60
+ROUNDS_flips := 400
+ROUNDS_crash := 400
+ROUNDS_sanitize := 8
+SEEDS = $(shell seq 1 $(ROUNDS_$(PART)))
+
+soak: build
+	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
+	@$(MAKE) --no-print-directory soak-$(PART)
+
+soak-differential soak-flips soak-crash soak-sanitize: $(addprefix build/soak/$(PART)/,$(SEEDS))
+
+soak-spark-versions: $(addprefix build/soak/spark-versions/,4.1 4.2 4.3)
+
+build/soak/differential/%: $(PACKAGE)
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/interop tests/test_java_hash.py tests/test_index_file_bytes.py \
+		tests/test_index_service_bytes.py
+	@mkdir -p $(@D) && touch $@
+
+build/soak/flips/%: $(PACKAGE)
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_hostile.py
+	@mkdir -p $(@D) && touch $@
+
+build/soak/crash/%: $(PACKAGE)
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_crash.py
+	@mkdir -p $(@D) && touch $@
+
+build/soak/sanitize/%: $(PACKAGE)
+	ROCKETSTORE_SEED=$* $(MAKE) --no-print-directory sanitize MARKERS="slow or not slow" ARGS=-q
+	@mkdir -p $(@D) && touch $@
+
+# PySpark itself leaves sockets open in some releases.
+build/soak/spark-versions/%: $(PACKAGE)
+	$(PYTHON) -m venv build/spark-$*
+	build/spark-$*/bin/pip install --quiet --upgrade pip
+	build/spark-$*/bin/pip install --quiet --group test "pyspark[sql]==$*.*" '.[arrow,cli]'
+	PYTHONSAFEPATH=1 build/spark-$*/bin/python -m pytest -q -m spark -W ignore::ResourceWarning \
+		-W ignore::pytest.PytestUnraisableExceptionWarning
+	@mkdir -p $(@D) && touch $@
+
+# ---- distributions ----
+
+# The wheel is built from the sdist, and tested away from the tree with nothing but NumPy and pytest.
+wheel: build
+	rm -rf dist build/wheel
+	$(RUN) -m build
+	ROCKETSTORE_WHEEL=$$(ls dist/*.whl) $(RUN) -m pytest -q tests/test_packaging.py
+	$(RUN) -m venv build/wheel
+	build/wheel/bin/pip install --quiet numpy pytest dist/rocketstore-*.whl
+	away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cp -r tests pyproject.toml "$$away" && cd "$$away" && \
+		$(CURDIR)/build/wheel/bin/python -m pytest -m "not slow and not interop and not java and not spark"
+
+# The wheels of this machine's platform, from dist's sdist. For CI.
+wheels: $(VENV)/lint
+	$(VENV)/bin/cibuildwheel --output-dir dist/wheels dist/rocketstore-*.tar.gz
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info rocketstore/kernels/*.so
+	find rocketstore/kernels -name '*.c' -delete

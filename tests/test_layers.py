@@ -1,0 +1,81 @@
+"""Imports go one way: errors, kernels, files, store, then arrow, spark and cli; in files not sideways."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+
+PACKAGE = Path(rocketstore.__file__).parent
+LAYERS = ["errors", "config", "kernels", "files", "store", "arrow", "spark", "cli"]
+RANKS = {"errors": 0, "config": 0} | {name: rank for rank, name in enumerate(LAYERS[2:], 1)}
+THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard"]
+CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
+
+SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pyx", ".pxd"))
+INNER = [path for path in SOURCES if path != PACKAGE / "__init__.py"]
+
+
+def imported_modules(path):
+    """The names of all modules that a file imports, at its top or inside a function."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix in (".pyx", ".pxd"):
+        return {first or second for first, second in CYTHON_IMPORT.findall(text)}
+    modules = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports here name the whole module"
+            modules.add(node.module)
+            if node.module == "rocketstore":
+                modules.update(f"rocketstore.{alias.name}" for alias in node.names)
+    return modules
+
+
+def layer(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(path.suffix)
+
+
+def own_imports(path):
+    """(layer, module in it or "") of everything that a file imports from the package."""
+    for module in imported_modules(path):
+        package, _, rest = module.partition(".")
+        if package == "rocketstore":
+            name, _, inner = rest.partition(".")
+            yield name, inner
+
+
+def test_the_sources_are_found():
+    assert {layer(path) for path in INNER} <= set(LAYERS)
+    assert {"kernels", "files", "store"} <= {layer(path) for path in INNER}
+    assert ("kernels", "keys") in set(own_imports(PACKAGE / "__init__.py"))
+
+
+@pytest.mark.parametrize("path", INNER, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_only_down(path):
+    # The package itself imports all below arrow, spark and cli: only these may ask it for public names.
+    allowed = RANKS[layer(path)]
+    for name, inner in own_imports(path):
+        rank = RANKS.get(name, RANKS["store"] + 0.5)
+        assert rank <= allowed, f"{path.relative_to(PACKAGE)} imports {name}.{inner}"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in INNER if layer(path) == "files"], ids=lambda path: path.name
+)
+def test_a_kind_of_file_knows_no_other_kind(path):
+    inner = {inner for name, inner in own_imports(path) if name == "files"}
+    assert inner <= {"mapped_file"}
+
+
+def test_importing_rocketstore_imports_nothing_of_an_extra():
+    script = f"import sys, rocketstore; print([name for name in {THIRD_PARTY} if name in sys.modules])"
+    answer = subprocess.run(
+        [sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False
+    )
+    assert (answer.stdout.strip(), answer.stderr) == ("[]", "")
