@@ -333,6 +333,14 @@ def test_a_rolled_file_measures_its_first_entry_from_the_end_of_the_previous_one
     assert pair.file.select_phy_offset("k", 1, 220_000, 221_000) == [1000]
 
 
+@pytest.mark.parametrize("end", [LONG_MIN, -1, 0, LONG_MAX])
+def test_a_file_may_follow_one_that_ended_at_any_long(end, tmp_path):
+    with rocketstore.IndexFile.create(
+        tmp_path / "index", hash_slot_num=1, index_num=2, end_phy_offset=end, end_timestamp=end
+    ) as file:
+        assert file.header[:4] == (max(end, 0),) * 4
+
+
 @pytest.mark.parametrize("column", ["list", "tuple", "int64", "big-endian", "strided", "read-only"])
 def test_offsets_and_times_may_be_any_column_of_longs(column, tmp_path):
     make = {

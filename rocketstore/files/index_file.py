@@ -85,7 +85,7 @@ class IndexFile(IndexFileKernel):
                 f"hash_slot_num={hash_slot_num}, index_num={index_num}: from 1, from 2, and to {INT_MAX} are possible"
             )
         for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
-            if not -LONG_MAX <= value <= LONG_MAX:
+            if not -LONG_MAX - 1 <= value <= LONG_MAX:
                 raise ValueError(f"{name}={value} is beyond int64")
         file = MappedFile(path, "r+", create_size=file_size(hash_slot_num, index_num))
         self = cls(file, hash_slot_num, index_num, compat, True)
