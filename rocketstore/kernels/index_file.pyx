@@ -72,7 +72,7 @@ import numpy as np
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
 from rocketstore.kernels.keys import hash_keys
-from rocketstore.kernels.phy_offsets import PhyOffsets, concatenate, in_threads
+from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
 
 cdef enum:
     PIECE = 65536  # items put between two looks at the signals: some 2 ms
@@ -239,11 +239,13 @@ cdef class IndexFileKernel:
         Source: IndexFile.putKey, for each row.
         """
         self.require_writable()
-        return self.put_key_hashes(hash_keys(keys, topic=topic), phy_offsets, store_timestamps)
+        return self.put_batch(hash_keys(keys, topic=topic), phy_offsets, store_timestamps)
 
     def put_key_hashes(self, key_hashes, phy_offsets, store_timestamps):
         """Add a batch whose keys are hashed already: int32[n] from ``hash_keys``. Else as ``put_keys``."""
-        cdef const int32_t[::1] hashes = checked_hashes(key_hashes)
+        return self.put_batch(checked_hashes(key_hashes), phy_offsets, store_timestamps)
+
+    cdef put_batch(self, const int32_t[::1] hashes, phy_offsets, store_timestamps):
         cdef const int64_t[::1] offsets = checked_offsets(phy_offsets, hashes.shape[0])
         cdef const int64_t[::1] times = int64_column(store_timestamps, "store_timestamps", hashes.shape[0])
         self.require_writable()
@@ -435,23 +437,28 @@ cdef class IndexFileKernel:
         self.buffer.check_file_size()
         stop = threading.Event()
         n = len(hashes)
-        parts = max(1, min(threads, n // PIECE))
-        ranges = [hashes[n * i // parts:n * (i + 1) // parts] for i in range(parts)]
-        if parts == 1:
-            return self._select_range(hashes, asked, stop)
-        return concatenate(in_threads(lambda part: self._select_range(part, asked, stop), ranges, stop))
+        offsets = np.empty(n + 1, np.int64)
+        offsets[0] = 0
+        count = max(1, min(threads, n // PIECE))
+        bounds = [n * i // count for i in range(count + 1)]
+        parts = [(hashes[low:high], offsets[low + 1:high + 1]) for low, high in zip(bounds, bounds[1:])]
+        if count == 1:
+            return PhyOffsets(self._select_range(*parts[0], asked, stop), offsets)
+        values = in_threads(lambda part: self._select_range(*part, asked, stop), parts, stop)
+        before = 0
+        for (_, ends), found in zip(parts, values):
+            ends += before
+            before += len(found)
+        return PhyOffsets(np.concatenate(values), offsets)
 
-    def _select_range(self, const int32_t[::1] hashes, asked, stop):
-        """Look hashes up, piece by piece, until ``stop`` is set."""
+    def _select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
+        """Look hashes up, piece by piece, until ``stop`` is set: give the offsets, and in ``ends`` where each ends."""
         cdef Query query = make_query(asked[0], asked[1], asked[2])
-        cdef FoundValues values = FoundValues()
         cdef Py_ssize_t n = hashes.shape[0]
-        cdef int64_t[::1] ends
+        cdef FoundValues found = FoundValues(n)
         cdef Walk *walk
         cdef bint ended = n == 0
-        offsets = np.zeros(n + 1, np.int64)
-        ends = offsets
-        walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &values.found, &ends[1] if n else NULL)
+        walk = new_walk(&self.view, &query, &hashes[0] if n else NULL, n, &found.found, &ends[0] if n else NULL)
         try:
             while not ended and not stop.is_set():
                 self.buffer.enter()
@@ -461,9 +468,9 @@ cdef class IndexFileKernel:
                 PyErr_CheckSignals()
         finally:
             free_walk(walk)
-        if values.found.status != WALK_OK:
-            raise_status(self.buffer.path, &values.found)
-        return PhyOffsets(np.frombuffer(values, np.int64) if values.found.size else np.empty(0, np.int64), offsets)
+        if found.found.status != WALK_OK:
+            raise_status(self.buffer.path, &found.found)
+        return found.array()
 
 
 cdef int raise_status(path, const Found *found) except -1:

@@ -14,6 +14,9 @@ cdef struct Found:
 
 cdef class FoundValues:
     cdef Found found
+    cdef object first
+
+    cdef array(self)
 
 
 cdef bint grow(Found *found) noexcept nogil

@@ -70,17 +70,6 @@ def join_newest_first(parts, Py_ssize_t n, int64_t max_num):
     return PhyOffsets(values, offsets)
 
 
-def concatenate(parts):
-    """Join what was found for one range of keys after another."""
-    if len(parts) == 1:
-        return parts[0]
-    shifts = np.cumsum([0] + [len(part.values) for part in parts])
-    return PhyOffsets(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([parts[0].offsets[:1], *(part.offsets[1:] + shift for part, shift in zip(parts, shifts))]),
-    )
-
-
 def in_threads(work, parts, stop):
     """Do all parts at once; the first error, Ctrl-C included, sets ``stop`` for the others."""
     from concurrent.futures import ThreadPoolExecutor
@@ -95,7 +84,12 @@ def in_threads(work, parts, stop):
 
 
 cdef class FoundValues:
-    """Offsets that a batch finds, growing outside Python's memory; a buffer of int64 when it is done."""
+    """Offsets that a batch of n keys finds: in an array with room for one each, then outside Python's memory."""
+
+    def __cinit__(self, Py_ssize_t n):
+        # NumPy has large arrays in huge pages, which saves thousands of page faults.
+        self.first = np.empty(max(n, 1), np.int64)
+        start_found(&self.found, <int64_t *><size_t>self.first.ctypes.data, len(self.first))
 
     def __dealloc__(self):
         free_found(&self.found)
@@ -103,9 +97,15 @@ cdef class FoundValues:
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyBuffer_FillInfo(view, self, self.found.values, self.found.size * sizeof(int64_t), True, flags)
 
+    cdef array(self):
+        """What was found, int64[m]."""
+        if self.found.values == self.found.inline_values:
+            return self.first[:self.found.size]
+        return np.frombuffer(self, np.int64)
+
 
 cdef bint grow(Found *found) noexcept nogil:
-    cdef Py_ssize_t capacity = max(2 * found.capacity, <Py_ssize_t>1024)
+    cdef Py_ssize_t capacity = 2 * found.capacity + 1024
     cdef int64_t *values
     if found.values == found.inline_values:
         values = <int64_t *>malloc(capacity * sizeof(int64_t))
