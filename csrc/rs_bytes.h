@@ -18,9 +18,6 @@
 #error "neither a little-endian nor a big-endian host"
 #endif
 
-#define RS_LIKELY(x) __builtin_expect(!!(x), 1)
-#define RS_UNLIKELY(x) __builtin_expect(!!(x), 0)
-
 /* A prefetch never faults, so the address may lie outside the buffer. R_L2 spares the few L1 miss buffers. */
 #define RS_PREFETCH_R(p) __builtin_prefetch((p), 0, 3)
 #define RS_PREFETCH_W(p) __builtin_prefetch((p), 1, 3)

@@ -15,8 +15,6 @@ cdef extern from "rs_bytes.h" nogil:
     void RS_PREFETCH_R(const void *p) noexcept
     void RS_PREFETCH_W(const void *p) noexcept
     void RS_PREFETCH_R_L2(const void *p) noexcept
-    bint RS_LIKELY(bint x) noexcept
-    bint RS_UNLIKELY(bint x) noexcept
 
 
 cdef extern from "rs_cpu.h" nogil:
