@@ -16,7 +16,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.index_file import IndexFileKernel
 
-__all__ = ["IndexFile", "IndexHeader", "geometry_of"]
+__all__ = ["IndexFile", "IndexHeader", "geometry_of", "given_geometry"]
 
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
@@ -112,13 +112,10 @@ class IndexFile(IndexFileKernel):
         Source: IndexFile.load.
         """
         Compat.of(compat)
+        given = given_geometry(hash_slot_num, index_num)
         file = MappedFile(path, mode)
         try:
-            if hash_slot_num is None or index_num is None:
-                if (hash_slot_num, index_num) != (None, None):
-                    raise ValueError("hash_slot_num and index_num: give both or none")
-                hash_slot_num, index_num = infer_geometry(file, guess=mode == "r")
-            self = cls(file, hash_slot_num, index_num, compat)
+            self = cls(file, *(given or infer_geometry(file, guess=mode == "r")), compat)
             if mode != "r":
                 self._undo_torn_put()
             return self
@@ -221,6 +218,15 @@ def file_size(hash_slot_num: int, index_num: int) -> int:
 CHUNK = 1 << 20
 SAMPLES = 64
 LONGEST_WALK = 10_000
+
+
+def given_geometry(hash_slot_num: int | None, index_num: int | None) -> tuple[int, int] | None:
+    """Return the geometry that a caller gives, None for none. Raises ValueError for half of one."""
+    if hash_slot_num is not None and index_num is not None:
+        return hash_slot_num, index_num
+    if hash_slot_num is None and index_num is None:
+        return None
+    raise ValueError("hash_slot_num and index_num: give both or none")
 
 
 def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyspark.sql.functions
 from pyspark.sql import Column
 
+from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.spark.cache import open_index
@@ -85,8 +86,7 @@ def select_phy_offset(
         )
     if max_num < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
-    if (hash_slot_num is None) != (index_num is None):
-        raise ValueError("hash_slot_num and index_num: give both or none")
+    given_geometry(hash_slot_num, index_num)
     constant = topic if isinstance(topic, str) else None
     where = str(Path(path).absolute())
     lookup = Lookup(where, constant, max_num, begin_timestamp, end_timestamp, hash_slot_num, index_num)

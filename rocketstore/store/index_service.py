@@ -18,7 +18,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.errors import StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.index_file import IndexFile, geometry_of
+from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
 from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
@@ -95,13 +95,11 @@ class IndexService:
         """
         if mode not in ("r", "a"):
             raise ValueError(f"mode={mode!r}: must be one of 'r', 'a'")
-        if (hash_slot_num is None) != (index_num is None):
-            raise ValueError("hash_slot_num and index_num: give both or none")
+        geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
         directory = Path(directory)
         if mode == "a":
             directory.mkdir(parents=True, exist_ok=True)
-        geometry = None if hash_slot_num is None or index_num is None else (hash_slot_num, index_num)
         self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint())
         try:
             self._load(last_exit_ok)
