@@ -10,11 +10,15 @@ from reference import (
     checkpoint_bytes,
     divide,
     java_decode,
+    java_encode,
     java_hash,
+    java_split,
     key_for_hash,
     key_hash,
+    parse_number,
     to_int,
     to_long,
+    utf16_length,
 )
 
 
@@ -77,6 +81,55 @@ def test_malformed_utf8_decodes_as_java_decodes_it(data, text):
 def test_arithmetic_wraps_and_divides_as_java_does():
     assert (to_int(2**31), to_long(2**63), to_long(-(2**63) - 1)) == (-(2**31), -(2**63), 2**63 - 1)
     assert [divide(n, 1000) for n in (1999, 999, -999, -1999)] == [1, 0, 0, -1]
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "number"),
+    [
+        ("0", 32, 0),
+        ("+7", 32, 7),
+        ("-007", 16, -7),
+        ("\u0663", 32, 3),
+        ("\uff11\uff12", 32, 12),
+        ("32767", 16, 32767),
+        ("-32768", 16, -32768),
+        ("2147483647", 32, 2**31 - 1),
+        ("-9223372036854775808", 64, -(2**63)),
+    ],
+)
+def test_numbers_are_parsed_as_java_parses_them(text, bits, number):
+    assert parse_number(text, bits) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"),
+    [
+        ("", 32),
+        ("+", 32),
+        ("--1", 32),
+        (" 1", 32),
+        ("1_0", 32),
+        ("0x1", 32),
+        ("²", 32),
+        ("\U0001d7cf", 32),
+        ("32768", 16),
+        ("2147483648", 32),
+        ("9223372036854775808", 64),
+    ],
+)
+def test_what_is_no_number_to_java_is_refused(text, bits):
+    with pytest.raises(ValueError, match=r"digit|fit"):
+        parse_number(text, bits)
+
+
+def test_text_is_split_and_encoded_as_java_does():
+    assert java_split("a_b__", "_") == ["a", "b"]
+    assert java_split("_b", "_") == ["", "b"]
+    assert java_split("__", "_") == []
+    assert java_split("", "_") == [""]
+    assert java_encode("a\ud83d") == b"a?"
+    assert java_encode("\ud83d\ude00") == "😀".encode()
+    assert utf16_length("主😀") == 3
 
 
 def service_request(

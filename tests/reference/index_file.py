@@ -1,19 +1,13 @@
-"""The slow, readable second implementation of the index formats: the oracle of the tests.
+"""Index files and directories of them, as bytearrays."""
 
-It knows Java's arithmetic and RocketMQ's order of writes, and nothing of rocketstore or NumPy.
-"""
-
-import re
 import struct
 
-HEADER = struct.Struct(
-    ">qqqqii"
-)  # beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount, indexCount
+from .java import INT_MAX, LONG_MAX, divide, java_hash, to_int, to_long
+
+# beginTimestamp, endTimestamp, beginPhyOffset, endPhyOffset, hashSlotCount, indexCount
+HEADER = struct.Struct(">qqqqii")
 ITEM = struct.Struct(">iqii")  # keyHash, phyOffset, timeDiff, prevIndex
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
 TRANSACTION_MASK = TRANSACTION_ROLLBACK = 0b1100
-ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 class CorruptIndex(Exception):
@@ -24,47 +18,10 @@ class CorruptIndex(Exception):
         self.field = field
 
 
-def to_int(value):
-    """Wrap to Java's int."""
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def to_long(value):
-    """Wrap to Java's long."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
-def divide(dividend, divisor):
-    """Divide as Java does: toward zero."""
-    quotient = abs(dividend) // abs(divisor)
-    return quotient if (dividend < 0) == (divisor < 0) else -quotient
-
-
-def java_hash(text):
-    """String.hashCode: over UTF-16 units; a lone surrogate is its own unit."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for (unit,) in struct.iter_unpack(">H", units):
-        code = to_int(31 * code + unit)
-    return code
-
-
 def key_hash(key):
     """The hash an item stores: abs, and 0 where abs is still negative."""
     code = java_hash(key)
     return 0 if code == -(2**31) else abs(code)
-
-
-def key_for_hash(code, prefix=""):
-    """Make a key so that prefix + key has the hash code: seven units, the digits of a number to base 31."""
-    number = (code - java_hash(prefix) * 31**7) % 2**32
-    return "".join(chr(number // 31**place % 31) for place in range(6, -1, -1))
-
-
-def java_decode(data):
-    """new String(bytes, UTF_8): as Python's "replace", but an encoded surrogate is one U+FFFD."""
-    pieces = ENCODED_SURROGATE.split(data)
-    return "\ufffd".join(piece.decode("utf-8", "replace") for piece in pieces)
 
 
 class IndexFile:
@@ -258,24 +215,3 @@ class IndexService:
         rejected = [n for n, file in enumerate(self.files) if file.end_timestamp > index_msg_timestamp]
         self.files = [file for n, file in enumerate(self.files) if n not in rejected]
         return rejected
-
-
-def checkpoint_bytes(
-    physic_msg_timestamp=0,
-    logics_msg_timestamp=0,
-    index_msg_timestamp=0,
-    master_flushed_offset=0,
-    confirm_phy_offset=0,
-    logics_physical_offset=0,
-):
-    """The 4,096 bytes of StoreCheckpoint."""
-    fields = struct.pack(
-        ">6q",
-        physic_msg_timestamp,
-        logics_msg_timestamp,
-        index_msg_timestamp,
-        master_flushed_offset,
-        confirm_phy_offset,
-        logics_physical_offset,
-    )
-    return fields.ljust(4096, b"\0")
