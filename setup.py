@@ -6,6 +6,7 @@ ROCKETSTORE_CHECKS=1          Cython's bounds checks, and assertions in C
 """
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -29,8 +30,9 @@ if not checks:
     compile_args.append("-DNDEBUG")
 
 HASH = ["csrc/rs_java_hash.c", "csrc/rs_cpu.c"]
+BYTES = ["csrc/rs_scan_bytes.c", "csrc/rs_utf8.c"]
 SOURCES = {
-    "csrc": [*HASH, "csrc/rs_crc32.c"],
+    "csrc": [*HASH, *BYTES, "csrc/rs_crc32.c"],
     "buffer": [],
     "text": HASH,
     "arrow_c": [],
@@ -49,7 +51,7 @@ setup(
                 f"rocketstore.kernels.{name}",
                 [f"rocketstore/kernels/{name}.pyx", *sources],
                 include_dirs=["csrc"],
-                depends=["csrc/rs_bytes.h", "csrc/rs_cpu.h", "csrc/rs_java_hash.h", "csrc/rs_crc32.h"],
+                depends=sorted(map(str, Path("csrc").glob("*.h"))),
                 extra_compile_args=compile_args,
                 extra_link_args=SANITIZERS[sanitizer],
             )

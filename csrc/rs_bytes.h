@@ -63,6 +63,37 @@ static inline void rs_store_be64(void *p, uint64_t value)
     memcpy(p, &v, sizeof v);
 }
 
+/* Copies `n` bytes that do not overlap, exactly these; nonzero if one of them has its high bit set. For short text. */
+static inline uint64_t rs_copy_short(uint8_t *restrict ret, const uint8_t *restrict data, size_t n)
+{
+    uint64_t seen = 0, word;
+    if (n >= 8) {
+        size_t i = 0;
+        for (; i + 8 <= n; i += 8) {
+            memcpy(&word, data + i, 8);
+            memcpy(ret + i, &word, 8);
+            seen |= word;
+        }
+        /* The last whole word, which overlaps the one before. */
+        memcpy(&word, data + n - 8, 8);
+        memcpy(ret + n - 8, &word, 8);
+        seen |= word;
+    } else if (n >= 4) {
+        uint32_t first, last;
+        memcpy(&first, data, 4);
+        memcpy(&last, data + n - 4, 4);
+        memcpy(ret, &first, 4);
+        memcpy(ret + n - 4, &last, 4);
+        seen = first | last;
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            ret[i] = data[i];
+            seen |= data[i];
+        }
+    }
+    return seen & 0x8080808080808080u;
+}
+
 /* Ordered forms, for memory that others use meanwhile; `p` is aligned to the value's size. */
 static inline uint32_t rs_load_be32_acquire(const void *p)
 {

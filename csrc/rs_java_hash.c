@@ -2,6 +2,7 @@
 
 #include "rs_bytes.h"
 #include "rs_cpu.h"
+#include "rs_utf8.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -9,7 +10,6 @@
 
 enum { P1 = 31, P2 = 31 * 31, P3 = 31 * 31 * 31, P4 = 31 * 31 * 31 * 31 };
 
-#define MALFORMED UINT32_MAX
 #define REPLACEMENT 0xFFFDu
 
 /* ---- portable ---------------------------------------------------------------------------------------------- */
@@ -39,44 +39,12 @@ static inline uint32_t add_point(uint32_t h, uint32_t point)
     return (h * P1 + high) * P1 + low;
 }
 
-/*
- * Decodes one character as Java does. Returns the bytes it takes, at least 1 (n must be); *point_ret is MALFORMED
- * if they are no character. Java takes an encoded surrogate as one malformed sequence of three bytes, where
- * others see three.
- */
-static size_t decode_utf8(const uint8_t *bytes, size_t n, uint32_t *point_ret)
-{
-    uint32_t lead = bytes[0];
-    size_t need = lead < 0x80 ? 1 : lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-    uint32_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    uint32_t high = lead == 0xF4 ? 0x8F : 0xBF;
-
-    *point_ret = MALFORMED;
-    if (need == 0)
-        return 1;
-    if (need == 1) {
-        *point_ret = lead;
-        return 1;
-    }
-    uint32_t point = lead & (0x7Fu >> need);
-    for (size_t k = 1; k < need; k++) {
-        if (k == n || bytes[k] < low || bytes[k] > high)
-            return k;
-        point = point << 6 | (bytes[k] & 0x3F);
-        low = 0x80;
-        high = 0xBF;
-    }
-    if (point < 0xD800 || point > 0xDFFF)
-        *point_ret = point;
-    return need;
-}
-
 bool rs_java_hash_utf8(uint32_t seed, const uint8_t *bytes, size_t n, uint32_t *hash_ret)
 {
     uint32_t h = seed, point;
     for (size_t i = 0; i < n;) {
-        i += decode_utf8(bytes + i, n - i, &point);
-        if (point == MALFORMED)
+        i += rs_utf8_decode(bytes + i, n - i, &point);
+        if (point == RS_UTF8_MALFORMED)
             return false;
         h = add_point(h, point);
     }
@@ -88,8 +56,8 @@ uint32_t rs_java_hash_utf8_lossy(uint32_t seed, const uint8_t *bytes, size_t n)
 {
     uint32_t h = seed, point;
     for (size_t i = 0; i < n;) {
-        i += decode_utf8(bytes + i, n - i, &point);
-        h = add_point(h, point == MALFORMED ? REPLACEMENT : point);
+        i += rs_utf8_decode(bytes + i, n - i, &point);
+        h = add_point(h, point == RS_UTF8_MALFORMED ? REPLACEMENT : point);
     }
     return h;
 }

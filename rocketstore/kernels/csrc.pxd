@@ -8,6 +8,7 @@ cdef extern from "rs_bytes.h" nogil:
     uint64_t rs_load_be64(const void *p) noexcept
     void rs_store_be32(void *p, uint32_t value) noexcept
     void rs_store_be64(void *p, uint64_t value) noexcept
+    uint64_t rs_copy_short(uint8_t *ret, const uint8_t *data, size_t n) noexcept
     uint32_t rs_load_be32_acquire(const void *p) noexcept
     uint64_t rs_load_be64_acquire(const void *p) noexcept
     void rs_store_be32_release(void *p, uint32_t value) noexcept
@@ -24,6 +25,10 @@ cdef extern from "rs_cpu.h" nogil:
     bint rs_cpu_is_amd() noexcept
 
 
+cdef extern from "rs_crc32.h" nogil:
+    uint32_t rs_crc32(uint32_t crc, const void *data, size_t n) noexcept
+
+
 cdef extern from "rs_java_hash.h" nogil:
     uint32_t rs_java_hash_latin1(uint32_t seed, const uint8_t *units, size_t n) noexcept
     uint32_t rs_java_hash_ucs2(uint32_t seed, const uint16_t *units, size_t n) noexcept
@@ -34,3 +39,13 @@ cdef extern from "rs_java_hash.h" nogil:
                                  size_t seed_step, uint32_t *hashes_ret) noexcept
     size_t rs_java_hash_column64(const uint8_t *data, const int64_t *offsets, size_t n, const uint32_t *seeds,
                                  size_t seed_step, uint32_t *hashes_ret) noexcept
+
+
+cdef extern from "rs_scan_bytes.h" nogil:
+    size_t rs_separators(const uint8_t *data, size_t n, uint16_t *positions_ret) noexcept
+    size_t rs_find_magic(const uint8_t *data, size_t n) noexcept
+
+
+cdef extern from "rs_utf8.h" nogil:
+    bint rs_utf8_valid(const uint8_t *data, size_t n) noexcept
+    size_t rs_utf8_repair(const uint8_t *data, size_t n, uint8_t *ret) noexcept

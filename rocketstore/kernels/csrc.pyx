@@ -1,18 +1,20 @@
 """csrc/ as seen from Python: for the tests, and for what has only bytes in hand."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport (
+    rs_crc32,
     rs_cpu_level,
     rs_cpu_name,
     rs_cpu_supported,
+    rs_find_magic,
     rs_java_hash_utf8_lossy,
+    rs_separators,
+    rs_utf8_repair,
+    rs_utf8_valid,
 )
-
-
-cdef extern from "rs_crc32.h" nogil:
-    uint32_t rs_crc32(uint32_t crc, const void *data, size_t n) noexcept
 
 
 def cpu_level():
@@ -54,3 +56,34 @@ def java_hash_utf8(data):
     finally:
         PyBuffer_Release(&view)
     return <int32_t>code
+
+
+def separators(bytes data not None):
+    """Return the positions of all bytes 0x01 and 0x02 in order.
+
+    Raises: ValueError if there are more than 32767 bytes, the longest property string.
+    """
+    cdef uint16_t[32767] positions
+    cdef size_t count, i
+    if len(data) > 32767:
+        raise ValueError(f"data: {len(data)} bytes, must be 32767 at most")
+    count = rs_separators(<const uint8_t *>data, <size_t>len(data), positions)
+    return [positions[i] for i in range(count)]
+
+
+def find_magic(bytes data not None):
+    """Return the position of the first magic code of a message, of version 1 or 2, or -1."""
+    cdef size_t n = <size_t>len(data), position = rs_find_magic(<const uint8_t *>data, n)
+    return position if position < n else -1
+
+
+def utf8_valid(bytes data not None):
+    """Return whether the bytes are well-formed UTF-8."""
+    return rs_utf8_valid(<const uint8_t *>data, <size_t>len(data))
+
+
+def utf8_repair(bytes data not None):
+    """Return the text that Java's ``new String(data, UTF_8)`` is, in UTF-8."""
+    cdef bytes text = PyBytes_FromStringAndSize(NULL, 3 * len(data))
+    cdef size_t n = rs_utf8_repair(<const uint8_t *>data, <size_t>len(data), <uint8_t *>text)
+    return text[:n]

@@ -24,45 +24,6 @@ static uint32_t add_code_point(uint32_t h, uint32_t point)
     return add_unit(add_unit(h, 0xD7C0 + (point >> 10)), 0xDC00 + (point & 0x3FF));
 }
 
-static size_t encode(uint32_t point, uint8_t *out)
-{
-    if (point < 0x80) {
-        out[0] = (uint8_t)point;
-        return 1;
-    }
-    if (point < 0x800) {
-        out[0] = (uint8_t)(0xC0 | point >> 6);
-        out[1] = (uint8_t)(0x80 | (point & 0x3F));
-        return 2;
-    }
-    if (point < 0x10000) {
-        out[0] = (uint8_t)(0xE0 | point >> 12);
-        out[1] = (uint8_t)(0x80 | (point >> 6 & 0x3F));
-        out[2] = (uint8_t)(0x80 | (point & 0x3F));
-        return 3;
-    }
-    out[0] = (uint8_t)(0xF0 | point >> 18);
-    out[1] = (uint8_t)(0x80 | (point >> 12 & 0x3F));
-    out[2] = (uint8_t)(0x80 | (point >> 6 & 0x3F));
-    out[3] = (uint8_t)(0x80 | (point & 0x3F));
-    return 4;
-}
-
-static bool is_surrogate(uint32_t point)
-{
-    return 0xD800 <= point && point <= 0xDFFF;
-}
-
-/* The text of a string whose characters are spelled in hexadecimal, for messages. */
-static const char *hex(const uint8_t *p, size_t n)
-{
-    static char text[3 * 16 + 1];
-    text[0] = 0;
-    for (size_t i = 0; i < n && i < 16; i++)
-        snprintf(text + 3 * i, 4, "%02X ", p[i]);
-    return text;
-}
-
 /* Random ASCII, with the values at the borders more often than chance gives them. */
 static void fill_ascii(uint8_t *p, size_t n, uint64_t seed)
 {

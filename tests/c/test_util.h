@@ -1,7 +1,8 @@
-/* What the C tests share: CHECK, random bytes from a fixed seed, and memory in which an over-read dies. */
+/* What the C tests share: CHECK, random bytes from a fixed seed, UTF-8, and memory in which an over-read dies. */
 #ifndef TEST_UTIL_H
 #define TEST_UTIL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,46 @@ static inline void fill_random(uint8_t *p, size_t len, uint64_t seed)
         seed ^= seed << 17;
         p[i] = (uint8_t)(seed >> 32);
     }
+}
+
+/* The UTF-8 of a code point, surrogates too. */
+static inline size_t encode(uint32_t point, uint8_t *out)
+{
+    if (point < 0x80) {
+        out[0] = (uint8_t)point;
+        return 1;
+    }
+    if (point < 0x800) {
+        out[0] = (uint8_t)(0xC0 | point >> 6);
+        out[1] = (uint8_t)(0x80 | (point & 0x3F));
+        return 2;
+    }
+    if (point < 0x10000) {
+        out[0] = (uint8_t)(0xE0 | point >> 12);
+        out[1] = (uint8_t)(0x80 | (point >> 6 & 0x3F));
+        out[2] = (uint8_t)(0x80 | (point & 0x3F));
+        return 3;
+    }
+    out[0] = (uint8_t)(0xF0 | point >> 18);
+    out[1] = (uint8_t)(0x80 | (point >> 12 & 0x3F));
+    out[2] = (uint8_t)(0x80 | (point >> 6 & 0x3F));
+    out[3] = (uint8_t)(0x80 | (point & 0x3F));
+    return 4;
+}
+
+static inline bool is_surrogate(uint32_t point)
+{
+    return 0xD800 <= point && point <= 0xDFFF;
+}
+
+/* The text of a string whose characters are spelled in hexadecimal, for messages. */
+static inline const char *hex(const uint8_t *p, size_t n)
+{
+    static char text[3 * 16 + 1];
+    text[0] = 0;
+    for (size_t i = 0; i < n && i < 16; i++)
+        snprintf(text + 3 * i, 4, "%02X ", p[i]);
+    return text;
 }
 
 #endif
