@@ -1,14 +1,29 @@
-"""What changes the bytes: the RocketMQ release to be compatible with."""
+"""What changes the bytes: the layout of a store, and the RocketMQ release to be compatible with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
 
-__all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat"]
+__all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case"]
 
 DEFAULT_COMPAT = "5.5.0"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
+DEFAULT_SIZES: dict[str, Any] = {
+    "mapped_file_size_commit_log": 1 << 30,
+    "mapped_file_size_consume_queue": 300_000 * 20,
+    "mapper_file_size_batch_consume_queue": 300_000 * 46,
+    "mapped_file_size_consume_queue_ext": 48 << 20,
+    "max_hash_slot_num": DEFAULT_HASH_SLOT_NUM,
+    "max_index_num": DEFAULT_INDEX_NUM,
+}
+TEXT_PATTERNS = {"flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH", "message_delay_level": "[0-9]+[smhd]( [0-9]+[smhd])*"}
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 0)
@@ -56,3 +71,130 @@ def _parse(release: str) -> tuple[int, ...]:
     if len(number) != 3 or not OLDEST <= number <= NEWEST:
         raise ValueError(f"compat={release!r}: must be a RocketMQ release from 4.5.2 to 5.5.0, such as '5.3.3'")
     return number
+
+
+# A Java properties file. A backslash at the end of a line, or of the file, joins the next line without its blanks.
+_JOIN = r"\\(?:\r\n?|\n|\Z)[ \t\f]*+"
+_BLANK = rf"(?:[ \t\f]|{_JOIN})*+"
+_KEY = rf"((?:{_JOIN}|\\.|[^\\=: \t\f\r\n])*+)"
+_VALUE = rf"((?:{_JOIN}|\\.|[^\\\r\n])*+)"
+PROPERTY = re.compile(rf"{_BLANK}(?:[#!][^\r\n]*|{_KEY}{_BLANK}[=:]?{_BLANK}{_VALUE})(?:\r\n?|\n|\Z)")
+ESCAPE = re.compile(rf"{_JOIN}|((?:\\u[0-9a-fA-F]{{4}})+)|\\(.)")
+ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.0.
+
+    Sizes of files are bytes; a size that is None is what the files show. ``mapped_file_size_consume_queue`` is rounded
+    up to whole units. ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several
+    directories. ``compat``: the release to write as. ``other``: what a broker's file says besides.
+
+    Raises ValueError for a value that RocketMQ could not have. Source: MessageStoreConfig.
+    """
+
+    mapped_file_size_commit_log: int | None = None
+    mapped_file_size_consume_queue: int | None = None
+    mapper_file_size_batch_consume_queue: int | None = None
+    mapped_file_size_consume_queue_ext: int | None = None
+    max_hash_slot_num: int | None = None
+    max_index_num: int | None = None
+    max_msgs_num_batch: int = 64
+    enable_consume_queue_ext: bool = False
+    enable_multi_dispatch: bool = False
+    enable_lmq: bool = False
+    enabled_append_prop_crc: bool = False
+    force_verify_prop_crc: bool = False
+    check_crc_on_recover: bool = True
+    message_index_enable: bool = True
+    message_index_safe: bool = False
+    commit_log_recover_max_num: int = 10
+    duplication_enable: bool = False
+    max_message_size: int = 4 << 20
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    flush_disk_type: str = "ASYNC_FLUSH"
+    store_path_commit_log: str | None = None
+    read_only_commit_log_store_paths: str | None = None
+    compat: str = DEFAULT_COMPAT
+    other: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if size := self.mapped_file_size_consume_queue:
+            object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // 20) * 20)
+        for name, value in vars(self).items():
+            least = 1 if name in DEFAULT_SIZES else INT_MIN
+            if isinstance(value, int) and not least <= value <= INT_MAX:
+                raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
+            if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
+                raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
+        Compat.of(self.compat)
+
+    @classmethod
+    def small(cls) -> Self:
+        """Give the layout of a store inside a program: log files of 64 MiB, index files of 400,000 items."""
+        sizes = {"mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 100_000, "max_index_num": 400_000}
+        return cls(**DEFAULT_SIZES | sizes)
+
+    @classmethod
+    def from_broker_conf(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a broker's properties file. A size that it leaves out is RocketMQ's default: the broker's own.
+
+        Raises: ValueError naming path, line and key for a bad value, which a broker would pass over in silence.
+        Source: Properties.load, MixAll.properties2Object.
+        """
+        values = dict(DEFAULT_SIZES)
+        other: dict[str, str] = {}
+        names = {camel_case(entry.name): entry.name for entry in fields(cls) if entry.name not in ("compat", "other")}
+        for line, *escaped in _properties(Path(path).read_bytes().decode("iso-8859-1")):
+            try:
+                key, text = (ESCAPE.sub(_unescape, part) for part in escaped)
+                name = names.get(key.replace("mapedFileSize", "mappedFileSize"))  # as older releases spell it
+                if name is None:
+                    other[key] = text
+                else:
+                    values[name] = _parse_value(text, DEFAULT_SIZES.get(name, getattr(cls, name)))
+                    cls(**{name: values[name]})
+            except ValueError as error:
+                raise ValueError(f"{path}, line {line}, {escaped[0]}: {error}") from None
+        return cls(**values, other=other)
+
+    def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str]) -> list[Path]:
+        """Give the directories of the commit log, read-only ones last. Source: CommitLog, MultiPathMappedFileQueue."""
+        text = (self.store_path_commit_log or "").strip()
+        if "," in text:  # without one, RocketMQ knows no read-only paths
+            text += "," + (self.read_only_commit_log_store_paths or "").strip()
+        paths = [Path(path) for path in dict.fromkeys(text.split(",")) if path]
+        return paths or [Path(store_path_root_dir, "commitlog")]
+
+
+def camel_case(name: str) -> str:
+    """Give RocketMQ's own name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
+    first, *rest = name.split("_")
+    return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
+
+
+def _parse_value(text: str, default: object) -> int | bool | str:
+    if not isinstance(default, int):
+        return text.strip(" \t\n\r\f")
+    is_bool = isinstance(default, bool)
+    if not re.fullmatch("(?i:true|false)" if is_bool else "[+-]?[0-9]{1,20}", text):
+        raise ValueError(f"{text!r} must be {'true or false' if is_bool else 'an integer'}")
+    return text.lower() == "true" if is_bool else int(text)
+
+
+def _properties(text: str) -> Iterator[tuple[int, str, str]]:
+    """Give line number, key and value of each property, with the escapes still in them."""
+    line = 1
+    for match in PROPERTY.finditer(text):
+        if match[1] or match[2]:
+            yield line, match[1], match[2]
+        line += len(re.findall("\r\n?|\n", match[0]))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[2] == "u":
+        raise ValueError(r"\u must have four hexadecimal digits")
+    if match[1]:
+        return bytes.fromhex(match[1].replace("\\u", "")).decode("utf-16-be", "replace")
+    return ESCAPED.get(match[2] or "", match[2] or "")

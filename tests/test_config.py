@@ -1,0 +1,332 @@
+"""StoreConfig: RocketMQ's defaults, and a broker's own properties file."""
+
+import pickle
+import random
+import re
+import string
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
+
+import pytest
+
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case
+
+SIZES = {
+    "mapped_file_size_commit_log": 1_073_741_824,
+    "mapped_file_size_consume_queue": 6_000_000,
+    "mapper_file_size_batch_consume_queue": 13_800_000,
+    "mapped_file_size_consume_queue_ext": 50_331_648,
+    "max_hash_slot_num": 5_000_000,
+    "max_index_num": 20_000_000,
+}
+# As MixAll.object2Properties writes a new MessageStoreConfig of 5.5.0.
+ROCKETMQ_DEFAULTS = {
+    "mappedFileSizeCommitLog": 1073741824,
+    "mappedFileSizeConsumeQueue": 6000000,
+    "mapperFileSizeBatchConsumeQueue": 13800000,
+    "mappedFileSizeConsumeQueueExt": 50331648,
+    "maxHashSlotNum": 5000000,
+    "maxIndexNum": 20000000,
+    "maxMsgsNumBatch": 64,
+    "enableConsumeQueueExt": False,
+    "enableMultiDispatch": False,
+    "enableLmq": False,
+    "enabledAppendPropCRC": False,
+    "forceVerifyPropCRC": False,
+    "checkCRCOnRecover": True,
+    "messageIndexEnable": True,
+    "messageIndexSafe": False,
+    "commitLogRecoverMaxNum": 10,
+    "duplicationEnable": False,
+    "maxMessageSize": 4194304,
+    "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+    "flushDiskType": "ASYNC_FLUSH",
+    "storePathCommitLog": None,
+    "readOnlyCommitLogStorePaths": None,
+}
+
+
+@pytest.fixture
+def conf(tmp_path):
+    """Write a broker's properties file and read it."""
+
+    def read(text):
+        path = tmp_path / "broker.conf"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode("iso-8859-1"))
+        return StoreConfig.from_broker_conf(path)
+
+    return read
+
+
+def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
+    config = conf("")
+    ours = {camel_case(entry.name): getattr(config, entry.name) for entry in fields(config)}
+    assert ours == {**ROCKETMQ_DEFAULTS, "compat": "5.5.0", "other": {}}
+
+
+def test_without_a_broker_file_sizes_are_left_to_the_files_and_all_else_is_the_same(conf):
+    assert replace(StoreConfig(), **SIZES) == conf("")
+    assert SIZES == DEFAULT_SIZES
+    assert all(getattr(StoreConfig(), name) is None for name in SIZES)
+
+
+def test_the_small_layout_knows_every_size():
+    config = StoreConfig.small()
+    assert config.mapped_file_size_commit_log == 64 * 1024 * 1024
+    assert (config.max_hash_slot_num, config.max_index_num) == (100_000, 400_000)
+    assert all(getattr(config, name) > 0 for name in SIZES)
+
+
+def test_a_config_is_frozen_hashable_and_pickles(conf):
+    config = conf("maxIndexNum=7\nbrokerName=b")
+    with pytest.raises(FrozenInstanceError):
+        config.max_index_num = 8
+    again = pickle.loads(pickle.dumps(config))
+    assert again == config
+    assert hash(again) == hash(config)
+    assert config != conf("maxIndexNum=7\nbrokerName=c")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [(1, 20), (19, 20), (20, 20), (21, 40), (1981, 2000), (2_147_483_640, 2_147_483_640)]
+)
+def test_the_size_of_a_consume_queue_file_is_rounded_up_to_whole_units(conf, given, kept):
+    assert StoreConfig(mapped_file_size_consume_queue=given).mapped_file_size_consume_queue == kept
+    assert conf(f"mappedFileSizeConsumeQueue={given}").mapped_file_size_consume_queue == kept
+
+
+def test_the_size_of_a_batch_consume_queue_file_is_not_rounded():
+    assert StoreConfig(mapper_file_size_batch_consume_queue=47).mapper_file_size_batch_consume_queue == 47
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("size", [0, -1, 2**31, -(2**63)])
+def test_a_size_that_is_no_positive_int_is_refused(name, size):
+    with pytest.raises(ValueError, match=name):
+        StoreConfig(**{name: size})
+
+
+def test_a_consume_queue_size_that_overflows_when_it_is_rounded_is_refused():
+    with pytest.raises(ValueError, match="mapped_file_size_consume_queue"):
+        StoreConfig(mapped_file_size_consume_queue=2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"max_message_size": 2**31},
+        {"commit_log_recover_max_num": -(2**31) - 1},
+        {"flush_disk_type": "sync"},
+        {"message_delay_level": ""},
+        {"message_delay_level": "1s  5s"},
+        {"message_delay_level": "1s 5y"},
+        {"compat": "3.0"},
+    ],
+    ids=str,
+)
+def test_a_value_that_rocketmq_could_not_have_is_refused(given):
+    with pytest.raises(ValueError, match=next(iter(given))):
+        StoreConfig(**given)
+
+
+def test_every_key_of_rocketmq_is_read(conf):
+    lines = {
+        name: {bool: str(not value).lower(), int: "4000"}.get(type(value), "/a/b")
+        for name, value in ROCKETMQ_DEFAULTS.items()
+    }
+    lines |= {"flushDiskType": "SYNC_FLUSH", "messageDelayLevel": "1s 2h"}
+    config = conf("".join(f"{name}={text}\n" for name, text in lines.items()))
+    for entry in fields(config):
+        name = camel_case(entry.name)
+        if name in lines:
+            value = getattr(config, entry.name)
+            assert (str(value).lower() if isinstance(value, bool) else str(value)) == lines[name]
+    assert config.other == {}
+
+
+def test_keys_that_matter_to_the_broker_alone_are_kept_as_text(conf):
+    config = conf("brokerName = broker-a\ncompat=4.9\nother=x\nfileReservedTime=48 \nStoreType=x")
+    # Trailing blanks are part of a value in Java.
+    assert config.other == {
+        "brokerName": "broker-a",
+        "compat": "4.9",
+        "other": "x",
+        "fileReservedTime": "48 ",
+        "StoreType": "x",
+    }
+    assert config.compat == "5.5.0"
+
+
+def test_sizes_are_read_under_their_older_names(conf):
+    config = conf("mapedFileSizeCommitLog=4096\nmapedFileSizeConsumeQueue=60\ndestroyMapedFileIntervalForcibly=1")
+    assert (config.mapped_file_size_commit_log, config.mapped_file_size_consume_queue) == (4096, 60)
+    assert config.other == {"destroyMapedFileIntervalForcibly": "1"}
+
+
+def test_the_last_of_several_values_counts(conf):
+    assert conf("maxIndexNum=7\nmaxIndexNum=8\n").max_index_num == 8
+
+
+def test_text_is_trimmed_and_numbers_may_have_a_sign(conf):
+    config = conf("flushDiskType=SYNC_FLUSH \t\nmaxIndexNum=+9\nenableLmq=TRUE\ncommitLogRecoverMaxNum=-1")
+    assert config.flush_disk_type == "SYNC_FLUSH"
+    assert (config.max_index_num, config.enable_lmq, config.commit_log_recover_max_num) == (9, True, -1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "maxIndexNum=",
+        "maxIndexNum=12 ",
+        "maxIndexNum=0x10",
+        "maxIndexNum=1_000",
+        "maxIndexNum=1e6",
+        "maxIndexNum=64M",
+        "maxIndexNum=0",
+        "maxIndexNum=-5",
+        "maxIndexNum=2147483648",
+        "maxIndexNum=" + "9" * 5000,
+        "maxIndexNum=\\u0661",
+        "mapedFileSizeCommitLog=x",
+        "mappedFileSizeConsumeQueue=2147483647",
+        "enableLmq=yes",
+        "enableLmq=true ",
+        "enableLmq=1",
+        "enableLmq",
+        "flushDiskType=sync_flush",
+        "messageDelayLevel=1s,5s",
+        "storePathCommitLog=\\u12",
+        "brokerName=\\uzzzz",
+    ],
+)
+def test_a_bad_value_is_refused_with_path_line_and_key(conf, tmp_path, line):
+    key = re.match("[A-Za-z]+", line)[0]
+    with pytest.raises(ValueError, match=f"broker.conf, line 4, {key}: ") as caught:
+        conf(f"# one\nbrokerId=0\n\n{line}\nmaxMessageSize=5\n")
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_lines_are_counted_through_comments_continuations_and_all_ends_of_line(conf):
+    with pytest.raises(ValueError, match=r"line 7, maxIndexNum"):
+        conf("#\r\na=\\\r\n  b\rc=d\n\n!\\\nmaxIndexNum=x")
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        StoreConfig.from_broker_conf(tmp_path / "none.conf")
+
+
+# (file, what java.util.Properties of Java 17 reads from it)
+PROPERTIES = [
+    ("a=b", {"a": "b"}),
+    ("a:b", {"a": "b"}),
+    ("a b", {"a": "b"}),
+    ("a\tb", {"a": "b"}),
+    ("a\fb", {"a": "b"}),
+    ("  a  =  b  ", {"a": "b  "}),
+    ("a = : b", {"a": ": b"}),
+    ("a==b", {"a": "=b"}),
+    ("a", {"a": ""}),
+    ("a=", {"a": ""}),
+    ("=b", {"": "b"}),
+    ("", {}),
+    ("\n \t\f\n\r\r\n", {}),
+    ("#a=b\n!c=d\n  # e=f\n", {}),
+    ("a=#b", {"a": "#b"}),
+    ("a#b=c", {"a#b": "c"}),
+    ("#a\\\nb=c", {"b": "c"}),
+    ("a=b\rc=d\r\ne=f", {"a": "b", "c": "d", "e": "f"}),
+    ("a=b\\\n   c", {"a": "bc"}),
+    ("a=b\\\r\n\t\f c", {"a": "bc"}),
+    ("a=b\\\n", {"a": "b"}),
+    ("a=b\\", {"a": "b"}),
+    ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+    ("a=b\\\\\\\nc=d", {"a": "b\\c=d"}),
+    ("a=b\\\n\nc=d", {"a": "b", "c": "d"}),
+    ("a=b\\\n#c", {"a": "b#c"}),
+    ("ke\\\n  y=v", {"key": "v"}),
+    ("key\\\n  =v", {"key": "v"}),
+    ("key \\\n  = \\\n v", {"key": "v"}),
+    ("key \\\n v", {"key": "v"}),
+    ("\\\n#a=b", {}),
+    ("\\\n  a=b", {"a": "b"}),
+    ("a\\=b=c", {"a=b": "c"}),
+    ("a\\:b:c", {"a:b": "c"}),
+    ("a\\ b c", {"a b": "c"}),
+    ("\\#a=b", {"#a": "b"}),
+    ("\\ a=b", {" a": "b"}),
+    ("a=\\t\\n\\r\\f\\b\\z\\'\\\"\\\\", {"a": "\t\n\r\fbz'\"\\"}),
+    ("a=\\ b", {"a": " b"}),
+    ("a=\\u0041\\u00e9\\u4e2d", {"a": "Aé中"}),
+    ("a=\\uD83D\\uDE00", {"a": "😀"}),
+    ("\\u0061\\u003d=b", {"a=": "b"}),
+    ("a=\\\\u0041", {"a": "\\u0041"}),
+    ("a=\xe9\xff\x85\x0b", {"a": "éÿ\x85\x0b"}),
+    ("a=b\0c", {"a": "b\0c"}),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), PROPERTIES, ids=[repr(text) for text, _ in PROPERTIES])
+def test_a_properties_file_is_read_as_java_reads_it(conf, text, expected):
+    assert conf(text).other == expected
+
+
+def test_a_file_is_latin_1_whatever_was_meant(conf):
+    assert conf("a=é".encode()).other == {"a": "Ã©"}
+
+
+def escaped(text, rng):
+    """A text as Properties.store may write it."""
+    written = []
+    for character in text:
+        code = character.encode("utf-16-be").hex()
+        units = "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
+        plain = ord(character) < 256 and character not in "\\=:#! \t\f\r\n"
+        named = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}.get(character, f"\\{character}")
+        choices = [character] if plain else [units]
+        if character in named and character not in string.ascii_letters and ord(character) < 256:
+            choices.append(named)
+        written += [rng.choice(["", "", "", "\\\n \t", "\\\r\n"]), rng.choice([*choices, units])]
+    return "".join(written)
+
+
+def test_what_is_escaped_comes_back(conf, seed):
+    rng = random.Random(seed)
+    alphabet = "ab\\=:#! \t\f\r\n'\"\0\x7f\x85\xa0éÿ中\u2028😀u0"
+    for _ in range(300):
+        key = "k" + "".join(rng.choices(alphabet, k=rng.randrange(6)))
+        value = "".join(rng.choices(alphabet, k=rng.randrange(12)))
+        separator = rng.choice(["=", ":", " ", " = ", "\t:\f", " \\\n = "])
+        assert conf(f"{escaped(key, rng)}{separator}{escaped(value, rng)}").other == {key: value}
+
+
+def test_any_bytes_are_read_or_refused_as_bad(tmp_path, seed):
+    rng = random.Random(seed)
+    path = tmp_path / "broker.conf"
+    pieces = [b"\\", b"\n", b"\r", b"=", b":", b"#", b" ", b"\\u", b"0041", b"maxIndexNum", b"enableLmq", b"9", b"true"]
+    refusals = []
+    for _ in range(500):
+        path.unlink(missing_ok=True)
+        path.write_bytes(b"".join(rng.choices([*pieces, rng.randbytes(2)], k=rng.randrange(12))))
+        try:
+            StoreConfig.from_broker_conf(path)
+        except ValueError as error:
+            refusals.append(str(error))
+    assert 0 < len(refusals) < 500
+    assert all(text.startswith(f"{path}, line ") for text in refusals)
+
+
+def test_the_log_is_under_the_root_unless_a_path_is_given():
+    assert StoreConfig().commit_log_paths("/root") == [Path("/root/commitlog")]
+    assert StoreConfig(store_path_commit_log=" ").commit_log_paths("/root") == [Path("/root/commitlog")]
+    assert StoreConfig(store_path_commit_log=" /data/log ").commit_log_paths("/root") == [Path("/data/log")]
+
+
+def test_a_path_with_commas_is_several_directories_each_once_read_only_ones_last():
+    config = StoreConfig(store_path_commit_log=" /b,/a,,/b, /c ", read_only_commit_log_store_paths="/d,/a")
+    assert config.commit_log_paths("/root") == [Path("/b"), Path("/a"), Path(" /c"), Path("/d")]
+
+
+def test_read_only_paths_count_only_beside_several_others():
+    config = StoreConfig(store_path_commit_log="/a", read_only_commit_log_store_paths="/b,/c")
+    assert config.commit_log_paths("/root") == [Path("/a")]
