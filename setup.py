@@ -36,6 +36,7 @@ SOURCES = {
     "buffer": [],
     "text": HASH,
     "arrow_c": [],
+    "arrow_export": [],
     "keys": HASH,
     "phy_offsets": [],
     "index_put": [],

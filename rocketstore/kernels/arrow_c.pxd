@@ -101,5 +101,3 @@ cdef class DictionaryChunk(ArrowChunk):
 
 
 cdef list import_text_chunks(object column)
-cdef object export_list(object offsets, object values, bint large)
-cdef bint wants_small_list(object requested_schema) except -1

@@ -1,20 +1,13 @@
-"""The Arrow C data interface, in and out, without pyarrow.
+"""The Arrow C data and stream interfaces, in, without pyarrow: columns of strings, which stay where Arrow has them."""
 
-In: columns of strings, as chunks whose strings stay where Arrow has them. Out: lists of int64.
-"""
-
-from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_fits
 from rocketstore.kernels.text cimport TEXT_NULL, TEXT_UTF8, ObjectChunk, Text, TextChunk
 
 from rocketstore.kernels.text import RowError
-
-# ---- in ----------------------------------------------------------------------------------------------------
 
 
 cdef class ArrowOwner:
@@ -216,110 +209,3 @@ cdef int check_stream(ArrowArrayStream *stream, int code) except -1:
         return 0
     reason = stream.get_last_error(stream)
     raise ValueError(f"the Arrow stream failed: {reason.decode(errors='replace') if reason != NULL else code}")
-
-
-# ---- out ---------------------------------------------------------------------------------------------------
-
-# What one exported array points to. A consumer may keep the child longer than its parent, so each has its own.
-cdef struct Exported:
-    PyObject *owner
-    const void *buffers[2]
-    ArrowArray child
-    ArrowArray *children[1]
-
-cdef struct ExportedSchema:
-    ArrowSchema child
-    ArrowSchema *children[1]
-
-
-cdef void release_array(ArrowArray *array) noexcept with gil:
-    cdef Exported *exported = <Exported *>array.private_data
-    if exported.child.release != NULL:
-        exported.child.release(&exported.child)
-    Py_DECREF(<object>exported.owner)
-    free(exported)
-    array.release = NULL
-
-
-cdef void release_schema(ArrowSchema *schema) noexcept with gil:
-    cdef ExportedSchema *exported = <ExportedSchema *>schema.private_data
-    if exported.child.release != NULL:
-        exported.child.release(&exported.child)
-    free(exported)
-    schema.release = NULL
-
-
-cdef void release_array_capsule(capsule) noexcept:
-    cdef ArrowArray *array = <ArrowArray *>PyCapsule_GetPointer(capsule, "arrow_array")
-    if array.release != NULL:
-        array.release(array)
-    free(array)
-
-
-cdef void release_schema_capsule(capsule) noexcept:
-    cdef ArrowSchema *schema = <ArrowSchema *>PyCapsule_GetPointer(capsule, "arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
-    free(schema)
-
-
-cdef Exported *fill_array(ArrowArray *array, owner, int64_t length, int64_t n_buffers, size_t buffer) except NULL:
-    """Export one array without nulls, whose buffer after the validity one is `buffer`; `owner` keeps it."""
-    cdef Exported *exported = <Exported *>calloc(1, sizeof(Exported))
-    if exported == NULL:
-        raise MemoryError
-    Py_INCREF(owner)
-    exported.owner = <PyObject *>owner
-    exported.buffers[1] = <const void *>buffer
-    exported.children[0] = &exported.child
-    memset(array, 0, sizeof(array[0]))
-    array.length = length
-    array.n_buffers = n_buffers
-    array.buffers = exported.buffers
-    array.private_data = exported
-    array.release = release_array
-    return exported
-
-
-cdef int fill_schema(ArrowSchema *schema, const char *form, const char *name) except -1:
-    cdef ExportedSchema *exported = <ExportedSchema *>calloc(1, sizeof(ExportedSchema))
-    if exported == NULL:
-        raise MemoryError
-    exported.children[0] = &exported.child
-    memset(schema, 0, sizeof(schema[0]))
-    schema.format = form
-    schema.name = name
-    schema.flags = 2  # ARROW_FLAG_NULLABLE
-    schema.children = exported.children
-    schema.private_data = exported
-    schema.release = release_schema
-    return 0
-
-
-cdef export_list(offsets, values, bint large):
-    """Give the capsules of a list<int64> or large_list<int64> over two NumPy arrays."""
-    cdef ArrowSchema *schema = <ArrowSchema *>calloc(1, sizeof(ArrowSchema))
-    if schema == NULL:
-        raise MemoryError
-    schema_capsule = PyCapsule_New(schema, "arrow_schema", release_schema_capsule)
-    fill_schema(schema, b"+L" if large else b"+l", b"")
-    fill_schema(&(<ExportedSchema *>schema.private_data).child, b"l", b"item")
-    schema.n_children = 1
-
-    cdef ArrowArray *array = <ArrowArray *>calloc(1, sizeof(ArrowArray))
-    if array == NULL:
-        raise MemoryError
-    array_capsule = PyCapsule_New(array, "arrow_array", release_array_capsule)
-    cdef Exported *parent = fill_array(array, offsets, len(offsets) - 1, 2, offsets.ctypes.data)
-    fill_array(&parent.child, values, len(values), 2, values.ctypes.data)
-    array.n_children = 1
-    array.children = parent.children
-    return schema_capsule, array_capsule
-
-
-cdef bint wants_small_list(requested_schema) except -1:
-    cdef const ArrowSchema *schema
-    if requested_schema is None:
-        return False
-    schema = <const ArrowSchema *>PyCapsule_GetPointer(requested_schema, "arrow_schema")
-    return (<bytes>schema.format) == b"+l"

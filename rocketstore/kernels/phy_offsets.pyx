@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy
 
-from rocketstore.kernels.arrow_c cimport export_list, wants_small_list
+from rocketstore.kernels.arrow_export cimport export_list, wants_small_list
 
 import numpy as np
 

@@ -1,0 +1,26 @@
+"""Schemas of the tables in pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rocketstore.extras import import_extra
+from rocketstore.kernels.arrow_export import OneStream, export_stream
+from rocketstore.kernels.message_columns import message_fields
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["message_schema"]
+
+
+def message_schema(columns: Iterable[str] | None = None) -> pyarrow.Schema:
+    """Return the schema of a table of messages.
+
+    Parameters: columns: names as in ``Message``; None: all but those that are only given on request (``raw_body``,
+    ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``).
+    Raises: ValueError for a name that there is not.
+    """
+    stream = OneStream(export_stream(message_fields(columns).values(), ()))
+    return import_extra("pyarrow", "arrow").table(stream).schema
