@@ -1,7 +1,8 @@
-"""A file as one mapping: what every kind of store file is made of."""
+"""A file as one mapping, and a run of such files: what every kind of store file is made of."""
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
 import fcntl
@@ -10,15 +11,35 @@ import os
 import struct
 import sys
 import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 
-__all__ = ["MappedFile"]
+__all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
 MODES = ("r", "r+")
 ZEROS = bytes(1 << 20)
+MAX_MAPPED = 64  # files of one queue that are mapped at a time
+ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
+REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
+LONG_MAX = 2**63 - 1
+
+
+class SelectMappedBufferResult(NamedTuple):
+    """A slice of a mapped file, not copied: ``start_offset`` in the whole run of files, ``view``, ``size``, ``file``.
+
+    The mapping stays while the view does. Source: SelectMappedBufferResult.
+    """
+
+    start_offset: int
+    view: memoryview
+    size: int
+    file: MappedFile
 
 
 class MappedFile:
@@ -63,6 +84,32 @@ class MappedFile:
             return os.O_RDONLY | os.O_CLOEXEC
         return os.O_RDWR | os.O_CLOEXEC | (0 if create_size is None else os.O_CREAT | os.O_EXCL)
 
+    @property
+    def file_from_offset(self) -> int:
+        """Where the file begins in its run, bytes: its name; 0 for a file that has another kind of name."""
+        return int(self.path.name) if is_offset_name(self.path.name) else 0
+
+    def select_mapped_buffer(self, pos: int, size: int) -> SelectMappedBufferResult | None:
+        """Give ``size`` bytes at ``pos`` of the file, or None if the file has not so many there.
+
+        A file that another process cuts while the view is used kills this process.
+        Source: DefaultMappedFile.selectMappedBuffer, which also hides what was not written yet.
+        """
+        with self.buffer:
+            if pos < 0 or size < 0 or pos > self.buffer.size or size > self.buffer.size - pos:
+                return None
+            view = memoryview(self._map).toreadonly()[pos : pos + size]
+        return SelectMappedBufferResult(self.file_from_offset + pos, view, size, self)
+
+    def advise(self, use: str, pos: int = 0, size: int | None = None) -> None:
+        """Tell the system how bytes will be used: "random", "sequential" or "willneed". It may ignore it."""
+        option = getattr(mmap, ADVICE[use], None)
+        with self.buffer:
+            start = pos - pos % mmap.PAGESIZE
+            end = self.buffer.size if size is None else min(pos + size, self.buffer.size)
+            if option is not None and start < end:
+                self._map.madvise(option, start, end - start)
+
     def view(self) -> memoryview:
         """Give the bytes. The mapping stays while the view does, also after ``close``."""
         return memoryview(self._map)
@@ -89,6 +136,152 @@ class MappedFile:
                 with contextlib.suppress(BufferError):
                     self._map.close()
                 self._descriptor()
+
+
+class LogFile(NamedTuple):
+    """One file of a run: where it begins, bytes; its path; its length as it was listed, bytes."""
+
+    file_from_offset: int
+    path: Path
+    size: int
+
+    @property
+    def end_offset(self) -> int:
+        return self.file_from_offset + self.size
+
+
+class Window(NamedTuple):
+    """A part of a run in memory: byte ``k`` of ``buffer`` is offset ``from_offset + k``."""
+
+    buffer: Buffer
+    from_offset: int
+
+
+class MappedFileQueue:
+    """A run of files, each named by the offset of its first byte in 20 digits, read as one range of offsets.
+
+    Files are mapped when they are read, a bounded number at a time, and read without a mapping where that is
+    refused. Other files in the directories are left alone. Source: MappedFileQueue, MultiPathMappedFileQueue.
+    """
+
+    def __init__(self, directories: Sequence[Path], *, mapped_file_size: int | None = None) -> None:
+        """List the files of one or several directories; of two with one name the first directory's counts.
+
+        Parameters: mapped_file_size: bytes, else what the files show. Raises: FileNotFoundError if no directory exists.
+        """
+        self.directories = [Path(directory) for directory in directories]
+        self.files: list[LogFile] = []
+        self.given_size = mapped_file_size
+        self._mapped: OrderedDict[tuple[int, str], MappedFile] = OrderedDict()
+        self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
+        self._closed = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the directories again: files come, grow and go while a broker runs."""
+        found: dict[int, LogFile] = {}
+        missing = []
+        for directory in self.directories:
+            try:
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        if is_offset_name(entry.name) and entry.is_file():
+                            start = int(entry.name)
+                            found.setdefault(start, LogFile(start, directory / entry.name, entry.stat().st_size))
+            except FileNotFoundError as error:
+                missing.append(error)
+        if len(missing) == len(self.directories):
+            raise missing[0]
+        self.files = [found[start] for start in sorted(found)]
+
+    @property
+    def mapped_file_size(self) -> int:
+        """The length of a whole file, bytes, 0 if there is none: given, or what lengths and beginnings show.
+
+        The longest file is whole, unless the distances of beginnings, which are multiples of the length, say otherwise.
+        """
+        if self.given_size is not None:
+            return self.given_size
+        starts = [file.file_from_offset for file in self.files]
+        longest = max((file.size for file in self.files), default=0)
+        distance = min((b - a for a, b in pairwise(starts)), default=longest)
+        return longest if longest and distance % longest == 0 else distance
+
+    def find(self, offset: int) -> LogFile | None:
+        """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""
+        at = bisect.bisect_right(self.files, offset, key=lambda file: file.file_from_offset) - 1
+        return self.files[at] if at >= 0 and offset < self.files[at].end_offset else None
+
+    def next_offset(self, offset: int) -> int:
+        """Where the next file begins after the one that has the byte at ``offset``, or where the last one ends."""
+        at = bisect.bisect_right(self.files, offset, key=lambda file: file.file_from_offset)
+        return self.files[at].file_from_offset if at < len(self.files) else self.files[-1].end_offset
+
+    def read(self, offset: int, size: int, use: str = "") -> Window | None:
+        """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
+
+        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``.
+        """
+        file = self.find(offset)
+        if file is None:
+            return None
+        try:
+            return Window(self.map(file, use).buffer, file.file_from_offset)
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
+        self._mapped.clear()
+        return Window(Buffer(self.pread(offset, size), file.path), offset)
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Read ``size`` bytes at ``offset``, or as many as their file has, without a mapping."""
+        file = self.find(offset)
+        if file is None:
+            return b""
+        with file.path.open("rb", buffering=0) as stream:
+            return os.pread(stream.fileno(), min(size, file.end_offset - offset), offset - file.file_from_offset)
+
+    def map(self, file: LogFile, use: str = "") -> MappedFile:
+        """Map a file, or give the mapping there is."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        mapped = self._mapped.pop((file.file_from_offset, use), None)
+        if mapped is None or mapped.buffer.size != file.size:
+            mapped = MappedFile(file.path)
+            if use:
+                mapped.advise(use)
+            self._live.add(mapped)
+        self._mapped[file.file_from_offset, use] = mapped
+        while len(self._mapped) > MAX_MAPPED:
+            self._mapped.popitem(last=False)  # unmapped when its last user lets it go
+        return mapped
+
+    def close(self) -> None:
+        """Close every mapping that was given away; later use of one raises StoreClosedError."""
+        self._closed = True
+        self._mapped.clear()
+        for mapped in list(self._live):
+            mapped.close()
+
+
+def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Give the ranges of a file that are not holes."""
+    with path.open("rb", buffering=0) as file:
+        while begin < end:
+            try:
+                first = os.lseek(file.fileno(), begin, os.SEEK_DATA)
+                last = os.lseek(file.fileno(), first, os.SEEK_HOLE)
+            except OSError:  # ENXIO: nothing but a hole follows
+                return
+            if first >= end:
+                return
+            yield first, min(last, end)
+            begin = last
+
+
+def is_offset_name(name: str) -> bool:
+    """Whether a name is that of a file in a run: 20 digits that fit a long."""
+    return len(name) == 20 and name.isascii() and name.isdecimal() and int(name) <= LONG_MAX
 
 
 def allocate(fd: int, size: int) -> None:

@@ -1,0 +1,405 @@
+"""CommitLog: all messages of a store, one after the other."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, data_ranges
+from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
+from rocketstore.kernels.columns import int64_column
+from rocketstore.kernels.commit_log import (
+    BLANK,
+    CUT,
+    DEFAULT_DELAYS,
+    END,
+    HALF,
+    OK,
+    RecordScanner,
+    bad_reason,
+    find_record,
+    read_message,
+)
+from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.record_filter import RecordFilter
+from rocketstore.message import Message, MessageBatch, lazy_batch_of
+
+__all__ = ["CommitLog", "phy_offset_of"]
+
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+AT_REST_SECONDS = 60
+SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
+ON_CORRUPT = ("raise", "skip")
+
+
+class CommitLog:
+    """The commit log of a store, for reading. Made by ``open``; a context manager. A broker may write meanwhile.
+
+    Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw, or None.
+    Source: CommitLog, MultiPathMappedFileQueue.
+    """
+
+    def __init__(self, queue: MappedFileQueue, options: dict[str, Any]) -> None:
+        self.directories = queue.directories
+        self.mode = "r"
+        self.queue = queue
+        self._options = options
+        self._end: int | None = None
+        self.last_phy_offset: int | None = None
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        mode: str = "r",
+        *,
+        mapped_file_size: int | None = None,
+        force_verify_prop_crc: bool = False,
+        message_delay_level: str = DEFAULT_DELAYS,
+    ) -> Self:
+        """Open the files of a directory, or of several that make one log.
+
+        Parameters: mapped_file_size: bytes of a whole file, else what the files show. force_verify_prop_crc: where a
+        CRC is checked, check the one in the properties and not that of the body. message_delay_level: as the broker's.
+        Raises: FileNotFoundError.
+        """
+        if mode != "r":
+            raise ValueError(f"mode={mode!r}: must be 'r'")
+        paths = [directory] if isinstance(directory, str | os.PathLike) else directory
+        queue = MappedFileQueue([Path(path) for path in paths], mapped_file_size=mapped_file_size)
+        self = cls(queue, {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level})
+        self.refresh()
+        return self
+
+    @property
+    def mapped_file_size(self) -> int:
+        """Bytes of a whole file, 0 where there is none."""
+        return self.queue.mapped_file_size
+
+    @property
+    def min_phy_offset(self) -> int:
+        """Where the first file begins, 0 where there is none. Source: CommitLog.getMinOffset."""
+        if not self.queue.files or not self.queue.files[0].path.exists():
+            self.refresh()
+        return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    @property
+    def max_phy_offset(self) -> int:
+        """Where the last whole record ends; moves on as a broker writes. Source: CommitLog.getMaxOffset."""
+        self.refresh()
+        end = self._end
+        files = self.queue.files
+        if end is None or (files and not any(file.file_from_offset <= end <= self.end_of(file) for file in files)):
+            end = self._last_begun_file()
+        scanner = self.scanner(())
+        while (step := self.step(scanner, end, LONG_MAX)) is not None:
+            if step[0] == end and step[1] not in (OK, BLANK):
+                break
+            end = step[0]
+        self._end = end
+        if scanner.last_phy_offset >= 0:
+            self.last_phy_offset = scanner.last_phy_offset
+        return end
+
+    def _last_begun_file(self) -> int:
+        """Where the last file that begins with a record begins: after it there are files made ahead, of zeros."""
+        for file in reversed(self.queue.files):
+            if self.begins_record(file.file_from_offset):
+                return file.file_from_offset
+        return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    def begins_record(self, offset: int) -> bool:
+        step = self.step(self.scanner(()), offset, offset + 1)
+        return step is not None and step[1] in (OK, BLANK)
+
+    def refresh(self) -> None:
+        """List the files again. One whose bytes would have offsets beyond a long is none of a log."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        self.queue.refresh()
+        self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+
+    # ---- one and many --------------------------------------------------------------------------------------
+
+    def get_message(self, phy_offset: int) -> Message:
+        """Read the message at a physical offset.
+
+        Raises: IndexError if it is outside the log; CorruptFileError if no message begins there.
+        Source: CommitLog.lookMessageByOffset.
+        """
+        status, fields = self._read_message(phy_offset)
+        if fields is None:
+            raise self.error(phy_offset, status)
+        return Message.of_fields(fields)
+
+    def find_message(self, phy_offset: int) -> Message | None:
+        """Read the message at a physical offset, None where there is none."""
+        fields = self._read_message(phy_offset)[1]
+        return None if fields is None else Message.of_fields(fields)
+
+    def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
+        offset, size = operator.index(phy_offset), SPAN
+        while True:
+            window = self._window(offset, size)
+            if window is None:
+                return END, None
+            status, fields = read_message(*window, offset)
+            if status == HALF and self._is_at_rest(offset):
+                status, fields = read_message(*window, offset, at_rest=True)
+            if status != CUT or not self._is_partial(window):
+                return status, fields
+            size *= 16
+
+    def get_messages(
+        self, phy_offsets: Any, *, columns: Iterable[str] | None = None, verify_crc: bool = False
+    ) -> MessageBatch:
+        """Read the messages at many physical offsets, int64[n], bytes, in any order; the batch is in theirs.
+
+        Parameters: columns: names of Message's fields, None for all that tables have. verify_crc: check the bodies.
+        Raises: IndexError for an offset outside the log; CorruptFileError for one where no message begins.
+        """
+        offsets = np.asarray(phy_offsets)
+        offsets = int64_column(offsets, "phy_offsets", offsets.size)
+        batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc)
+        if statuses.any():
+            row = int(statuses.argmax())
+            raise self.error(int(offsets[row]), int(statuses[row]))
+        return batch
+
+    def find_messages(
+        self, phy_offsets: np.ndarray, *, columns: Iterable[str] | None = None, verify_crc: bool = False
+    ) -> tuple[MessageBatch, np.ndarray]:
+        """Read the messages there are at physical offsets int64[n].
+
+        Returns: the batch of those found, in the order given, and uint8[n], 0 for each that was.
+        """
+        fields = message_fields(columns)
+        self.refresh()
+        offsets = np.ascontiguousarray(phy_offsets, np.int64)
+        order = np.argsort(offsets, kind="stable")
+        windows: list[Window] = []
+        window_of = np.full(len(offsets), -1, np.int32)
+        for window, part in self.windows(offsets[order]):
+            window_of[order[part]] = len(windows)
+            windows.append(window)
+        for at_rest in (False, True):
+            scanner = self.scanner(fields, verify_crc=verify_crc)
+            statuses = np.full(len(offsets), END, np.uint8)
+            scanner.gather(windows, window_of, offsets, statuses, at_rest=at_rest)
+            half = np.flatnonzero(statuses == HALF)
+            if not len(half) or not self._is_at_rest(int(offsets[half[0]])):
+                break
+        return lazy_batch_of(scanner.take(), fields), statuses
+
+    def pickup_store_timestamp(self, phy_offset: int, size: int) -> int:
+        """Return the store time, epoch ms, of the record of ``size`` bytes at an offset, -1 where there is none.
+
+        Source: CommitLog.pickupStoreTimestamp.
+        """
+        fields = self._read_message(phy_offset)[1]
+        return fields["store_timestamp"] if fields is not None and fields["size"] == size else -1
+
+    def windows(self, phy_offsets: np.ndarray) -> Iterator[tuple[Window, slice]]:
+        """Give memory that has the records at physical offsets int64[n], ascending, and which of them it has."""
+        i = 0
+        while i < len(phy_offsets):
+            offset = int(phy_offsets[i])
+            window = self._window(offset, 4)
+            stop = i + 1
+            if window is not None and self._is_partial(window):
+                # Not mapped: one record is read, of which the first four bytes tell the length.
+                size = int.from_bytes(self.queue.pread(offset, 4), "big")
+                window = self._window(offset, min(max(size, 4), INT_MAX))
+            elif window is not None:
+                stop = max(stop, int(np.searchsorted(phy_offsets, self.queue.next_offset(offset))))
+            if window is not None:
+                yield window, slice(i, stop)
+            i = stop
+
+    def _window(self, offset: int, size: int) -> Window | None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        window = self.queue.read(offset, size, "random")
+        if window is None:
+            self.refresh()
+            window = self.queue.read(offset, size, "random")
+        return window
+
+    def _is_partial(self, window: Window) -> bool:
+        """Whether a window ends before its file does: then a record may lead beyond it."""
+        file = self.queue.find(window.from_offset)
+        return file is not None and window.from_offset + window.buffer.size < file.end_offset
+
+    def _is_at_rest(self, offset: int) -> bool:
+        """Whether nobody writes at an offset: a record that ends in zeros there is whole.
+
+        A mapping changes a file's time when it first changes a page, so the last record may be later than that.
+        """
+        file = self.queue.find(offset)
+        return file is None or time.time() - file.path.stat().st_mtime > AT_REST_SECONDS
+
+    def error(self, offset: int, status: int) -> Exception:
+        file = self.queue.find(offset)
+        if file is None:
+            begin, end = self.min_phy_offset, self.max_phy_offset
+            return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")
+        if status in (END, BLANK, HALF):
+            field, reason = "magic", "no message begins here: the end of the log, or of what its file holds"
+        else:
+            field, reason = bad_reason(status)
+        return CorruptFileError(file.path, offset - file.file_from_offset, field, reason)
+
+    def scanner(self, fields: Iterable[str], **options: Any) -> RecordScanner:
+        """A scanner that collects what these fields of tables are made from."""
+        names = {name.removesuffix("_ms"): None for name in fields if name != "body"}
+        if "body" in fields:
+            names |= {"raw_body": None, "sys_flag": None, "phy_offset": None}
+        return RecordScanner(names, **self._options, **options)
+
+    # ---- scan ----------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        begin_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        topics: Iterable[str] | None = None,
+        queue_ids: Iterable[int] | None = None,
+        tags: str | None = None,
+        keys: Iterable[str] | None = None,
+        begin_timestamp: int | None = None,
+        end_timestamp: int | None = None,
+        verify_crc: bool = False,
+        on_corrupt: str = "raise",
+        batch_size: int = 16384,
+        threads: int = 1,
+    ) -> Scan:
+        """Read all messages, or those that all conditions hold for, in the order of the log.
+
+        Parameters
+        ----------
+        begin_offset, end_offset : physical offsets, bytes: records that begin from the first up to the second; None
+            for the whole log. Need not be where a record begins.
+        columns : names of Message's fields, None for all that tables have. Fewer are faster, above all without bodies.
+        topics, queue_ids : one of these.
+        tags : "a||b": the message's tags are one of these.
+        keys : one of the words of KEYS, or UNIQ_KEY, is one of these. No index is used.
+        begin_timestamp, end_timestamp : store time, epoch ms, inclusive.
+        verify_crc : compare bodies with their CRC; one that differs is corrupt.
+        on_corrupt : "raise" CorruptFileError at bytes that are no record and that records follow, or "skip" them:
+            ``Scan.skipped`` then tells. Bytes that no record follows are the end of the log.
+        batch_size : messages in a batch at most.
+        threads : so many parts of the log are read at once.
+
+        Returns
+        -------
+        Scan. Nothing is read before it is iterated.
+
+        Raises
+        ------
+        ValueError, TypeError : for conditions that cannot be.
+        """
+        if on_corrupt not in ON_CORRUPT:
+            raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
+        if batch_size < 1 or threads < 1:
+            raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
+        for name, value in (("topics", topics), ("keys", keys)):
+            if isinstance(value, str):
+                raise TypeError(f"{name}={value!r}: a list of str was expected")
+        fields = message_fields(columns)
+        wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]
+        record_filter = RecordFilter(topics, queue_ids, wanted, keys, begin_timestamp, end_timestamp)
+        return Scan(
+            self,
+            fields,
+            begin_offset,
+            end_offset,
+            lambda: self.scanner(fields, record_filter=record_filter, verify_crc=verify_crc),
+            on_corrupt,
+            batch_size,
+            threads,
+        )
+
+    def step(
+        self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX
+    ) -> tuple[int, int] | None:
+        """Scan one piece from ``offset``. (next offset, status), None where no file is."""
+        size = SPAN
+        while True:
+            window = self.queue.read(offset, size, "sequential")
+            if window is None:
+                return None
+            offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
+            if status == HALF and self._is_at_rest(offset):
+                offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
+            if status == CUT and self._is_partial(window):
+                size = size * 16 if offset == window.from_offset else SPAN
+                continue
+            file = self.queue.find(window.from_offset)
+            if status == BLANK and file is not None:
+                offset = self.end_of(file)
+            return offset, status
+
+    def end_of(self, file: LogFile) -> int:
+        """Where the file after this one begins, also if this one is cut."""
+        return min(file.file_from_offset + max(file.size, self.queue.mapped_file_size), LONG_MAX)
+
+    def find_later(self, offset: int, end: int) -> int | None:
+        """Find the first record from ``offset`` on, holes left out. None if there is none before ``end``."""
+        for file in list(self.queue.files):
+            if file.end_offset <= offset or file.file_from_offset >= end:
+                continue
+            for begin, stop in data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size):
+                window = self.queue.read(file.file_from_offset + begin, stop - begin, "sequential")
+                if window is not None:
+                    first, last = file.file_from_offset + begin, file.file_from_offset + stop
+                    found = find_record(*window, first, min(last, end))
+                    if found is not None:
+                        return found
+        return None
+
+    def close(self) -> None:
+        """Close the files. Later calls, and scans that go on later, raise StoreClosedError."""
+        self._closed = True
+        self.queue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        paths = [str(path.absolute()) for path in self.directories]
+        return _reopen, (type(self), paths, self.queue.given_size, self._options)
+
+    def __repr__(self) -> str:
+        where = ", ".join(repr(str(path)) for path in self.directories)
+        if self._closed:
+            return f"<CommitLog {where}, closed>"
+        begin, end = self.min_phy_offset, self.max_phy_offset
+        return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
+
+
+def _reopen(cls: type[CommitLog], paths: list[str], size: int | None, options: dict[str, Any]) -> CommitLog:
+    return cls.open(paths, mapped_file_size=size, **options)
+
+
+def phy_offset_of(offset_msg_id: str) -> int:
+    """Return the physical offset in an offset message id: 32 hexadecimal digits with an IPv4 host, 56 with IPv6.
+
+    Raises: ValueError if it is none. Source: MessageDecoder.decodeMessageId.
+    """
+    if re.fullmatch("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", offset_msg_id):
+        return int.from_bytes(bytes.fromhex(offset_msg_id[-16:]), "big", signed=True)
+    raise ValueError(f"{offset_msg_id!r} is no message id: 32 or 56 hexadecimal digits were expected")

@@ -1,0 +1,238 @@
+"""Scan: the messages of a commit log from one offset to another, as batches."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+from rocketstore.files.mapped_file import data_ranges
+from rocketstore.kernels.arrow_export import consume, export_stream
+from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
+from rocketstore.kernels.message_columns import Field
+from rocketstore.message import MessageBatch, batch_of
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from rocketstore.files.commit_log import CommitLog
+
+__all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
+
+LONG_MAX = 2**63 - 1
+CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
+MAX_BATCH_BYTES = 32 << 20  # of bodies
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
+
+
+class Skipped(NamedTuple):
+    """A part of the log that a scan left out: from ``begin`` to before ``end``, bytes, and why."""
+
+    begin: int
+    end: int
+    error: CorruptFileError
+
+
+class Scan:
+    """Messages of a commit log, batch by batch. Each iteration reads the log again.
+
+    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        fields: dict[str, Field],
+        begin_offset: int | None,
+        end_offset: int | None,
+        new_scanner: Callable[[], RecordScanner],
+        on_corrupt: str,
+        batch_size: int,
+        threads: int,
+    ) -> None:
+        self.skipped: list[Skipped] = []
+        self._log = log
+        self._fields = fields
+        self._begin, self._end = begin_offset, end_offset
+        self._new_scanner = new_scanner
+        self._on_corrupt = on_corrupt
+        self._batch_size = batch_size
+        self._threads = threads
+        self._stop = 0
+
+    def __iter__(self) -> Iterator[MessageBatch]:
+        self.skipped = []
+        self._log.refresh()
+        files = self._log.queue.files
+        first = files[0].file_from_offset if files else 0
+        last = max(map(self._log.end_of, files), default=0)
+        begin = max(first, 0 if self._begin is None else self._begin)
+        end = self._stop = last if self._end is None else min(self._end, last)
+        return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+
+    def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
+        yield from self._walk(self._resync(offset, end), end)
+
+    def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
+        """Give the batches of a range, one piece after the other. Returns where to go on, None at the log's end."""
+        scanner = self._new_scanner()
+        goes_on = True
+        while offset < end and goes_on:
+            step = self._log.step(scanner, offset, end, self._batch_size)
+            if step is None or step[1] not in (OK, BLANK):
+                offset, goes_on = self._at_bad_bytes(scanner, *(step or (offset, END)), end)
+            else:
+                offset = step[0]
+            if self._is_full(scanner):
+                yield self._batch(scanner, self.skipped)
+        if scanner.rows:
+            yield self._batch(scanner, self.skipped)
+        return offset if goes_on else None
+
+    def _is_full(self, scanner: RecordScanner) -> bool:
+        return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
+
+    def _batch(self, scanner: RecordScanner, skipped: list[Skipped]) -> MessageBatch:
+        on_bad_body = None
+        if self._on_corrupt == "skip":
+            def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
+                skipped.append(Skipped(offset, offset + size, error))
+        return batch_of(scanner.take(), self._fields, on_bad_body)
+
+    def _resync(self, offset: int, end: int) -> int:
+        """Give the first offset from this one on where a record begins, if this one is inside a file."""
+        file = self._log.queue.find(offset)
+        if file is None or file.file_from_offset == offset or self._log.begins_record(offset):
+            return offset
+        found = self._log.find_later(offset, end)
+        return end if found is None else found
+
+    def _at_bad_bytes(self, scanner: RecordScanner, offset: int, status: int, end: int) -> tuple[int, bool]:
+        """Decide what bytes are that are no record: (where to go on, whether to)."""
+        log = self._log
+        later = log.find_later(offset + 1, LONG_MAX)
+        for _ in range(ATTEMPTS):
+            if later is None and status in (END, HALF):
+                return offset, False
+            time.sleep(ATTEMPT_SECONDS)  # a broker may be writing just here
+            step = log.step(scanner, offset, end, self._batch_size)
+            if step is not None and (step[0] > offset or step[1] in (OK, BLANK)):
+                return step[0], True
+        if later is None:
+            return offset, False
+        error = log.error(offset, status)
+        if not isinstance(error, CorruptFileError):
+            before = max((file for file in log.queue.files if file.end_offset <= offset), default=log.queue.files[0])
+            error = CorruptFileError(
+                before.path, before.size, "file size", f"there is nothing from {offset} to {later}: a file is missing"
+            )
+        if self._on_corrupt == "raise":
+            raise error
+        self.skipped.append(Skipped(offset, min(later, self._stop), error))
+        return later, True
+
+    # ---- several threads -----------------------------------------------------------------------------------
+
+    def _read_ahead(self, offset: int, end: int) -> Iterator[MessageBatch]:
+        """Scan chunks of the log at once, and give their batches in order.
+
+        A chunk begins at the first record found in it. If the record before does not end just there, a body looked
+        like a record: the chunk is read again from where that one ends.
+        """
+        chunks = self._chunks(offset, end)
+        waiting: deque[tuple[int, Future[ScannedChunk]]] = deque()
+        place: int | None = self._resync(offset, end)
+        with ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool:
+            try:
+                while place is not None:
+                    while len(waiting) <= self._threads and (chunk := next(chunks, None)):
+                        waiting.append((chunk[1], pool.submit(self._scan_chunk, *chunk)))
+                    if not waiting:
+                        return
+                    chunk_end, future = waiting.popleft()
+                    if place >= chunk_end:
+                        continue
+                    chunk_result = future.result()
+                    if chunk_result.begin == place:
+                        yield from chunk_result.batches
+                        self.skipped += chunk_result.skipped
+                        place = chunk_result.end
+                    if place < chunk_end:
+                        place = yield from self._walk(place, chunk_end)
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+    def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
+        for file in list(self._log.queue.files):
+            start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
+            data = list(data_ranges(file.path, start - file.file_from_offset, file.size)) if start < stop else []
+            for at in range(start, stop, CHUNK):
+                place = at - file.file_from_offset
+                if any(first < place + CHUNK and place < last for first, last in data):
+                    yield at, min(at + CHUNK, stop)
+
+    def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:
+        """Scan one chunk up to its end, or to the first bytes that are no record."""
+        try:
+            return self._scan_records(begin, end)
+        except CorruptFileError:
+            # A body that does not decompress, if this is a record at all: that is seen when it is read in order.
+            return ScannedChunk(-1, -1, [], [])
+
+    def _scan_records(self, begin: int, end: int) -> ScannedChunk:
+        scanner = self._new_scanner()
+        first = offset = self._resync(begin, end)
+        batches: list[MessageBatch] = []
+        skipped: list[Skipped] = []
+        while offset < end:
+            step = self._log.step(scanner, offset, end, self._batch_size)
+            if step is not None:
+                offset = step[0]
+            if self._is_full(scanner):
+                batches.append(self._batch(scanner, skipped))
+            if step is None or step[1] not in (OK, BLANK):
+                break
+        if scanner.rows:
+            batches.append(self._batch(scanner, skipped))
+        return ScannedChunk(first, offset, batches, skipped)
+
+    # ---- as a table ----------------------------------------------------------------------------------------
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export as an Arrow stream of record batches, with the names of tables."""
+        return export_stream(self._fields.values(), ((tuple(b.columns.values()), len(b)) for b in self))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return all messages as a pyarrow.Table."""
+        return consume(self, import_extra("pyarrow", "arrow").table)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all messages as a pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all messages as a polars.DataFrame."""
+        frame: polars.DataFrame = consume(self, import_extra("polars", "arrow").DataFrame)
+        return frame
+
+    def __repr__(self) -> str:
+        begin = "the beginning" if self._begin is None else f"{self._begin:,}"
+        end = "the end" if self._end is None else f"{self._end:,}"
+        return f"<Scan of {self._log!r} from {begin} to {end}: {', '.join(self._fields)}>"
+
+
+class ScannedChunk(NamedTuple):
+    """What one thread read: the first record is at ``begin``, the last ends at ``end``."""
+
+    begin: int
+    end: int
+    batches: list[MessageBatch]
+    skipped: list[Skipped]

@@ -1,0 +1,60 @@
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.record_filter import RecordFilter
+
+DEFAULT_DELAYS: str
+OK: int
+BLANK: int
+END: int
+CUT: int
+HALF: int
+
+def bad_reason(status: int) -> tuple[str, str]: ...
+
+class RecordScanner:
+    def __new__(
+        cls,
+        columns: Iterable[str],
+        record_filter: RecordFilter | None = None,
+        *,
+        verify_crc: bool = False,
+        force_verify_prop_crc: bool = False,
+        message_delay_level: str = ...,
+    ) -> Self: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def n_bytes(self) -> int: ...
+    @property
+    def last_phy_offset(self) -> int: ...
+    def take(self) -> dict[str, Any]: ...
+    def scan(
+        self,
+        buffer: Buffer,
+        from_offset: int,
+        offset: int,
+        end: int,
+        max_rows: int = ...,
+        max_bytes: int = ...,
+        *,
+        at_rest: bool = False,
+    ) -> tuple[int, int]: ...
+    def gather(
+        self,
+        windows: Sequence[tuple[Buffer, int]],
+        window_of: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        statuses: NDArray[np.uint8],
+        *,
+        at_rest: bool = False,
+    ) -> None: ...
+
+def find_record(buffer: Buffer, from_offset: int, offset: int, end: int) -> int | None: ...
+def read_message(
+    buffer: Buffer, from_offset: int, offset: int, *, at_rest: bool = False
+) -> tuple[int, dict[str, Any] | None]: ...

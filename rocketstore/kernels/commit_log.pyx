@@ -1,0 +1,368 @@
+"""Records of the commit log by the thousand: scanned or gathered into columns, found again after damage."""
+
+cdef extern from "Python.h":
+    Py_ssize_t PY_SSIZE_T_MAX
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport (
+    RS_PREFETCH_R,
+    rs_find_magic,
+    rs_load_be32,
+    rs_load_be64,
+)
+from rocketstore.kernels.record cimport (
+    BAD_CUT,
+    BAD_HALF,
+    BAD_MAGIC,
+    BAD_PHY_OFFSET,
+    BAD_SIZE,
+    BODY_CRC,
+    BORN_HOST,
+    BORN_HOST_V6,
+    BORN_TIMESTAMP,
+    CHECK_BODY_CRC,
+    CHECK_PROPERTY_CRC,
+    FIND_DISPATCH,
+    FIND_PROPERTIES,
+    FLAG,
+    MAGIC,
+    PHY_OFFSET,
+    QUEUE_OFFSET,
+    RECORD_BLANK,
+    RECORD_END,
+    RECORD_OK,
+    STORE_HOST_V6,
+    DelayTable,
+    PropertyReader,
+    Record,
+    fill_delays,
+    java_text,
+    parse_record,
+    property_dict,
+)
+from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
+from rocketstore.kernels.record_filter cimport RecordFilter
+
+import numpy as np
+
+from rocketstore.kernels.record import BAD_REASONS
+
+cdef enum:
+    BLOCK = MOST_RECORDS  # found before their fields are collected: what they touch stays in the first caches
+    PIECE = 32 << 20  # bytes between two looks at the signals: some 10 ms with CRC, 50 from a slow disk
+    GATHERED = 4096  # records, likewise
+    AHEAD = 8  # records to prefetch when offsets are given
+
+DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
+
+
+def bad_reason(int status):
+    """Return (field, reason) for a status that is not OK, BLANK or END."""
+    return BAD_REASONS[status - BAD_MAGIC]
+
+
+cdef class RecordScanner:
+    """Collects fields of records, a piece at a time.
+
+    Parameters: columns: names of fields, as in RecordColumns. record_filter: which records, None for all.
+    verify_crc: compare the body with its CRC. force_verify_prop_crc: compare the record with the CRC in its
+    properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
+    Use one in one thread at a time.
+
+    Attributes: n_bytes: of the bodies collected since the last ``take``. last_phy_offset: of the last record that was
+    found, wanted or not; -1 before the first.
+    """
+
+    cdef RecordColumns columns
+    cdef RecordFilter record_filter
+    cdef int todo
+    cdef bint takes_bodies
+    cdef readonly Py_ssize_t n_bytes
+    cdef readonly int64_t last_phy_offset
+    cdef PropertyReader reader
+    cdef DelayTable delays
+    cdef Record block[BLOCK]
+
+    def __cinit__(self, columns, RecordFilter record_filter=None, *, bint verify_crc=False,
+                  bint force_verify_prop_crc=False, str message_delay_level=DEFAULT_DELAYS):
+        self.columns = RecordColumns(columns)
+        self.record_filter = record_filter
+        self.last_phy_offset = -1
+        self.takes_bodies = "raw_body" in self.columns.names
+        fill_delays(&self.delays, message_delay_level)
+        if verify_crc:
+            self.todo |= CHECK_BODY_CRC
+        if verify_crc and force_verify_prop_crc:
+            self.todo |= CHECK_PROPERTY_CRC
+        if self.columns.needs_properties or (record_filter is not None and record_filter.needs_properties):
+            self.todo |= FIND_PROPERTIES
+        if self.columns.needs_tags_code:
+            self.todo |= FIND_DISPATCH
+
+    @property
+    def rows(self):
+        """How many records were collected since the last ``take``."""
+        return self.columns.rows
+
+    def take(self):
+        """Return what was collected as a dict of columns, and begin again."""
+        self.n_bytes = 0
+        return self.columns.take()
+
+    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end,
+             Py_ssize_t max_rows=PY_SSIZE_T_MAX, Py_ssize_t max_bytes=PY_SSIZE_T_MAX, *, bint at_rest=False):
+        """Collect the records that begin from ``offset`` up to ``end``, one piece of work at most.
+
+        Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. max_rows: so many are collected
+        at most, counting those there are. max_bytes: no more after so many bytes of bodies, likewise. at_rest: nobody
+        writes the log now; else a record before zeros that itself ends with a zero may be half written: HALF.
+        Returns: (next_offset, status). OK: go on at next_offset, if it is before ``end`` and there is room. BLANK, END,
+        or why the bytes at next_offset are no record.
+        Raises: StoreClosedError; CorruptFileError if the file was cut.
+        """
+        cdef int status
+        cdef int64_t next_offset = offset
+        cdef Py_ssize_t room = max_rows - self.columns.rows
+        cdef int64_t stop = offset + min(end - offset, PIECE)
+        buffer.check_file_size()
+        if not from_offset <= offset <= from_offset + buffer.size:
+            raise ValueError(f"offset {offset} is not in the buffer from {from_offset} of {buffer.size} bytes")
+        buffer.enter()
+        try:
+            with nogil:
+                status = self.scan_piece(buffer, from_offset, &next_offset, stop, room, max_bytes, at_rest)
+        finally:
+            buffer.leave()
+        if status < 0:
+            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once")
+        return next_offset, status
+
+    cdef int scan_piece(self, Buffer buffer, int64_t from_offset, int64_t *offset, int64_t end, Py_ssize_t room,
+                        Py_ssize_t max_bytes, bint at_rest) noexcept nogil:
+        cdef const uint8_t *data = buffer.data
+        cdef int64_t pos = offset[0] - from_offset, size = buffer.size
+        cdef int64_t stop = min(end - from_offset, size)
+        cdef Py_ssize_t n = 0
+        cdef int status = RECORD_OK
+        cdef Record *record
+        while pos < stop and room > 0 and self.n_bytes < max_bytes:
+            record = &self.block[n]
+            status = parse_at(data, pos, size, from_offset, self.todo, at_rest, &self.reader, &self.delays, record)
+            if status != RECORD_OK:
+                break
+            prefetch_following(data + pos, record.size)
+            self.last_phy_offset = record.phy_offset
+            pos += record.size
+            if self.record_filter is not None and not self.wants(record):
+                continue
+            room -= 1
+            n += 1
+            if self.takes_bodies:
+                self.n_bytes += record.body.size
+            if n == BLOCK:
+                if not self.columns.append(self.block, n):
+                    return -1
+                n = 0
+        offset[0] = from_offset + pos
+        return status if self.columns.append(self.block, n) else -1
+
+    cdef inline bint wants(self, const Record *record) noexcept nogil:
+        return self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
+
+    def gather(self, windows, const int32_t[::1] window_of not None,
+               const int64_t[::1] offsets not None, uint8_t[::1] statuses not None, *, bint at_rest=False):
+        """Collect the records at ``offsets``, in their order, and leave out what is no record there.
+
+        Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1 for
+        none. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or why not. at_rest: as for ``scan``.
+        Raises: as ``scan``.
+        """
+        cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
+        cdef bint room = True
+        cdef list entered = []
+        cdef Buffer buffer
+        table = np.empty((len(windows), 3), np.int64)  # address, size, from_offset
+        cdef int64_t[:, ::1] rows = table
+        if statuses.shape[0] != n or window_of.shape[0] != n:
+            raise ValueError("window_of, offsets and statuses differ in length")
+        if n and (np.max(window_of) >= len(windows)):
+            raise IndexError(f"window_of: there are {len(windows)} windows")
+        for i in range(len(windows)):
+            buffer = windows[i][0]
+            rows[i, 0], rows[i, 1], rows[i, 2] = <int64_t><size_t>buffer.data, buffer.size, windows[i][1]
+        while first < n and room:
+            PyErr_CheckSignals()
+            stop = min(first + GATHERED, n)
+            try:
+                for window in windows:
+                    buffer = window[0]
+                    buffer.check_file_size()
+                    buffer.enter()
+                    entered.append(buffer)
+                with nogil:
+                    room = self.gather_piece(
+                        rows, window_of[first:stop], offsets[first:stop], statuses[first:stop], at_rest
+                    )
+            finally:
+                while entered:
+                    buffer = entered.pop()
+                    buffer.leave()
+            first = stop
+        if not room:
+            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once")
+
+    cdef bint gather_piece(self, const int64_t[:, ::1] windows, const int32_t[::1] window_of,
+                           const int64_t[::1] offsets, uint8_t[::1] statuses, bint at_rest) noexcept nogil:
+        cdef Py_ssize_t i, n = 0
+        cdef int32_t window
+        cdef int64_t pos
+        cdef const uint8_t *data
+        for i in range(offsets.shape[0]):
+            if i + AHEAD < offsets.shape[0] and window_of[i + AHEAD] >= 0:
+                window = window_of[i + AHEAD]
+                pos = offsets[i + AHEAD] - windows[window, 2]
+                if 0 <= pos < windows[window, 1]:
+                    data = <const uint8_t *><size_t>windows[window, 0] + pos
+                    RS_PREFETCH_R(data)
+                    RS_PREFETCH_R(data + 64)
+            window = window_of[i]
+            if window < 0 or not 0 <= offsets[i] - windows[window, 2] < windows[window, 1]:
+                statuses[i] = RECORD_END
+                continue
+            statuses[i] = parse_at(
+                <const uint8_t *><size_t>windows[window, 0], offsets[i] - windows[window, 2], windows[window, 1],
+                windows[window, 2], self.todo, at_rest, &self.reader, &self.delays, &self.block[n],
+            )
+            if statuses[i] == RECORD_OK:
+                n += 1
+            if n == BLOCK:
+                if not self.columns.append(self.block, n):
+                    return False
+                n = 0
+        return self.columns.append(self.block, n)
+
+
+cdef inline bint ends_in_zeros(const Record *record, int64_t remaining) noexcept nogil:
+    """Whether the last byte of a record and what follows are zeros: a writer, who goes forward, may be in it."""
+    cdef const uint8_t *last = record.data + record.size - (1 if record.properties.size else 3)
+    return last[0] == 0 and (remaining - record.size < 4 or rs_load_be32(record.data + record.size) == 0)
+
+
+cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcept nogil:
+    """Fetch the head of the record after the next one, and the end of it, where the properties are."""
+    cdef int64_t i
+    if size < 4096:
+        i = 0
+        while i < size:
+            RS_PREFETCH_R(record + 4096 + i)
+            i += 64
+    elif size < 65536:
+        RS_PREFETCH_R(record + 2 * size)
+        RS_PREFETCH_R(record + 2 * size + 64)
+        RS_PREFETCH_R(record + 3 * size - 192)
+        RS_PREFETCH_R(record + 3 * size - 128)
+        RS_PREFETCH_R(record + 3 * size - 64)
+
+
+cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int todo, bint at_rest,
+                         PropertyReader *reader, const DelayTable *delays, Record *record) noexcept nogil:
+    """Find the fields of the record at `pos` of a file of `size` bytes, and check that it is where it should be."""
+    cdef int status = parse_record(data + pos, size - pos, todo, reader, delays, record)
+    if status == RECORD_OK:
+        if record.phy_offset != from_offset + pos:
+            return BAD_PHY_OFFSET
+        return RECORD_OK if at_rest or not ends_in_zeros(record, size - pos) else BAD_HALF
+    # A blank fills its file. Where the file is cut short, it may say more.
+    if status == RECORD_BLANK and (record.size < 8 or record.size < size - pos):
+        return BAD_SIZE
+    return status
+
+
+def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end):
+    """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
+
+    Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log.
+    Returns: its offset, None if there is none. Raises: StoreClosedError; CorruptFileError if the file was cut.
+    """
+    cdef int64_t stop, found = -1
+    offset, end = max(offset, from_offset), min(end, from_offset + buffer.size)
+    while offset < end and found < 0:
+        PyErr_CheckSignals()
+        stop = offset + min(end - offset, PIECE)
+        buffer.check_file_size()
+        buffer.enter()
+        try:
+            with nogil:
+                found = find_in_piece(buffer.data, buffer.size, from_offset, offset - from_offset, stop - from_offset)
+        finally:
+            buffer.leave()
+        offset = stop
+    return None if found < 0 else found
+
+
+cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos,
+                           int64_t stop) noexcept nogil:
+    cdef Record record
+    cdef size_t n, step
+    while pos < stop and size - pos > MAGIC:
+        # The magic of a record that begins before `stop` ends at most 7 bytes after it.
+        n = <size_t>min(stop + 7 - pos, size - pos) - MAGIC
+        step = rs_find_magic(data + pos + MAGIC, n)
+        if step == n:
+            return -1
+        pos += <int64_t>step
+        if parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record) == RECORD_OK:
+            return from_offset + pos
+        pos += 1
+    return -1
+
+
+def read_message(Buffer buffer not None, int64_t from_offset, int64_t offset, *, bint at_rest=False):
+    """Read all fields of one record; ``at_rest`` as for ``RecordScanner.scan``.
+
+    Returns: (status, fields): a dict, None if the status is not OK. Raises: StoreClosedError.
+    """
+    cdef Record record
+    cdef PropertyReader reader
+    cdef int64_t pos = offset - from_offset
+    cdef int status = RECORD_END
+    buffer.enter()
+    try:
+        if 0 <= pos < buffer.size:
+            status = parse_at(buffer.data, pos, buffer.size, from_offset, 0, at_rest, &reader, NULL, &record)
+        return status, (record_fields(&record, &reader) if status == RECORD_OK else None)
+    finally:
+        buffer.leave()
+
+
+cdef object record_fields(const Record *record, PropertyReader *reader):
+    cdef const uint8_t *data = record.data
+    return {
+        "topic": java_text(&record.topic),
+        "queue_id": record.queue_id,
+        "queue_offset": <int64_t>rs_load_be64(data + QUEUE_OFFSET),
+        "phy_offset": record.phy_offset,
+        "size": record.size,
+        "flag": <int32_t>rs_load_be32(data + FLAG),
+        "sys_flag": record.sys_flag,
+        "born_timestamp": <int64_t>rs_load_be64(data + BORN_TIMESTAMP),
+        "born_host": host_str(data + BORN_HOST, record.sys_flag & BORN_HOST_V6),
+        "store_timestamp": record.store_timestamp,
+        "store_host": host_str(data + record.store_host, record.sys_flag & STORE_HOST_V6),
+        "reconsume_times": <int32_t>rs_load_be32(data + record.after_hosts),
+        "prepared_transaction_offset": <int64_t>rs_load_be64(data + record.after_hosts + 4),
+        "body_crc": <int32_t>rs_load_be32(data + BODY_CRC),
+        "raw_body": <bytes>record.body.data[:record.body.size],
+        "properties": property_dict(&record.properties, reader),
+    }
+
+
+cdef str host_str(const uint8_t *host, bint is_v6):
+    cdef char text[64]
+    cdef Py_ssize_t n = host_text(host, is_v6, text)
+    return text[:n].decode()

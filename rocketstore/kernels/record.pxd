@@ -1,0 +1,106 @@
+# One message record of the commit log: where its fields are, and what makes it sound. See record.pyx for the picture.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+
+cdef enum:
+    SIZE = 0
+    MAGIC = 4
+    BODY_CRC = 8
+    QUEUE_ID = 12
+    FLAG = 16
+    QUEUE_OFFSET = 20
+    PHY_OFFSET = 28
+    SYS_FLAG = 36
+    BORN_TIMESTAMP = 40
+    BORN_HOST = 48
+    HOST_SIZE = 8  # of IPv4: address and port; IPv6 has IPV6_EXTRA more, and moves what follows
+    IPV6_EXTRA = 12
+    IPV6_HOST_SIZE = 20
+    MIN_RECORD = 91  # V1, IPv4 hosts, all three lengths 0
+    MAX_PROPERTIES = 32767
+
+cdef enum:
+    BODY_COMPRESSED = 0x1
+    TRANSACTION_TYPE = 0xC
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+
+# What a record turned out to be. The bad ones are in the order of BAD_REASONS in record.pyx.
+cdef enum RecordStatus:
+    RECORD_OK
+    RECORD_BLANK  # the rest of the file is not used
+    RECORD_END  # zeros, or too few bytes for any record
+    BAD_MAGIC
+    BAD_SIZE
+    BAD_CUT  # longer than what there is
+    BAD_BODY_LENGTH
+    BAD_BODY_CRC
+    BAD_TOPIC_LENGTH
+    BAD_PROPERTIES_LENGTH
+    BAD_DUP_INFO
+    BAD_DELAY
+    BAD_PROPERTY_CRC
+    BAD_LENGTH
+    BAD_INNER_BATCH
+    BAD_PHY_OFFSET
+    BAD_HALF  # whole, but a writer may still be in it
+
+# What parse_record is to do beyond finding the fields.
+cdef enum:
+    CHECK_BODY_CRC = 1
+    CHECK_PROPERTY_CRC = 2
+    CHECK_DUP_INFO = 4
+    FIND_PROPERTIES = 8  # keys, tags, uniq_key
+    FIND_DISPATCH = 16  # and what a consume queue needs
+
+# Bytes of a record; `data` NULL for a property that is not there.
+cdef struct Slice:
+    const uint8_t *data
+    int32_t size
+
+cdef struct Record:
+    const uint8_t *data
+    int32_t size
+    int32_t queue_id
+    int64_t phy_offset
+    int64_t store_timestamp
+    int32_t sys_flag
+    int32_t store_host  # where it is in the record; the born host is at BORN_HOST
+    int32_t after_hosts  # where reconsumeTimes is
+    Slice body
+    Slice topic
+    Slice properties
+    Slice keys
+    Slice tags
+    Slice uniq_key
+    # with FIND_DISPATCH
+    int64_t tags_code
+    int64_t msg_base_offset
+    int32_t batch_size
+
+# One "name 0x01 value 0x02" of a property string.
+cdef struct Property:
+    Slice name
+    Slice value
+
+# Goes over the properties of a string; one after the other is found with next_property.
+cdef struct PropertyReader:
+    const uint8_t *data
+    int32_t size
+    int32_t start
+    size_t next_separator
+    size_t n_separators
+    uint16_t separators[MAX_PROPERTIES]
+
+# The store times a delay level adds, ms; level L is at L - 1.
+cdef struct DelayTable:
+    int32_t max_level
+    int64_t millis[64]
+
+
+cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, PropertyReader *reader,
+                      const DelayTable *delays, Record *record) noexcept nogil
+cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
+cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
+cdef object java_text(const Slice *text)
+cdef object property_dict(const Slice *properties, PropertyReader *reader)
+cdef int fill_delays(DelayTable *delays, str levels) except -1

@@ -1,0 +1,49 @@
+cimport cython
+from libc.stdint cimport uint8_t
+
+from rocketstore.kernels.record cimport Record, Slice
+
+
+@cython.final
+cdef class Growing:
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+    cdef bint allocate(self, Py_ssize_t capacity) noexcept nogil
+    cdef bint reserve(self, Py_ssize_t more) noexcept nogil
+    cdef bint add(self, const void *data, Py_ssize_t size) noexcept nogil
+    cdef bint add_int32(self, Py_ssize_t value) noexcept nogil
+
+
+cdef class Column:
+    cdef Column following
+    cdef bint append_all(self, const Record *records, Py_ssize_t n) noexcept nogil
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil
+    cdef object take(self)
+
+
+@cython.final
+cdef class VarValues:
+    cdef Growing offsets
+    cdef Growing data
+    cdef bint add_bytes(self, const void *data, Py_ssize_t size) noexcept nogil
+    cdef bint add_text(self, const Slice *text) noexcept nogil
+    cdef bint add_texts(self, const Slice *texts, Py_ssize_t n) noexcept nogil
+    cdef take(self, valid=*)
+
+
+cdef enum:
+    MOST_RECORDS = 64  # that append takes at once
+
+
+cdef class RecordColumns:
+    cdef readonly tuple names
+    cdef list columns
+    cdef Column first
+    cdef readonly Py_ssize_t rows
+    cdef readonly bint needs_properties
+    cdef readonly bint needs_tags_code
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil
+
+
+cdef Py_ssize_t host_text(const uint8_t *host, bint is_v6, char *ret) noexcept nogil

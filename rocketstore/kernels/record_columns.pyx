@@ -1,0 +1,564 @@
+"""Fields of records as columns: what a scan collects, a block of records at a time."""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from rocketstore.kernels.csrc cimport (
+    rs_copy_short,
+    rs_load_be32,
+    rs_load_be64,
+    rs_utf8_repair,
+    rs_utf8_valid,
+)
+from rocketstore.kernels.record cimport (
+    BODY_CRC,
+    BORN_HOST,
+    BORN_HOST_V6,
+    BORN_TIMESTAMP,
+    FLAG,
+    MAX_PROPERTIES,
+    PHY_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SIZE,
+    STORE_HOST_V6,
+    SYS_FLAG,
+    Property,
+    PropertyReader,
+    Record,
+    Slice,
+    next_property,
+    read_properties,
+)
+
+import numpy as np
+
+from rocketstore.kernels.message_columns import ListColumn, MapColumn, VarColumn
+
+
+cdef extern from "<arpa/inet.h>" nogil:
+    enum:
+        AF_INET6
+        INET6_ADDRSTRLEN
+    const char *inet_ntop(int family, const void *address, char *ret, unsigned int size)
+
+
+cdef extern from "<string.h>" nogil:
+    size_t strlen(const char *text)
+
+
+cdef class Growing:
+    """Bytes that grow outside Python's memory, then are a NumPy array's."""
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.data, self.size, False, flags)
+
+    cdef bint reserve(self, Py_ssize_t more) noexcept nogil:
+        """Make room. False if there is no memory, or the column would be larger than its offsets can tell."""
+        if more <= self.capacity - self.size:
+            return True
+        if more > INT32_MAX - self.size:
+            return False
+        return self.allocate(min(self.size + more + self.size // 2 + 1024, <Py_ssize_t>INT32_MAX))
+
+    cdef bint allocate(self, Py_ssize_t capacity) noexcept nogil:
+        cdef void *data = realloc(self.data, capacity)
+        if data == NULL:
+            return False
+        self.data, self.capacity = <uint8_t *>data, capacity
+        return True
+
+    cdef bint add(self, const void *data, Py_ssize_t size) noexcept nogil:
+        if not self.reserve(size):
+            return False
+        if size:
+            memcpy(self.data + self.size, data, size)
+        self.size += size
+        return True
+
+    cdef bint add_int32(self, Py_ssize_t value) noexcept nogil:
+        cdef int32_t number = <int32_t>value
+        return self.add(&number, 4)
+
+
+cdef array_of(Growing bytes, dtype):
+    return np.frombuffer(bytes, dtype) if bytes.size else np.empty(0, dtype)
+
+
+cdef Growing next_of(Growing last):
+    """Make the next batch's bytes: they will be about as many."""
+    cdef Growing bytes = Growing()
+    if last is not None and last.size and not bytes.allocate(last.size + last.size // 16):
+        raise MemoryError
+    return bytes
+
+
+cdef Growing offsets_of(Growing last):
+    cdef Growing offsets = next_of(last)
+    if not offsets.add_int32(0):
+        raise MemoryError
+    return offsets
+
+
+cdef class Column:
+    """One field of every record. ``append`` is False when there is no more room. Columns are a chain for nogil."""
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        return True
+
+    cdef bint append_all(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        return self.append(records, n) and (self.following is None or self.following.append_all(records, n))
+
+    cdef object take(self):
+        """Give what was appended, and begin again."""
+        raise NotImplementedError
+
+
+# ---- numbers -----------------------------------------------------------------------------------------------
+
+# Where a number is: at a fixed place, or counted from the end of the hosts.
+cdef enum:
+    AFTER_HOSTS = 1 << 20
+    STORE_TIMESTAMP = 1 << 21
+    TAGS_CODE = 1 << 22
+
+INT32_FIELDS = {
+    "body_crc": BODY_CRC, "queue_id": QUEUE_ID, "flag": FLAG, "size": SIZE, "sys_flag": SYS_FLAG,
+    "reconsume_times": AFTER_HOSTS,
+}
+INT64_FIELDS = {
+    "queue_offset": QUEUE_OFFSET, "phy_offset": PHY_OFFSET, "born_timestamp": BORN_TIMESTAMP,
+    "store_timestamp": STORE_TIMESTAMP, "prepared_transaction_offset": AFTER_HOSTS + 4, "tags_code": TAGS_CODE,
+}
+
+
+cdef class Int32Column(Column):
+    cdef Growing values
+    cdef int place
+
+    def __cinit__(self, int place):
+        self.values, self.place = Growing(), place
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef int32_t *into
+        cdef Py_ssize_t i
+        cdef int32_t pos
+        if not self.values.reserve(4 * n):
+            return False
+        into = <int32_t *>(self.values.data + self.values.size)
+        for i in range(n):
+            pos = self.place if self.place < AFTER_HOSTS else records[i].after_hosts
+            into[i] = <int32_t>rs_load_be32(records[i].data + pos)
+        self.values.size += 4 * n
+        return True
+
+    cdef object take(self):
+        values, self.values = self.values, next_of(self.values)
+        return array_of(values, np.int32)
+
+
+cdef class Int64Column(Column):
+    cdef Growing values
+    cdef int place
+
+    def __cinit__(self, int place):
+        self.values, self.place = Growing(), place
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef int64_t *into
+        cdef Py_ssize_t i
+        if not self.values.reserve(8 * n):
+            return False
+        into = <int64_t *>(self.values.data + self.values.size)
+        for i in range(n):
+            if self.place < AFTER_HOSTS:
+                into[i] = <int64_t>rs_load_be64(records[i].data + self.place)
+            elif self.place == STORE_TIMESTAMP:
+                into[i] = records[i].store_timestamp
+            elif self.place == TAGS_CODE:
+                into[i] = records[i].tags_code
+            else:
+                into[i] = <int64_t>rs_load_be64(records[i].data + records[i].after_hosts + self.place - AFTER_HOSTS)
+        self.values.size += 8 * n
+        return True
+
+    cdef object take(self):
+        values, self.values = self.values, next_of(self.values)
+        return array_of(values, np.int64)
+
+
+# ---- text and bytes ----------------------------------------------------------------------------------------
+
+
+cdef class VarValues:
+    """Values of any length, one after the other."""
+
+    def __cinit__(self):
+        self.offsets, self.data = offsets_of(None), Growing()
+
+    cdef bint add_bytes(self, const void *data, Py_ssize_t size) noexcept nogil:
+        return self.data.add(data, size) and self.offsets.add_int32(self.data.size)
+
+    cdef bint add_text(self, const Slice *text) noexcept nogil:
+        """Add text that Java decodes from these bytes, as UTF-8 that is well-formed."""
+        if rs_utf8_valid(text.data, <size_t>text.size):
+            return self.add_bytes(text.data, text.size)
+        if not self.data.reserve(3 * <Py_ssize_t>text.size):
+            return False
+        self.data.size += rs_utf8_repair(text.data, <size_t>text.size, self.data.data + self.data.size)
+        return self.offsets.add_int32(self.data.size)
+
+    cdef bint add_texts(self, const Slice *texts, Py_ssize_t n) noexcept nogil:
+        """Add many texts. That all are ASCII, as mostly, is seen while they are copied."""
+        cdef Py_ssize_t i, total = 0
+        cdef uint8_t *into
+        cdef int32_t *ends
+        cdef uint64_t not_ascii = 0
+        for i in range(n):
+            total += texts[i].size
+        if not (self.data.reserve(total) and self.offsets.reserve(4 * n)):
+            return False
+        into = self.data.data + self.data.size
+        ends = <int32_t *>(self.offsets.data + self.offsets.size)
+        for i in range(n):
+            not_ascii |= rs_copy_short(into, texts[i].data, <size_t>texts[i].size)
+            into += texts[i].size
+            ends[i] = <int32_t>(into - self.data.data)
+        if not_ascii == 0:
+            self.data.size += total
+            self.offsets.size += 4 * n
+            return True
+        for i in range(n):
+            if not self.add_text(&texts[i]):
+                return False
+        return True
+
+    cdef take(self, valid=None):
+        column = VarColumn(array_of(self.offsets, np.int32), array_of(self.data, np.uint8), valid)
+        self.offsets, self.data = offsets_of(self.offsets), next_of(self.data)
+        return column
+
+
+cdef class BytesColumn(Column):
+    cdef VarValues values
+
+    def __cinit__(self):
+        self.values = VarValues()
+
+    cdef object take(self):
+        return self.values.take()
+
+
+cdef class RawBodyColumn(BytesColumn):
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(n):
+            if not self.values.add_bytes(records[i].body.data, records[i].body.size):
+                return False
+        return True
+
+
+cdef class TopicColumn(BytesColumn):
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef Slice topics[MOST_RECORDS]
+        for i in range(n):
+            topics[i] = records[i].topic
+        return self.values.add_texts(topics, n)
+
+
+cdef class PropertyColumn(Column):
+    """The value of one property, null where a record has none."""
+
+    cdef VarValues values
+    cdef Growing valid
+    cdef bint is_tags
+
+    def __cinit__(self, bint is_tags):
+        self.values, self.valid, self.is_tags = VarValues(), Growing(), is_tags
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef Slice found[MOST_RECORDS]
+        cdef uint8_t there[MOST_RECORDS]
+        for i in range(n):
+            found[i] = records[i].tags if self.is_tags else records[i].uniq_key
+            there[i] = found[i].data != NULL
+        return self.values.add_texts(found, n) and self.valid.add(there, n)
+
+    cdef object take(self):
+        valid, self.valid = self.valid, next_of(self.valid)
+        return self.values.take(array_of(valid, np.bool_))
+
+
+cdef class KeysColumn(Column):
+    """The words of KEYS. Source: Java's split(" "), without the empty ones."""
+
+    cdef Growing offsets
+    cdef VarValues words
+    cdef int32_t count
+
+    def __cinit__(self):
+        self.offsets, self.words, self.count = offsets_of(None), VarValues(), 0
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        """Add the words in blocks: of most records there is one."""
+        cdef Slice words[MOST_RECORDS]
+        cdef Py_ssize_t i, n_words = 0
+        cdef int32_t start, end, size
+        for i in range(n):
+            start, size = 0, records[i].keys.size
+            while start < size:
+                end = start
+                while end < size and records[i].keys.data[end] != c" ":
+                    end += 1
+                if end > start:
+                    words[n_words].data, words[n_words].size = records[i].keys.data + start, end - start
+                    n_words += 1
+                    self.count += 1
+                    if n_words == MOST_RECORDS:
+                        if not self.words.add_texts(words, n_words):
+                            return False
+                        n_words = 0
+                start = end + 1
+            if not self.offsets.add_int32(self.count):
+                return False
+        return self.words.add_texts(words, n_words)
+
+    cdef object take(self):
+        offsets, self.offsets, self.count = self.offsets, offsets_of(self.offsets), 0
+        return ListColumn(array_of(offsets, np.int32), self.words.take())
+
+
+cdef enum:
+    MOST_PROPERTIES = MAX_PROPERTIES // 4 + 1
+    HEADS = 256
+
+
+cdef class PropertiesColumn(Column):
+    """All properties. Of one name the first gives the place and the last the value, as in a Python dict."""
+
+    cdef Growing offsets
+    cdef VarValues names
+    cdef VarValues values
+    cdef int32_t count
+    cdef PropertyReader reader
+    cdef Slice item_names[MOST_PROPERTIES]
+    cdef Slice item_values[MOST_PROPERTIES]
+    cdef int32_t following[MOST_PROPERTIES]
+    cdef int32_t heads[HEADS]
+    cdef uint8_t repaired[3 * MAX_PROPERTIES]
+    cdef size_t n_repaired
+
+    def __cinit__(self):
+        self.offsets, self.names, self.values, self.count = offsets_of(None), VarValues(), VarValues(), 0
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(n):
+            if not (self.add_items(&records[i].properties) and self.offsets.add_int32(self.count)):
+                return False
+        return True
+
+    cdef bint add_items(self, const Slice *properties) noexcept nogil:
+        cdef int32_t n = 0
+        cdef Property item
+        memset(self.heads, 0xFF, sizeof(self.heads))
+        self.n_repaired = 0
+        read_properties(&self.reader, properties)
+        while next_property(&self.reader, &item):
+            # Names that are not well-formed may be the same when Java has decoded them.
+            if not rs_utf8_valid(item.name.data, <size_t>item.name.size):
+                self.repair(&item.name)
+            n = self.put(&item, n)
+        self.count += n
+        return self.names.add_texts(self.item_names, n) and self.values.add_texts(self.item_values, n)
+
+    cdef void repair(self, Slice *name) noexcept nogil:
+        cdef uint8_t *into = self.repaired + self.n_repaired
+        cdef size_t n = rs_utf8_repair(name.data, <size_t>name.size, into)
+        self.n_repaired += n
+        name.data, name.size = into, <int32_t>n
+
+    cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
+        """Put an item among the n there are, in the place of one with its name; how many there are then."""
+        cdef uint32_t head = (item.name.data[0] * 31 + item.name.data[item.name.size - 1] + item.name.size) % HEADS
+        cdef int32_t at = self.heads[head]
+        while at >= 0:
+            if (
+                self.item_names[at].size == item.name.size
+                and memcmp(self.item_names[at].data, item.name.data, <size_t>item.name.size) == 0
+            ):
+                self.item_values[at] = item.value
+                return n
+            at = self.following[at]
+        self.item_names[n], self.item_values[n] = item.name, item.value
+        self.following[n] = self.heads[head]
+        self.heads[head] = n
+        return n + 1
+
+    cdef object take(self):
+        offsets, self.offsets, self.count = self.offsets, offsets_of(self.offsets), 0
+        return MapColumn(array_of(offsets, np.int32), self.names.take(), self.values.take())
+
+
+# ---- hosts -------------------------------------------------------------------------------------------------
+
+
+cdef class HostColumn(BytesColumn):
+    """A host as text. Neighbours mostly have the same one: that is made once."""
+
+    cdef bint is_born
+    cdef char text[INET6_ADDRSTRLEN + 16]
+    cdef Py_ssize_t length
+    cdef const uint8_t *last
+    cdef int last_size
+
+    def __cinit__(self, bint is_born):
+        self.is_born = is_born
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef const uint8_t *host
+        cdef int size
+        self.last = NULL  # of a block before, whose memory may be gone
+        for i in range(n):
+            host = records[i].data + (BORN_HOST if self.is_born else records[i].store_host)
+            size = 20 if records[i].sys_flag & (BORN_HOST_V6 if self.is_born else STORE_HOST_V6) else 8
+            if self.last == NULL or size != self.last_size or memcmp(host, self.last, <size_t>size) != 0:
+                self.length = host_text(host, size == 20, self.text)
+                self.last, self.last_size = host, size
+            if not self.values.add_bytes(self.text, self.length):
+                return False
+        return True
+
+
+cdef Py_ssize_t host_text(const uint8_t *host, bint is_v6, char *ret) noexcept nogil:
+    """Write "address:port", an IPv6 address in brackets; its length."""
+    cdef Py_ssize_t n = 0
+    cdef int i
+    if is_v6:
+        ret[0] = c"["
+        inet_ntop(AF_INET6, host, ret + 1, INET6_ADDRSTRLEN)
+        n = 1 + <Py_ssize_t>strlen(ret + 1)
+        ret[n] = c"]"
+        n += 1
+    else:
+        for i in range(4):
+            if i:
+                ret[n] = c"."
+                n += 1
+            n += decimal_text(host[i], ret + n)
+    ret[n] = c":"
+    return n + 1 + decimal_text(<int32_t>rs_load_be32(host + (16 if is_v6 else 4)), ret + n + 1)
+
+
+cdef Py_ssize_t decimal_text(int64_t value, char *ret) noexcept nogil:
+    cdef char digits[20]
+    cdef Py_ssize_t i = 0, n = 0
+    if value < 0:
+        ret[0] = c"-"
+        n, value = 1, -value
+    while True:
+        digits[i] = c"0" + <char>(value % 10)
+        value //= 10
+        i += 1
+        if value == 0:
+            break
+    while i:
+        i -= 1
+        ret[n] = digits[i]
+        n += 1
+    return n
+
+
+cdef class MsgIdColumn(BytesColumn):
+    """The message id: address, port and physical offset in hexadecimal. Source: MessageDecoder.createMessageId."""
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        cdef Py_ssize_t i
+        cdef char text[56]
+        cdef int size
+        for i in range(n):
+            size = 20 if records[i].sys_flag & STORE_HOST_V6 else 8
+            write_hex(records[i].data + records[i].store_host, size, text)
+            write_hex(records[i].data + PHY_OFFSET, 8, text + 2 * size)
+            if not self.values.add_bytes(text, 2 * size + 16):
+                return False
+        return True
+
+
+cdef void write_hex(const uint8_t *data, int size, char *ret) noexcept nogil:
+    cdef int i
+    cdef const char *digits = "0123456789ABCDEF"
+    for i in range(size):
+        ret[2 * i] = digits[data[i] >> 4]
+        ret[2 * i + 1] = digits[data[i] & 15]
+
+
+# ---- together ----------------------------------------------------------------------------------------------
+
+
+cdef Column new_column(str name):
+    if name in INT32_FIELDS:
+        return Int32Column(INT32_FIELDS[name])
+    if name in INT64_FIELDS:
+        return Int64Column(INT64_FIELDS[name])
+    makers = {
+        "topic": TopicColumn, "raw_body": RawBodyColumn, "keys": KeysColumn, "properties": PropertiesColumn,
+        "offset_msg_id": MsgIdColumn, "tags": lambda: PropertyColumn(True), "uniq_key": lambda: PropertyColumn(False),
+        "born_host": lambda: HostColumn(True), "store_host": lambda: HostColumn(False),
+    }
+    if name not in makers:
+        raise ValueError(f"column {name!r}: must be one of {', '.join([*INT32_FIELDS, *INT64_FIELDS, *makers])}")
+    return makers[name]()
+
+
+cdef class RecordColumns:
+    """Columns of records by name, which a scanner fills. ``rows`` is how many there are since the last ``take``."""
+
+    def __cinit__(self, names):
+        self.names = tuple(names)
+        self.columns = [new_column(name) for name in self.names]
+        self.first = Column()
+        last = self.first
+        for column in self.columns:
+            (<Column>last).following = column
+            last = column
+        self.needs_properties = not {"keys", "tags", "uniq_key"}.isdisjoint(self.names)
+        self.needs_tags_code = "tags_code" in self.names
+
+    cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
+        self.rows += n
+        return self.first.append_all(records, n)
+
+    def take(self):
+        """Return what was collected as a dict of columns, and begin again."""
+        self.rows = 0
+        return {name: (<Column>column).take() for name, column in zip(self.names, self.columns)}
+
+
+def take_values(const int32_t[::1] offsets not None, const uint8_t[::1] data not None,
+                const int64_t[::1] rows not None):
+    """Return (offsets int32[m + 1], data uint8) of some rows of a column of values of any length, in their order."""
+    cdef VarValues values = VarValues()
+    cdef Py_ssize_t i, n = offsets.shape[0] - 1
+    cdef int64_t row
+    cdef bint room = True
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if not (0 <= row < n and 0 <= offsets[row] <= offsets[row + 1] <= data.shape[0]):
+            raise IndexError(f"row {row} of {n}")
+        if offsets[row + 1] > offsets[row]:
+            room = values.add_bytes(&data[offsets[row]], offsets[row + 1] - offsets[row])
+        else:
+            room = values.add_bytes(NULL, 0)
+        if not room:
+            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory")
+    taken = values.take()
+    return taken.offsets, taken.data

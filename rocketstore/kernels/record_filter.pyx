@@ -1,0 +1,112 @@
+"""Which records a scan wants: decided on the record where it lies, before anything of it is copied."""
+
+from libc.stdint cimport INT64_MAX, INT64_MIN
+from libc.string cimport memcmp
+
+from rocketstore.kernels.csrc cimport rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
+from rocketstore.kernels.record cimport MAX_PROPERTIES
+
+import numpy as np
+
+from rocketstore.kernels.columns import int64_column
+
+
+cdef class TextSet:
+    """A set of strings, asked with bytes that Java would decode to one of them. ``name`` is what errors call it."""
+
+    def __cinit__(self, texts, str name):
+        texts = list(texts)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"{name}: strings were expected, not {text!r}")
+        encoded = sorted({text.encode() for text in texts})
+        self.data = b"".join(encoded)
+        self.start = self.data
+        self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+        size = 8
+        while size < 2 * len(encoded):
+            size *= 2
+        self.mask = size - 1
+        self.slots = np.full(size, -1, np.int32)
+        cdef uint32_t at
+        for i, text in enumerate(encoded):
+            at = rs_java_hash_utf8_lossy(0, text, len(text)) & self.mask
+            while self.slots[at] >= 0:
+                at = (at + 1) & self.mask
+            self.slots[at] = i
+
+    cdef bint contains(self, const Slice *text) noexcept nogil:
+        cdef uint32_t at = rs_java_hash_utf8_lossy(0, text.data, <size_t>text.size) & self.mask
+        cdef int32_t i, start, size
+        while self.slots[at] >= 0:
+            i = self.slots[at]
+            start = self.offsets[i]
+            size = self.offsets[i + 1] - start
+            if equals_decoded(text, self.start + start, size):
+                return True
+            at = (at + 1) & self.mask
+        return False
+
+
+cdef bint equals_decoded(const Slice *text, const uint8_t *wanted, int32_t size) noexcept nogil:
+    """Whether Java decodes `text` to the string that `wanted` is the UTF-8 of."""
+    cdef uint8_t repaired[3 * MAX_PROPERTIES]  # a topic is not longer
+    if text.size == size and memcmp(text.data, wanted, <size_t>size) == 0:
+        return True
+    if rs_utf8_valid(text.data, <size_t>text.size):
+        return False
+    return (
+        rs_utf8_repair(text.data, <size_t>text.size, repaired) == <size_t>size
+        and memcmp(repaired, wanted, <size_t>size) == 0
+    )
+
+
+cdef class RecordFilter:
+    """The conditions of a scan; all that are given must hold.
+
+    Parameters: topics, tags, keys: iterables of str; a record's tags must be one of ``tags``, and a word of its KEYS
+    or its UNIQ_KEY one of ``keys``. queue_ids: iterable of int. begin_timestamp, end_timestamp: store time, epoch
+    ms, inclusive. None: no condition.
+    """
+
+    def __cinit__(self, topics=None, queue_ids=None, tags=None, keys=None, begin_timestamp=None, end_timestamp=None):
+        self.topics = None if topics is None else TextSet(topics, "topics")
+        self.tags = None if tags is None else TextSet(tags, "tags")
+        self.keys = None if keys is None else TextSet(keys, "keys")
+        self.queue_ids = None
+        if queue_ids is not None:
+            ids = list(queue_ids)
+            wide = int64_column(ids, "queue_ids", len(ids))
+            self.queue_ids = wide[np.abs(wide) < 1 << 31].astype(np.int32)
+        self.begin_timestamp = INT64_MIN if begin_timestamp is None else begin_timestamp
+        self.end_timestamp = INT64_MAX if end_timestamp is None else end_timestamp
+        self.needs_properties = tags is not None or keys is not None
+
+    cdef bint matches_fixed(self, const Record *record) noexcept nogil:
+        cdef Py_ssize_t i
+        if not self.begin_timestamp <= record.store_timestamp <= self.end_timestamp:
+            return False
+        if self.queue_ids is not None:
+            for i in range(self.queue_ids.shape[0]):
+                if self.queue_ids[i] == record.queue_id:
+                    break
+            else:
+                return False
+        return self.topics is None or self.topics.contains(&record.topic)
+
+    cdef bint matches_properties(self, const Record *record) noexcept nogil:
+        cdef int32_t start = 0, end
+        cdef Slice word
+        if self.tags is not None and not (record.tags.data != NULL and self.tags.contains(&record.tags)):
+            return False
+        if self.keys is None or (record.uniq_key.data != NULL and self.keys.contains(&record.uniq_key)):
+            return True
+        while start < record.keys.size:
+            end = start
+            while end < record.keys.size and record.keys.data[end] != c" ":
+                end += 1
+            word.data, word.size = record.keys.data + start, end - start
+            if end > start and self.keys.contains(&word):
+                return True
+            start = end + 1
+        return False

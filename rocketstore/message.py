@@ -1,0 +1,440 @@
+"""Message: one message, and MessageBatch: many, as columns."""
+
+from __future__ import annotations
+
+import html
+import re
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+from rocketstore.kernels.arrow_export import export_batch
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn, message_fields
+from rocketstore.kernels.record import decode_properties
+from rocketstore.kernels.record_columns import take_values
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Message", "MessageBatch", "decompress"]
+
+MAX_BODY_SIZE = 64 << 20
+MAX_FRAMES = 100  # a writer makes one
+COMPRESSED, COMPRESSION_TYPE_SHIFT = 0x1, 8
+CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before there were types
+INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SHOWN_BYTES = 200
+INT_MAX = 2**31 - 1
+
+
+class Message:
+    """A message, to be put or as it was read. One that was read has all fields that were asked for.
+
+    Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
+    flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; properties, a dict in the order of
+    the record; keys, a list; tags; uniq_key; offset_msg_id.
+    Source: MessageExt, MessageDecoder.decode.
+    """
+
+    topic: str
+    raw_body: bytes
+    properties: dict[str, str]
+    sys_flag: int
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: Iterable[str] = (),
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str = "127.0.0.1:0",
+        delay_time_level: int = 0,
+    ) -> None:
+        """Make a message to be put.
+
+        Parameters: keys, tags, delay_time_level: become properties. queue_id: None takes the topic's queues in turn.
+        born_timestamp: epoch ms, None for now.
+        """
+        self.topic = topic
+        self.raw_body = body
+        self.properties = dict(properties or {})
+        words = [keys] if isinstance(keys, str) else list(keys)
+        if words:
+            self.properties["KEYS"] = " ".join(words)
+        if tags is not None:
+            self.properties["TAGS"] = tags
+        if delay_time_level:
+            self.properties["DELAY"] = str(delay_time_level)
+        self.queue_id = queue_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        self.born_timestamp = time.time_ns() // 1_000_000 if born_timestamp is None else born_timestamp
+        self.born_host = born_host
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> Self:
+        """Make the message that was read with these fields, by their names."""
+        self = cls.__new__(cls)
+        self.__dict__.update(fields)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what follows from other fields. AttributeError for a field that was not read."""
+        if name in ("keys", "tags", "uniq_key") and "properties" in self.__dict__:
+            value = self.properties.get(name.upper())
+            return [word for word in (value or "").split(" ") if word] if name == "keys" else value
+        if name == "delay_time_level":
+            return int(self.properties.get("DELAY", "0"))
+        if name == "body" and ("raw_body" in self.__dict__ or "_stored" in self.__dict__):
+            self.body = decompress(*self.__dict__.get("_stored") or self._stored_body())
+            return self.body
+        if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
+            return offset_msg_id(self.store_host, self.phy_offset)
+        why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
+        raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
+
+    def _stored_body(self) -> tuple[bytes, int, int]:
+        return self.raw_body, self.sys_flag, self.__dict__.get("phy_offset", 0)
+
+    def decode_batch(self) -> list[Message]:
+        """Return the messages in the body of an inner batch, each with its own queue offset.
+
+        Raises: CorruptFileError if the body is no batch. Source: MessageDecoder.decodeMessages.
+        """
+        text = self.properties.get("INNER_BASE", str(self.queue_offset))
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            raise CorruptFileError("commit log", self.phy_offset, "INNER_BASE", f"{text!r} is no number")
+        base = int(text)
+        messages: list[Message] = []
+        for flag, body, properties in inner_messages(self.body, self.phy_offset):
+            fields = {**self.__dict__, "flag": flag, "raw_body": body, "body": body, "properties": properties}
+            fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
+            messages.append(Message.of_fields(fields))
+        return messages
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were read under the names that tables have, in their order."""
+        present = {}
+        for name, field in message_fields().items():
+            try:
+                present[field.name] = getattr(self, name)
+            except AttributeError:
+                continue
+        return present
+
+    def __repr__(self) -> str:
+        place = f", queue {self.queue_id} at {self.queue_offset}" if "queue_offset" in self.__dict__ else ""
+        body = f", {len(self.raw_body):,} bytes" if "raw_body" in self.__dict__ else ""
+        return f"<Message {self.__dict__.get('topic')!r}{place}{body}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, field in message_fields().items():
+            try:
+                value = getattr(self, name)
+            except AttributeError:
+                continue
+            except (CorruptFileError, ModuleNotFoundError) as error:  # of the body
+                value = str(error)
+            if name.endswith("_timestamp"):
+                value = utc(value)
+            elif isinstance(value, bytes):
+                value = repr(value[:SHOWN_BYTES])[2:-1] + ("…" if len(value) > SHOWN_BYTES else "")
+            rows.append(f"<tr><th>{html.escape(field.name)}</th><td>{html.escape(str(value))}</td></tr>")
+        return f"<table>{''.join(rows)}</table>"
+
+
+def utc(timestamp: int) -> str:
+    """Show a time in epoch milliseconds; one that no calendar has as the number."""
+    try:
+        return (EPOCH + timedelta(milliseconds=timestamp)).isoformat(" ", "milliseconds")
+    except OverflowError:
+        return str(timestamp)
+
+
+def offset_msg_id(store_host: str, phy_offset: int) -> str:
+    """Return the message id of a place. Source: MessageDecoder.createMessageId."""
+    address, _, port = store_host.rpartition(":")
+    family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
+    packed = socket.inet_pton(family, address.strip("[]"))
+    return (packed + struct.pack(">iq", int(port), phy_offset)).hex().upper()
+
+
+def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:
+    """Give (flag, body, properties) of each message in a batch. Source: MessageDecoder.decodeMessage."""
+    pos = 0
+    while pos < len(body):
+        reason = f"no message of a batch is at byte {pos}"
+        if len(body) - pos < INNER_MESSAGE.size + 2:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        size, _, _, flag, length = INNER_MESSAGE.unpack_from(body, pos)
+        start = pos + INNER_MESSAGE.size
+        if length < 0 or length > len(body) - start - 2:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        (properties_length,) = struct.unpack_from(">h", body, start + length)
+        end = start + length + 2 + properties_length
+        if properties_length < 0 or end > len(body) or size != end - pos:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        yield flag, body[start : start + length], decode_properties(body[end - properties_length : end])
+        pos = end
+
+
+# ---- bodies ------------------------------------------------------------------------------------------------
+
+
+def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = MAX_BODY_SIZE) -> bytes:
+    """Return the body of a message from what is stored.
+
+    Parameters: raw: bytes. sys_flag: says whether and how they are compressed. phy_offset: for the error. max_size:
+    the most bytes that may come of it. Raises: CorruptFileError if they do not decompress, or to more.
+    Source: MessageDecoder.decode, CompressorFactory.
+    """
+    if not sys_flag & COMPRESSED or not raw:
+        return raw
+    kind = sys_flag >> COMPRESSION_TYPE_SHIFT & 7
+    try:
+        body = {"zlib": unzlib, "lz4": unlz4, "zstd": unzstd}[CODECS[kind]](raw, max_size)
+    except KeyError:
+        raise CorruptFileError("commit log", phy_offset, "sysFlag", f"there is no compression type {kind}") from None
+    except (ValueError, EOFError, RuntimeError, zlib.error) as error:
+        reason = f"does not decompress with {CODECS[kind]}: {error}"
+        raise CorruptFileError("commit log", phy_offset, "body", reason) from None
+    if len(body) > max_size:
+        reason = f"is more than {max_size:,} bytes when decompressed; raw_body has it as stored"
+        raise CorruptFileError("commit log", phy_offset, "body", reason)
+    return body
+
+
+def unzlib(raw: bytes, max_size: int) -> bytes:
+    decoder = zlib.decompressobj()
+    body = decoder.decompress(raw, max_size + 1)
+    if not decoder.eof and len(body) <= max_size:
+        raise EOFError("it is cut")
+    return body
+
+
+def unlz4(raw: bytes, max_size: int) -> bytes:
+    frame = import_extra("lz4.frame", "codecs")
+    return join_frames(frame.LZ4FrameDecompressor, raw, max_size, 65536)
+
+
+def unzstd(raw: bytes, max_size: int) -> bytes:
+    zstandard = import_extra("zstandard", "codecs")
+    try:
+        # 4 bytes may become 128 KiB: small pieces keep what is too much small.
+        return join_frames(zstandard.ZstdDecompressor().decompressobj, raw, max_size, 512)
+    except zstandard.ZstdError as error:
+        raise ValueError(error) from None
+
+
+def join_frames(new_decoder: Callable[[], Any], raw: bytes, max_size: int, max_piece: int) -> bytes:
+    """Decompress all frames, piece by piece, until they are more than ``max_size`` bytes."""
+    body, at = bytearray(), 0
+    for _ in range(MAX_FRAMES):
+        if at == len(raw):
+            return bytes(body)
+        decoder, step = new_decoder(), 64
+        while not decoder.eof:
+            if at == len(raw):
+                raise EOFError("it is cut")
+            piece = raw[at : at + step]
+            body += decoder.decompress(piece)
+            if len(body) > max_size:
+                return bytes(body)
+            at += len(piece)
+            step = min(2 * step, max_piece)
+        at -= len(decoder.unused_data or b"")
+    if at < len(raw):
+        raise ValueError(f"it has more than {MAX_FRAMES} frames")
+    return bytes(body)
+
+
+# ---- batches -----------------------------------------------------------------------------------------------
+
+
+class MessageBatch:
+    """Messages as columns, which are attributes under the names of Message's fields.
+
+    Numbers are NumPy arrays; topic, hosts, ids, tags, uniq_key and bodies VarColumn; keys ListColumn; properties
+    MapColumn. ``batch[i]`` is a Message. Goes to Arrow, and what takes Arrow, without a copy.
+
+    Attributes: columns: dict of column by name.
+    """
+
+    def __init__(self, columns: dict[str, Any], length: int, stored: dict[str, Any] | None = None) -> None:
+        """Hold columns. stored: what bodies are to be made from when they are asked for."""
+        self._columns = columns
+        self._length = length
+        self._stored = stored
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns by name. Raises: CorruptFileError if a body does not decompress."""
+        if self._stored is not None:
+            self._columns["body"], _ = decompressed(self._stored, self._length, None)
+            self._stored = None
+        return self._columns
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getattr__(self, name: str) -> Any:
+        columns = self.__dict__.get("_columns", {})
+        if name in columns:
+            return (self.columns if name == "body" else columns)[name]
+        raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
+
+    def __getitem__(self, i: int) -> Message:
+        if not -self._length <= i < self._length:
+            raise IndexError(f"message {i} of {self._length}")
+        i %= self._length
+        fields = {name: value_at(name, column, i) for name, column in self._columns.items() if column is not None}
+        if self._stored is not None:
+            fields["_stored"] = tuple(value_at(name, column, i) for name, column in self._stored.items())
+        return Message.of_fields(fields)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (self[i] for i in range(self._length))
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
+        """Return these rows, int64[n], in their order."""
+        chosen = np.ascontiguousarray(rows, np.int64)
+        taken, stored = (
+            {name: None if column is None else take_column(column, chosen) for name, column in columns.items()}
+            for columns in (self._columns, self._stored or {})
+        )
+        return MessageBatch(taken, len(chosen), stored or None)
+
+    def select(self, names: Iterable[str]) -> MessageBatch:
+        """Return a batch of these columns."""
+        return MessageBatch({name: self.columns[name] for name in names}, self._length)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export as an Arrow record batch, with the names of tables."""
+        fields = message_fields(self.columns)
+        return export_batch(fields.values(), list(self.columns.values()), self._length)
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """Return a pyarrow.RecordBatch, without a copy."""
+        return import_extra("pyarrow", "arrow").record_batch(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return a polars.DataFrame."""
+        frame: polars.DataFrame = import_extra("polars", "arrow").DataFrame(self)
+        return frame
+
+    def __repr__(self) -> str:
+        return f"<MessageBatch: {self._length:,} messages, {', '.join(self._columns)}>"
+
+
+def batch_of(
+    columns: dict[str, Any],
+    fields: Iterable[str],
+    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
+) -> MessageBatch:
+    """Make the batch of these fields from what a scanner collected.
+
+    Parameters: on_bad_body: called with (phy_offset, bytes of the stored body, error) for a message whose body does not
+    decompress, which is then left out. None: the error is raised.
+    """
+    length = row_count(columns)
+    if "body" in fields:
+        columns["body"], good = decompressed(columns, length, on_bad_body)
+        if good is not None:
+            columns = {name: take_column(column, good) for name, column in columns.items()}
+            length = len(good)
+    return MessageBatch({name: columns[name.removesuffix("_ms")] for name in fields}, length)
+
+
+def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
+    """Make the batch of these fields whose bodies are decompressed when they are asked for."""
+    shown = {name: None if name == "body" else columns[name.removesuffix("_ms")] for name in fields}
+    stored = {name: columns[name] for name in ("raw_body", "sys_flag", "phy_offset")} if "body" in shown else None
+    return MessageBatch(shown, row_count(columns), stored)
+
+
+def row_count(columns: dict[str, Any]) -> int:
+    column = next(iter(columns.values()))
+    return len(column) if isinstance(column, np.ndarray) else len(column.offsets) - 1
+
+
+def decompressed(
+    columns: dict[str, Any], length: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None
+) -> tuple[VarColumn, np.ndarray | None]:
+    """Give the bodies, and the rows whose bodies are good, None for all."""
+    stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
+    compressed = np.flatnonzero(flags & COMPRESSED)
+    if not len(compressed):
+        return stored, None
+    bodies = [stored.data[stored.offsets[i] : stored.offsets[i + 1]] for i in range(length)]
+    bad = set()
+    for i in compressed.tolist():
+        raw = bodies[i].tobytes()
+        try:
+            bodies[i] = np.frombuffer(decompress(raw, int(flags[i]), int(offsets[i])), np.uint8)
+        except CorruptFileError as error:
+            if on_bad_body is None:
+                raise
+            on_bad_body(int(offsets[i]), len(raw), error)
+            bad.add(i)
+    ends = np.cumsum([0, *map(len, bodies)])
+    if ends[-1] > INT_MAX:
+        raise MemoryError("the bodies of the batch are more than 2 GiB when decompressed: ask for fewer at once")
+    column = VarColumn(ends.astype(np.int32), np.concatenate(bodies))
+    return column, np.array([i for i in range(length) if i not in bad], np.int64) if bad else None
+
+
+def value_at(name: str, column: Any, i: int) -> Any:
+    """Give row ``i`` of a column as a Python object."""
+    if isinstance(column, np.ndarray):
+        return column[i].item()
+    if isinstance(column, ListColumn):
+        return [text_at(column.values, k) for k in range(*column.offsets[i : i + 2])]
+    if isinstance(column, MapColumn):
+        return {text_at(column.keys, k): text_at(column.values, k) for k in range(*column.offsets[i : i + 2])}
+    if column.valid is not None and not column.valid[i]:
+        return None
+    data = bytes_at(column, i)
+    return data.decode() if MESSAGE_FIELDS[name].format == "u" else data
+
+
+def bytes_at(column: VarColumn, i: int) -> bytes:
+    return column.data[column.offsets[i] : column.offsets[i + 1]].tobytes()
+
+
+def text_at(column: VarColumn, i: int) -> str:
+    return bytes_at(column, i).decode()
+
+
+def take_column(column: Any, rows: np.ndarray) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    if isinstance(column, VarColumn):
+        offsets, data = take_values(column.offsets, column.data, rows)
+        return VarColumn(offsets, data, None if column.valid is None else column.valid[rows])
+    lengths = np.diff(column.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    inner = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return type(column)(offsets, *(take_column(values, inner) for values in column[1:]))
