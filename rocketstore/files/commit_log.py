@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -185,12 +185,7 @@ class CommitLog:
         fields = message_fields(columns)
         self.refresh()
         offsets = np.ascontiguousarray(phy_offsets, np.int64)
-        order = np.argsort(offsets, kind="stable")
-        windows: list[Window] = []
-        window_of = np.full(len(offsets), -1, np.int32)
-        for window, part in self.windows(offsets[order]):
-            window_of[order[part]] = len(windows)
-            windows.append(window)
+        windows, window_of = self.windows_of(offsets)
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)
@@ -208,22 +203,30 @@ class CommitLog:
         fields = self._read_message(phy_offset)[1]
         return fields["store_timestamp"] if fields is not None and fields["size"] == size else -1
 
-    def windows(self, phy_offsets: np.ndarray) -> Iterator[tuple[Window, slice]]:
-        """Give memory that has the records at physical offsets int64[n], ascending, and which of them it has."""
-        i = 0
-        while i < len(phy_offsets):
-            offset = int(phy_offsets[i])
-            window = self._window(offset, 4)
-            stop = i + 1
+    def windows_of(self, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+        """Give memory that has the records at physical offsets int64[n], and for each which has it, int32, or -1."""
+        starts = np.array([file.file_from_offset for file in self.queue.files], np.int64)
+        file_of = np.searchsorted(starts, phy_offsets, "right") - 1
+        windows: list[Window] = []
+        window_of = np.full(len(phy_offsets), -1, np.int32)
+        for i in np.unique(file_of[file_of >= 0]).tolist():
+            rows = np.flatnonzero(file_of == i)
+            window = self._window(int(starts[i]), SPAN)
             if window is not None and self._is_partial(window):
-                # Not mapped: one record is read, of which the first four bytes tell the length.
-                size = int.from_bytes(self.queue.pread(offset, 4), "big")
-                window = self._window(offset, min(max(size, 4), INT_MAX))
+                for row in rows.tolist():
+                    self._add_record(int(phy_offsets[row]), windows, window_of[row : row + 1])
             elif window is not None:
-                stop = max(stop, int(np.searchsorted(phy_offsets, self.queue.next_offset(offset))))
-            if window is not None:
-                yield window, slice(i, stop)
-            i = stop
+                window_of[rows] = len(windows)
+                windows.append(window)
+        return windows, window_of
+
+    def _add_record(self, offset: int, windows: list[Window], window_of: np.ndarray) -> None:
+        """Read one record where files are not mapped: its first four bytes tell its length."""
+        size = int.from_bytes(self.queue.pread(offset, 4), "big")
+        window = self._window(offset, min(max(size, 4), INT_MAX))
+        if window is not None:
+            window_of[0] = len(windows)
+            windows.append(window)
 
     def _window(self, offset: int, size: int) -> Window | None:
         if self._closed:

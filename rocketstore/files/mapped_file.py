@@ -212,11 +212,6 @@ class MappedFileQueue:
         at = bisect.bisect_right(self.files, offset, key=lambda file: file.file_from_offset) - 1
         return self.files[at] if at >= 0 and offset < self.files[at].end_offset else None
 
-    def next_offset(self, offset: int) -> int:
-        """Where the next file begins after the one that has the byte at ``offset``, or where the last one ends."""
-        at = bisect.bisect_right(self.files, offset, key=lambda file: file.file_from_offset)
-        return self.files[at].file_from_offset if at < len(self.files) else self.files[-1].end_offset
-
     def read(self, offset: int, size: int, use: str = "") -> Window | None:
         """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
 

@@ -45,8 +45,7 @@ from rocketstore.kernels.record cimport (
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
 from rocketstore.kernels.record_filter cimport RecordFilter
-
-import numpy as np
+from rocketstore.kernels.record_windows cimport Windows
 
 from rocketstore.kernels.record import BAD_REASONS
 
@@ -54,7 +53,6 @@ cdef enum:
     BLOCK = MOST_RECORDS  # found before their fields are collected: what they touch stays in the first caches
     PIECE = 32 << 20  # bytes between two looks at the signals: some 10 ms with CRC, 50 from a slow disk
     GATHERED = 4096  # records, likewise
-    AHEAD = 8  # records to prefetch when offsets are given
 
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -182,62 +180,37 @@ cdef class RecordScanner:
         none. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or why not. at_rest: as for ``scan``.
         Raises: as ``scan``.
         """
-        cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
+        cdef Py_ssize_t first = 0, n = offsets.shape[0], stop
         cdef bint room = True
-        cdef list entered = []
-        cdef Buffer buffer
-        table = np.empty((len(windows), 3), np.int64)  # address, size, from_offset
-        cdef int64_t[:, ::1] rows = table
+        cdef Windows held = Windows(windows, window_of)
         if statuses.shape[0] != n or window_of.shape[0] != n:
             raise ValueError("window_of, offsets and statuses differ in length")
-        if n and (np.max(window_of) >= len(windows)):
-            raise IndexError(f"window_of: there are {len(windows)} windows")
-        for i in range(len(windows)):
-            buffer = windows[i][0]
-            rows[i, 0], rows[i, 1], rows[i, 2] = <int64_t><size_t>buffer.data, buffer.size, windows[i][1]
         while first < n and room:
             PyErr_CheckSignals()
             stop = min(first + GATHERED, n)
+            held.enter()
             try:
-                for window in windows:
-                    buffer = window[0]
-                    buffer.check_file_size()
-                    buffer.enter()
-                    entered.append(buffer)
                 with nogil:
-                    room = self.gather_piece(
-                        rows, window_of[first:stop], offsets[first:stop], statuses[first:stop], at_rest
-                    )
+                    room = self.gather_piece(held, offsets, first, stop, statuses, at_rest)
             finally:
-                while entered:
-                    buffer = entered.pop()
-                    buffer.leave()
+                held.leave()
             first = stop
         if not room:
             raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once")
 
-    cdef bint gather_piece(self, const int64_t[:, ::1] windows, const int32_t[::1] window_of,
-                           const int64_t[::1] offsets, uint8_t[::1] statuses, bint at_rest) noexcept nogil:
+    cdef bint gather_piece(self, Windows windows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t stop,
+                           uint8_t[::1] statuses, bint at_rest) noexcept nogil:
         cdef Py_ssize_t i, n = 0
-        cdef int32_t window
-        cdef int64_t pos
+        cdef int64_t remaining
         cdef const uint8_t *data
-        for i in range(offsets.shape[0]):
-            if i + AHEAD < offsets.shape[0] and window_of[i + AHEAD] >= 0:
-                window = window_of[i + AHEAD]
-                pos = offsets[i + AHEAD] - windows[window, 2]
-                if 0 <= pos < windows[window, 1]:
-                    data = <const uint8_t *><size_t>windows[window, 0] + pos
-                    RS_PREFETCH_R(data)
-                    RS_PREFETCH_R(data + 64)
-            window = window_of[i]
-            if window < 0 or not 0 <= offsets[i] - windows[window, 2] < windows[window, 1]:
+        for i in range(first, stop):
+            windows.prefetch(offsets, i, self.takes_bodies)
+            data = windows.place_of(offsets, i, &remaining)
+            if data == NULL:
                 statuses[i] = RECORD_END
                 continue
-            statuses[i] = parse_at(
-                <const uint8_t *><size_t>windows[window, 0], offsets[i] - windows[window, 2], windows[window, 1],
-                windows[window, 2], self.todo, at_rest, &self.reader, &self.delays, &self.block[n],
-            )
+            statuses[i] = parse_at(data, 0, remaining, offsets[i], self.todo, at_rest, &self.reader, &self.delays,
+                                   &self.block[n])
             if statuses[i] == RECORD_OK:
                 n += 1
             if n == BLOCK:

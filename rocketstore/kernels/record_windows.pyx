@@ -1,0 +1,80 @@
+"""The parts of a commit log that records at given offsets are in, in memory together."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32
+from rocketstore.kernels.record cimport MIN_RECORD
+
+import numpy as np
+
+cdef enum:
+    AHEAD = 8  # records to prefetch: their ends, and twice as far their heads
+
+
+cdef class Windows:
+    """Windows (buffer, from_offset), and for each row the one that has its offset, -1 for none.
+
+    Raises: IndexError for a window that is none.
+    """
+
+    def __cinit__(self, windows, const int32_t[::1] window_of):
+        if window_of.shape[0] and np.max(window_of) >= len(windows):
+            raise IndexError(f"window_of: there are {len(windows)} windows")
+        self.buffers = []
+        self.table = np.empty((len(windows), 3), np.int64)
+        self.window_of = window_of
+        cdef Buffer buffer
+        cdef Py_ssize_t i
+        for i in range(len(self.table)):
+            buffer, from_offset = windows[i]
+            self.buffers.append(buffer)
+            self.table[i, 0], self.table[i, 1] = <int64_t><size_t>buffer.data, buffer.size
+            self.table[i, 2] = from_offset
+
+    cdef int enter(self) except -1:
+        """Count a piece of work in with every buffer. Raises: StoreClosedError; CorruptFileError if a file was cut."""
+        cdef Py_ssize_t n = 0
+        try:
+            for buffer in self.buffers:
+                (<Buffer>buffer).check_file_size()
+                (<Buffer>buffer).enter()
+                n += 1
+        except BaseException:
+            for buffer in self.buffers[:n]:
+                (<Buffer>buffer).leave()
+            raise
+        return 0
+
+    cdef int leave(self) except -1:
+        for buffer in self.buffers:
+            (<Buffer>buffer).leave()
+        return 0
+
+    cdef const uint8_t *place_of(self, const int64_t[::1] offsets, Py_ssize_t i, int64_t *remaining) noexcept nogil:
+        """Where the record of row `i` is, and how many bytes its window has from there; NULL if there is none."""
+        cdef int64_t pos
+        cdef int32_t window
+        if i >= offsets.shape[0] or self.window_of[i] < 0:
+            return NULL
+        window = self.window_of[i]
+        pos = offsets[i] - self.table[window, 2]
+        remaining[0] = self.table[window, 1] - pos
+        return <const uint8_t *><size_t>self.table[window, 0] + pos if 0 <= pos < self.table[window, 1] else NULL
+
+    cdef void prefetch(self, const int64_t[::1] offsets, Py_ssize_t i, bint with_body) noexcept nogil:
+        """Before row `i` is read, fetch what later ones need: the ends of records hold the properties."""
+        cdef int64_t remaining, size, at
+        cdef const uint8_t *record = self.place_of(offsets, i + 2 * AHEAD, &remaining)
+        if record != NULL:
+            RS_PREFETCH_R(record)
+            RS_PREFETCH_R(record + 64)
+        record = self.place_of(offsets, i + AHEAD, &remaining)
+        if record == NULL or remaining < MIN_RECORD:
+            return
+        size = <int32_t>rs_load_be32(record)
+        if 0 < size <= remaining:
+            at = 128 if with_body and size < 4096 else max(size - 192, 0)
+            while at < size:
+                RS_PREFETCH_R(record + at)
+                at += 64
