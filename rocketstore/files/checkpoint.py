@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,9 +43,17 @@ class StoreCheckpoint:
         """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
         path = Path(path)
         try:
-            data = path.read_bytes()
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
         except FileNotFoundError:
             return cls(path)
+        try:
+            if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
+                if stat.S_ISDIR(mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+                raise CorruptFileError(path, 0, "file type", "a regular file was expected")
+            data = os.pread(fd, FIELDS.size, 0)
+        finally:
+            os.close(fd)
         if len(data) < FIELDS.size:
             raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
         return cls(path, *FIELDS.unpack_from(data))
