@@ -192,6 +192,8 @@ cdef class RecordScanner:
             try:
                 with nogil:
                     room = self.gather_piece(held, offsets, first, stop, statuses, at_rest)
+                    if first == 0 and stop < n:
+                        room = room and self.columns.expect(1.1 * n / stop)
             finally:
                 held.leave()
             first = stop

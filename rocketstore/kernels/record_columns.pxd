@@ -19,6 +19,7 @@ cdef class Column:
     cdef Column following
     cdef bint append_all(self, const Record *records, Py_ssize_t n) noexcept nogil
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil
+    cdef bint expect(self, double factor) noexcept nogil
     cdef object take(self)
 
 
@@ -43,6 +44,7 @@ cdef class RecordColumns:
     cdef readonly Py_ssize_t rows
     cdef readonly bint needs_properties
     cdef readonly bint needs_tags_code
+    cdef bint expect(self, double factor) noexcept nogil
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil
 
 

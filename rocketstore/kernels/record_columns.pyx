@@ -49,6 +49,25 @@ cdef extern from "<string.h>" nogil:
     size_t strlen(const char *text)
 
 
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    /* Large memory in huge pages, where the system has them: a page fault for 2 MiB, not for each 4 KiB. */
+    static void rs_advise_huge(void *data, size_t size)
+    {
+    #ifdef MADV_HUGEPAGE
+        const uintptr_t huge = 2u << 20, start = ((uintptr_t)data + huge - 1) & ~(huge - 1);
+        const uintptr_t end = ((uintptr_t)data + size) & ~(huge - 1);
+        if (size >= 2 * huge && start < end)
+            madvise((void *)start, end - start, MADV_HUGEPAGE);
+    #else
+        (void)data, (void)size;
+    #endif
+    }
+    """
+    void rs_advise_huge(void *data, size_t size) noexcept nogil
+
+
 cdef class Growing:
     """Bytes that grow outside Python's memory, then are a NumPy array's."""
 
@@ -70,6 +89,9 @@ cdef class Growing:
         cdef void *data = realloc(self.data, capacity)
         if data == NULL:
             return False
+        # Memory that grew bit by bit is moved, and huge pages are dear to move.
+        if capacity > 4 * self.capacity:
+            rs_advise_huge(data, <size_t>capacity)
         self.data, self.capacity = <uint8_t *>data, capacity
         return True
 
@@ -113,6 +135,10 @@ cdef class Column:
 
     cdef bint append_all(self, const Record *records, Py_ssize_t n) noexcept nogil:
         return self.append(records, n) and (self.following is None or self.following.append_all(records, n))
+
+    cdef bint expect(self, double factor) noexcept nogil:
+        """Make room for so many times what there is."""
+        return self.following is None or self.following.expect(factor)
 
     cdef object take(self):
         """Give what was appended, and begin again."""
@@ -255,6 +281,13 @@ cdef class BytesColumn(Column):
 
 
 cdef class RawBodyColumn(BytesColumn):
+    cdef bint expect(self, double factor) noexcept nogil:
+        cdef double size = factor * self.values.data.size
+        # Too much to reserve is not yet too much to hold.
+        if size < INT32_MAX and not self.values.data.reserve(<Py_ssize_t>size - self.values.data.size):
+            return False
+        return BytesColumn.expect(self, factor)
+
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t i
         for i in range(n):
@@ -368,12 +401,13 @@ cdef class PropertiesColumn(Column):
     cdef bint add_items(self, const Slice *properties) noexcept nogil:
         cdef int32_t n = 0
         cdef Property item
+        cdef bint well_formed = rs_utf8_valid(properties.data, <size_t>properties.size)
         memset(self.heads, 0xFF, sizeof(self.heads))
         self.n_repaired = 0
         read_properties(&self.reader, properties)
         while next_property(&self.reader, &item):
             # Names that are not well-formed may be the same when Java has decoded them.
-            if not rs_utf8_valid(item.name.data, <size_t>item.name.size):
+            if not well_formed:
                 self.repair(&item.name)
             n = self.put(&item, n)
         self.count += n
@@ -493,12 +527,15 @@ cdef class MsgIdColumn(BytesColumn):
         return True
 
 
+cdef char HEX[512]
+for digit in range(256):
+    HEX[2 * digit], HEX[2 * digit + 1] = ord(f"{digit:02X}"[0]), ord(f"{digit:02X}"[1])
+
+
 cdef void write_hex(const uint8_t *data, int size, char *ret) noexcept nogil:
     cdef int i
-    cdef const char *digits = "0123456789ABCDEF"
     for i in range(size):
-        ret[2 * i] = digits[data[i] >> 4]
-        ret[2 * i + 1] = digits[data[i] & 15]
+        memcpy(ret + 2 * i, &HEX[2 * data[i]], 2)
 
 
 # ---- together ----------------------------------------------------------------------------------------------
@@ -536,6 +573,9 @@ cdef class RecordColumns:
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         self.rows += n
         return self.first.append_all(records, n)
+
+    cdef bint expect(self, double factor) noexcept nogil:
+        return self.first.expect(factor)
 
     def take(self):
         """Return what was collected as a dict of columns, and begin again."""
