@@ -44,6 +44,7 @@ SOURCES = {
     "record_filter": [*HASH, *BYTES],
     "record_windows": [],
     "commit_log": [*BYTES, "csrc/rs_cpu.c"],
+    "consume_queue": ["csrc/rs_columns.c", "csrc/rs_cpu.c"],
     "index_put": [],
     "index_select": ["csrc/rs_cpu.c"],
     "index_requests": HASH,

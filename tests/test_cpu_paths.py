@@ -60,5 +60,6 @@ def test_hash_and_checksum_agree_with_the_reference_at(level):
         str(TESTS / "test_crc32.py"),
         str(TESTS / "test_scan_bytes.py"),
         str(TESTS / "test_utf8.py"),
+        str(TESTS / "test_consume_queue_decode.py"),
     )
     assert tests.returncode == 0, tests.stdout + tests.stderr

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import mmap
+import operator
 import os
 import struct
 import sys
@@ -150,6 +151,9 @@ class LogFile(NamedTuple):
         return self.file_from_offset + self.size
 
 
+FROM_OFFSET = operator.itemgetter(0)
+
+
 class Window(NamedTuple):
     """A part of a run in memory: byte ``k`` of ``buffer`` is offset ``from_offset + k``."""
 
@@ -209,7 +213,7 @@ class MappedFileQueue:
 
     def find(self, offset: int) -> LogFile | None:
         """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""
-        at = bisect.bisect_right(self.files, offset, key=lambda file: file.file_from_offset) - 1
+        at = bisect.bisect_right(self.files, offset, key=FROM_OFFSET) - 1
         return self.files[at] if at >= 0 and offset < self.files[at].end_offset else None
 
     def read(self, offset: int, size: int, use: str = "") -> Window | None:

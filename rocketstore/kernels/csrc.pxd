@@ -25,6 +25,11 @@ cdef extern from "rs_cpu.h" nogil:
     bint rs_cpu_is_amd() noexcept
 
 
+cdef extern from "rs_columns.h" nogil:
+    void rs_columns_8_4_8(const uint8_t *rows, size_t n, int64_t *first_ret, int32_t *second_ret,
+                          int64_t *third_ret) noexcept
+
+
 cdef extern from "rs_crc32.h" nogil:
     uint32_t rs_crc32(uint32_t crc, const void *data, size_t n) noexcept
 

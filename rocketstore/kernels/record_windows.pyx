@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, RS_PREFETCH_R_L2, rs_load_be32
 from rocketstore.kernels.record cimport MIN_RECORD
 
 import numpy as np
@@ -76,5 +76,5 @@ cdef class Windows:
         if 0 < size <= remaining:
             at = 128 if with_body and size < 4096 else max(size - 192, 0)
             while at < size:
-                RS_PREFETCH_R(record + at)
+                RS_PREFETCH_R_L2(record + at)
                 at += 64

@@ -1,0 +1,494 @@
+"""ConsumeQueue, BatchConsumeQueue: which records of the commit log are the messages of one queue."""
+
+from __future__ import annotations
+
+import bisect
+import operator
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, overload
+
+import numpy as np
+
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.kernels.consume_queue import (
+    count_valid_units,
+    decode_batch_units,
+    decode_units,
+    find_unit,
+    read_unit,
+)
+
+__all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit"]
+
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
+RECOVERED_FILES = 3
+Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run
+
+
+class CqUnit(NamedTuple):
+    """One unit: the queue offset; offset and size of the record, bytes. A filler stands for what was never there.
+
+    In a batch queue the record has ``batch_num`` messages from that queue offset on. Source: CqUnit.
+    """
+
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    is_filler: bool
+    batch_num: int = 1
+    store_timestamp: int = -1  # epoch milliseconds, of batch units
+    compacted_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumeQueueUnits:
+    """Units as columns: int64; sizes, batch_nums and compacted_offsets int32. The last three: batch units only."""
+
+    _queue_offsets: int | np.ndarray  # of the first where one follows the other, or of each
+    phy_offsets: np.ndarray
+    sizes: np.ndarray
+    tags_codes: np.ndarray
+    batch_nums: np.ndarray | None = None
+    store_timestamps: np.ndarray | None = None
+    compacted_offsets: np.ndarray | None = None
+
+    @property
+    def queue_offsets(self) -> np.ndarray:
+        if isinstance(self._queue_offsets, int):
+            return np.arange(self._queue_offsets, self._queue_offsets + len(self), dtype=np.int64)
+        return self._queue_offsets
+
+    @property
+    def is_filler(self) -> np.ndarray:
+        filler: np.ndarray = (self.phy_offsets == 0) & (self.sizes == INT_MAX) & (self.tags_codes == 0)
+        return filler
+
+    def __len__(self) -> int:
+        return len(self.phy_offsets)
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        columns = (self.queue_offsets, self.phy_offsets, self.sizes, self.tags_codes, self.is_filler)
+        batches = (self.batch_nums, self.store_timestamps, self.compacted_offsets)
+        return map(CqUnit, *(column.tolist() for column in columns + batches if column is not None))
+
+
+class ConsumeQueue:
+    """The units of one queue, by queue offset. Made by ``open``; a context manager; pickles as path and options.
+
+    It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
+    for again from where it was, so a queue grows as a broker writes. What a restart would cut because the commit log
+    has no such record is still there. Source: org.apache.rocketmq.store.ConsumeQueue.
+    """
+
+    __slots__ = ("_closed", "_commit_log", "_end", "_file_size", "_given_size", "_queue", "directory")
+    unit_size: ClassVar[int] = 20
+    rounded_to: ClassVar[int] = 20  # what the length of every file is a multiple of
+
+    def __init__(self, directory: Path, mapped_file_size: int | None, commit_log: Any) -> None:
+        self.directory = directory
+        self._given_size = mapped_file_size
+        self._commit_log = commit_log
+        self._queue: MappedFileQueue | None = None
+        self._file_size = 0
+        self._end = -1
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        mapped_file_size: int | None = None,
+        commit_log: Any = None,
+    ) -> Self:
+        """Open the queue in a directory ``topic/queueId``. Its files are not looked at before they are needed.
+
+        Parameters: mapped_file_size: bytes, else what the files show. commit_log: has ``min_phy_offset`` and
+        ``pickup_store_timestamp(phy_offset, size)``, -1 for what it cannot read; without it nothing has expired.
+        Raises: FileNotFoundError; ValueError. Source: ConsumeQueue.load, BatchConsumeQueue.load.
+        """
+        if mode != "r":
+            raise ValueError(f"mode={mode!r}: must be 'r'")
+        if mapped_file_size is not None:
+            if mapped_file_size < cls.unit_size:
+                raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {cls.unit_size} bytes")
+            mapped_file_size = -(-mapped_file_size // cls.rounded_to) * cls.rounded_to
+        os.scandir(directory).close()
+        return cls(Path(directory), mapped_file_size, commit_log)
+
+    @property
+    def topic(self) -> str:
+        return self.directory.absolute().parent.name
+
+    @property
+    def queue_id(self) -> int:
+        """The directory's name. Raises ValueError if that is no number."""
+        return int(self.directory.absolute().name)
+
+    @property
+    def mapped_file_size(self) -> int:
+        """The length of a whole file, bytes; 0 where there is none."""
+        self._run()
+        return self._file_size
+
+    @property
+    def max_queue_offset(self) -> int:
+        """The queue offset of the next message. Source: ConsumeQueue.getMaxOffsetInQueue."""
+        return self._find_end() // 20
+
+    @property
+    def min_queue_offset(self) -> int:
+        """The queue offset of the first unit that is no filler and leads to what the commit log still has.
+
+        A restarted broker looks in the first file only, and takes a filler if the commit log begins at 0.
+        Source: ConsumeQueue.correctMinOffset.
+        """
+        self._run(again=True)
+        held = self._held()
+        at = bisect.bisect_left(held, True, key=lambda span: self._find_live(span) < span[1])
+        return (self._find_live(held[at]) if at < len(held) else self._end) // 20
+
+    @overload
+    def __getitem__(self, key: int) -> CqUnit: ...
+    @overload
+    def __getitem__(self, key: slice) -> ConsumeQueueUnits: ...
+    def __getitem__(self, key: int | slice) -> CqUnit | ConsumeQueueUnits:
+        """Give the unit of a queue offset, or those of a range; below 0 they count from the end.
+
+        A range without a start begins at ``min_queue_offset``, another also before it, where files are still there.
+        Raises: IndexError; CorruptFileError where a file of the run is missing or was cut.
+        Source: ConsumeQueue.iterateFrom, BatchConsumeQueue.iterateFrom.
+        """
+        if isinstance(key, slice):
+            if key.step not in (None, 1):
+                raise ValueError(f"step {key.step}: units are read one after the other")
+            start = self.min_queue_offset if key.start is None else operator.index(key.start)
+            stop = LONG_MAX if key.stop is None else operator.index(key.stop)
+            end = self._end_after(min(start, stop), stop)
+            start, stop = (bound + end if bound < 0 else bound for bound in (start, stop))
+            return self._decode(list(self._spans(start, min(stop, end))))
+        start = operator.index(key)
+        end = self._end_after(start, start + 1)
+        start += end if start < 0 else 0
+        for span in self._spans(start, min(start + 1, end)):
+            return self._unit_at(span[0])
+        raise IndexError(f"{self.directory}: no unit {key}: queue offsets are {self.min_queue_offset} to {end}")
+
+    __iter__ = None  # there may be many queue offsets for one unit: ranges are iterable
+
+    def __len__(self) -> int:
+        first = max(self.min_queue_offset, 0)
+        return max(self.max_queue_offset - first, 0)
+
+    def get_offset_by_time(self, timestamp: int, boundary: str = "lower") -> int:
+        """Find the queue offset of a store time, epoch milliseconds, within min and max.
+
+        Parameters: boundary: "lower": the first message of that time, else the next one; "upper": the last of it,
+        else the one before. Raises: ValueError for another boundary, or without a commit log.
+        Source: ConsumeQueueStore.getOffsetInQueueByTime.
+        """
+        if boundary not in ("lower", "upper"):
+            raise ValueError(f"boundary={boundary!r}: must be 'lower' or 'upper'")
+        first = self.min_queue_offset
+        return min(max(self._search_time(timestamp, boundary == "lower", first), first), self.max_queue_offset)
+
+    def file_range(self, queue_offset: int) -> tuple[int, int] | None:
+        """Give the first queue offset in the file that has this one, and the one after its last; None: no file has it.
+
+        Raises: CorruptFileError for a file that was cut.
+        """
+        position = self._position(queue_offset)
+        span = next((span for span in self._held() if span[0] <= position < span[1]), None)
+        return None if span is None else (self._offset_at(span[0]), self._offset_at(span[1]))
+
+    def close(self) -> None:
+        """Unmap the files. Later calls raise StoreClosedError."""
+        self._closed = True
+        if self._queue is not None:
+            self._queue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.directory.absolute(), self._given_size, self._commit_log)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.min_queue_offset:,} to {self.max_queue_offset:,}"
+        return f"<{type(self).__name__} {str(self.directory)!r}, {state}>"
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _run(self, *, again: bool = False) -> MappedFileQueue:
+        """The files as they were listed last, or ``again`` as they are now."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+        if self._queue is None:
+            self._queue = MappedFileQueue([self.directory], mapped_file_size=self._given_size)
+        elif again:
+            self._queue.refresh()
+        else:
+            return self._queue
+        self._file_size = self._queue.mapped_file_size
+        for file in self._queue.files:
+            if file.file_from_offset % (self._given_size or self.rounded_to) or file.size > self._file_size:
+                reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self._file_size} are expected"
+                raise CorruptFileError(file.path, file.size, "file size", reason)
+        return self._queue
+
+    def _find_end(self) -> int:
+        """Where the valid units end. The files are listed again when one follows that is not known."""
+        files = self._run().files
+        file = self._run().find(self._end)
+        if file is not None and not self._is_full(file):
+            return self._end
+        if files and self._end == self._limit(files[-1]):
+            following = files[-1].file_from_offset + self._file_size
+            if not (self.directory / f"{following:020}").exists():
+                return self._end
+        files = self._run(again=True).files
+        if not files or not files[0].file_from_offset <= self._end <= files[-1].end_offset:
+            self._end = files[-RECOVERED_FILES:][0].file_from_offset if files else 0
+        for file in files:
+            if self._limit(file) > self._end and not self._is_full(file):
+                break
+        return self._end
+
+    def _is_full(self, file: LogFile) -> bool:
+        """Move the end over the valid units of a file. Whether it has no room for more."""
+        start, limit = max(self._end, file.file_from_offset), self._limit(file)
+        if start < limit:
+            count = count_valid_units(*self._units_of((start, limit)), self.unit_size)
+            self._end = start + count * self.unit_size if count else self._end
+        return self._end >= limit
+
+    def _limit(self, file: LogFile) -> int:
+        """Where the last unit ends that a file has room for."""
+        return file.file_from_offset + file.size // self.unit_size * self.unit_size
+
+    def _held(self) -> list[Span]:
+        """The valid units of each file that has any."""
+        end = self._find_end()
+        files = [file for file in self._run().files if file.file_from_offset < end]
+        for file in files:
+            if file.size < self.unit_size:
+                raise self._missing(file.file_from_offset)
+        return [(file.file_from_offset, min(self._limit(file), end)) for file in files]
+
+    def _spans(self, begin: int, end: int) -> Iterator[Span]:
+        """The units of a range of queue offsets, file by file."""
+        run = self._run()
+        files = run.files
+        if not files or end <= max(begin, 0):
+            return
+        position = max(self._position(max(begin, 0)), files[0].file_from_offset)
+        stop = self._position(end - 1) + self.unit_size
+        while position < stop:
+            file = run.find(position)
+            limit = -1 if file is None else self._limit(file)
+            if file is None or position >= limit:
+                raise self._missing(position)
+            yield position, min(limit, stop)
+            position = limit
+            if file.file_from_offset + self._file_size - position < self.unit_size:
+                position = file.file_from_offset + self._file_size
+
+    def _units_of(self, span: Span) -> tuple[Any, int, int]:
+        """What kernels take: the buffer, the position in it, and the number of units."""
+        window: Window | None = self._run().read(span[0], span[1] - span[0])
+        if window is None:
+            raise self._missing(span[0])
+        return window.buffer, span[0] - window.from_offset, (span[1] - span[0]) // self.unit_size
+
+    def _missing(self, position: int) -> CorruptFileError:
+        start = position - position % max(self._file_size, 1)
+        reason = "the file is missing or was cut, or mapped_file_size is another"
+        return CorruptFileError(self.directory / f"{start:020}", position - start, "file size", reason)
+
+    def _find(self, span: Span, field: int, value: int) -> int:
+        """Where the first unit is that is no filler and has at least ``value`` in a field, or the end."""
+        return span[0] + find_unit(*self._units_of(span), self.unit_size, field, value) * self.unit_size
+
+    def _find_live(self, span: Span) -> int:
+        """Where the first unit is that leads to what the commit log still has, or the end."""
+        return self._find(span, PHY_OFFSET, 0 if self._commit_log is None else self._commit_log.min_phy_offset)
+
+    # ---- units ---------------------------------------------------------------------------------------------
+
+    def _position(self, queue_offset: int) -> int:
+        return queue_offset * 20
+
+    def _offset_at(self, position: int) -> int:
+        return position // 20
+
+    def _end_after(self, first: int, stop: int) -> int:
+        """The end, which is not looked for again where a range of queue offsets is within what is known."""
+        return self._end // 20 if first >= 0 and stop * 20 <= self._end else self.max_queue_offset
+
+    def _unit_at(self, position: int) -> CqUnit:
+        window: Window | None = self._run().read(position, 20)
+        if window is None:
+            raise self._missing(position)
+        return CqUnit(position // 20, *read_unit(window.buffer, position - window.from_offset))
+
+    def _decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
+        n = sum(end - start for start, end in spans) // 20
+        # One block: malloc has it ready from the last time more often than three. Columns that begin at multiples of
+        # 64 bytes can be written past the cache.
+        room = -(-n // 16) * 16
+        block = np.empty(20 * room + 64, np.uint8)
+        start = -block.__array_interface__["data"][0] % 64
+        phy_offsets: np.ndarray = np.ndarray(n, np.int64, block, start)
+        tags_codes: np.ndarray = np.ndarray(n, np.int64, block, start + 8 * room)
+        sizes: np.ndarray = np.ndarray(n, np.int32, block, start + 16 * room)
+        first = 0
+        for span in spans:
+            buffer, pos, count = self._units_of(span)
+            rows = slice(first, first + count)
+            decode_units(buffer, pos, phy_offsets[rows], sizes[rows], tags_codes[rows])
+            first += count
+        return ConsumeQueueUnits(spans[0][0] // 20 if spans else 0, phy_offsets, sizes, tags_codes)
+
+    def _search_time(self, timestamp: int, lower: bool, first: int) -> int:
+        """Source: ConsumeQueue.binarySearchInQueueByTime."""
+        if self._commit_log is None:
+            raise ValueError(f"{self.directory}: open the queue with commit_log to search it by time")
+        span = self._span_of_time(timestamp, lower)
+        if span is None:
+            return 0
+        start, units, least = span[0] // 20, self._decode([span]), self._commit_log.min_phy_offset
+        low = floor = max(first - start, 0)
+        high = ceiling = len(units) - 1
+        below = above = -1
+        if self._time(units, ceiling) < timestamp:
+            return start + ceiling + lower
+        if floor <= ceiling and self._time(units, floor) > timestamp:
+            return start if lower else 0
+        while low <= high:
+            middle = (low + high) // 2
+            if units.phy_offsets[middle] < least:
+                low, below = middle + 1, middle
+                continue
+            time = self._time(units, middle)
+            if time < 0:
+                return 0
+            if time == timestamp:
+                step, last = (-1, floor) if lower else (1, ceiling)
+                while middle != last and self._time(units, middle + step) == timestamp:
+                    middle += step
+                return start + middle
+            if time > timestamp:
+                high, above = middle - 1, middle
+            else:
+                low, below = middle + 1, middle
+        return start + (above if lower else below)
+
+    def _span_of_time(self, timestamp: int, lower: bool) -> Span | None:
+        """Source: MappedFileQueue.getConsumeQueueMappedFileByTime."""
+        held = self._held()
+        if not lower:
+            return next((span for span in reversed(held) if self._time_at(span[0]) <= timestamp), None)
+        found = (span for span in held[:-1] if self._time_at(span[1] - 20) >= timestamp)
+        return next(found, held[-1] if held else None)
+
+    def _time(self, units: ConsumeQueueUnits, i: int) -> int:
+        time: int = self._commit_log.pickup_store_timestamp(int(units.phy_offsets[i]), int(units.sizes[i]))
+        return time
+
+    def _time_at(self, position: int) -> int:
+        time = self._time(self._decode([(position, position + 20)]), 0)
+        return time if time > 0 else -1
+
+
+class BatchConsumeQueue(ConsumeQueue):
+    """The units of a queue of batches, by the queue offset of any of their messages.
+
+    Source: org.apache.rocketmq.store.queue.BatchConsumeQueue.
+    """
+
+    __slots__ = ()
+    unit_size = 46
+    rounded_to = 1
+
+    @property
+    def max_queue_offset(self) -> int:
+        """The queue offset of the next message. Source: BatchConsumeQueue.reviseMaxOffsetInQueue."""
+        held = self._held()
+        if not held:
+            return 0
+        last = self._unit_at(held[-1][1] - 46)
+        return min(last.queue_offset + last.batch_num, LONG_MAX)
+
+    @property
+    def min_queue_offset(self) -> int:
+        """The first queue offset whose record the commit log still has, as the first file shows; -1: no unit.
+
+        Source: BatchConsumeQueue.correctMinOffset.
+        """
+        self._run(again=True)
+        held = self._held()
+        if not held:
+            return -1
+        live = self._find_live(held[0])
+        unit = self._unit_at(max(live - 46, held[0][0]))
+        # Damaged bases may be larger than the last.
+        return min(unit.queue_offset + (unit.batch_num if live > held[0][0] else 0), self.max_queue_offset)
+
+    def _position(self, queue_offset: int) -> int:
+        held = self._held()
+        at = bisect.bisect_right(held, queue_offset, key=lambda span: self._unit_at(span[0]).queue_offset) - 1
+        return self._find(held[max(at, 0)], MSG_BASE_OFFSET, min(queue_offset + 1, LONG_MAX)) - 46
+
+    def _end_after(self, first: int, stop: int) -> int:
+        return self.max_queue_offset
+
+    def _offset_at(self, position: int) -> int:
+        at_end = position >= self._held()[-1][1] or self._run().find(position) is None
+        return self.max_queue_offset if at_end else self._unit_at(position).queue_offset
+
+    def _unit_at(self, position: int) -> CqUnit:
+        return next(iter(self._decode([(position, position + 46)])))
+
+    def _decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
+        n = sum(end - start for start, end in spans) // 46
+        longs, ints = np.empty((4, n), np.int64), np.empty((3, n), np.int32)
+        first = 0
+        for span in spans:
+            buffer, pos, count = self._units_of(span)
+            decode_batch_units(buffer, pos, longs, ints, first, first + count)
+            first += count
+        return ConsumeQueueUnits(longs[0], longs[1], ints[0], longs[2], ints[1], longs[3], ints[2])
+
+    def _search_time(self, timestamp: int, lower: bool, first: int) -> int:
+        """As RocketMQ, whose upper boundary gives the smallest offset for most times between two batches.
+
+        Source: BatchConsumeQueue.getOffsetInQueueByTime, binarySearchRight.
+        """
+        held = self._held()
+        if not held:
+            return first
+        at = bisect.bisect_right(held, timestamp, key=lambda span: self._unit_at(span[0]).store_timestamp) - 1
+        units = self._decode([held[max(at, 0)]])
+        times: Any = units.store_timestamps
+        firsts = units.queue_offsets
+        left, right = 0, len(times) - 1
+        if timestamp >= times[right]:
+            return int(firsts[right])
+        while right - left > 1:
+            middle = (left + right) // 2
+            if times[middle] < timestamp or (times[middle] == timestamp and not lower):
+                left = middle + lower
+            else:
+                right = middle - (not lower)
+        found = left if times[left] >= timestamp else right
+        return int(firsts[found]) if times[found] >= timestamp else -1

@@ -1,0 +1,19 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.kernels.buffer import Buffer
+
+def decode_units(
+    buffer: Buffer,
+    pos: int,
+    phy_offsets: NDArray[np.int64],
+    sizes: NDArray[np.int32],
+    tags_codes: NDArray[np.int64],
+) -> None: ...
+def read_unit(buffer: Buffer, pos: int) -> tuple[int, int, int, bool]: ...
+def decode_batch_units(
+    buffer: Buffer, pos: int, longs: NDArray[np.int64], ints: NDArray[np.int32], first: int, last: int
+) -> None: ...
+def count_valid_units(buffer: Buffer, pos: int, n: int, unit_size: int) -> int: ...
+def find_unit(buffer: Buffer, pos: int, n: int, unit_size: int, field: int, value: int) -> int: ...
+def read_ext_unit(buffer: Buffer, pos: int) -> tuple[int, int, bytes] | None: ...

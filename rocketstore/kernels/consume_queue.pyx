@@ -1,0 +1,205 @@
+"""Units of consume queues: decoding them into columns, and finding one among them.
+
+    unit, 20 bytes                                batch unit, 46 bytes: from byte 20 on also
+       0  i64  offset of the record                 20  i64  storeTimestamp
+       8  i32  size of the record                   28  i64  msgBaseOffset: the queue offset of its first message
+      12  i64  tagsCode                             36  i16  batchSize: messages
+                                                    38  i32  compactedOffset
+    ext unit, 20 bytes and the bitmap               42  i32  0
+       0  i16  size of all
+       2  i64  tagsCode
+      10  i64  storeTimestamp
+      18  i16  bitmap size
+
+Integers are big-endian. A filler, which stands for what a queue that began later does not have, is (0, 2147483647, 0).
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport rs_columns_8_4_8, rs_fits, rs_load_be32, rs_load_be64
+
+from rocketstore.errors import CorruptFileError
+
+cdef enum:
+    UNIT_SIZE = 20
+    BATCH_UNIT_SIZE = 46
+    SIZE = 8
+    TAGS_CODE = 12
+    STORE_TIMESTAMP = 20
+    MSG_BASE_OFFSET = 28
+    BATCH_SIZE = 36
+    COMPACTED_OFFSET = 38
+    EXT_TAGS_CODE = 2
+    EXT_STORE_TIMESTAMP = 10
+    EXT_BITMAP_SIZE = 18
+    EXT_BITMAP = 20
+    PIECE = 524288  # units decoded between two looks at the signals: one to six milliseconds
+
+
+cdef inline int64_t int64_at(const uint8_t *p) noexcept nogil:
+    return <int64_t>rs_load_be64(p)
+
+
+cdef inline int32_t int32_at(const uint8_t *p) noexcept nogil:
+    return <int32_t>rs_load_be32(p)
+
+
+cdef inline int16_t int16_at(const uint8_t *p) noexcept nogil:
+    return <int16_t>((p[0] << 8) | p[1])
+
+
+cdef inline bint is_filler(const uint8_t *unit) noexcept nogil:
+    return int64_at(unit) == 0 and int32_at(unit + SIZE) == INT32_MAX and int64_at(unit + TAGS_CODE) == 0
+
+
+cdef int check_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size) except -1:
+    """Raise unless the file has n units at a position, and has them still."""
+    if unit_size != UNIT_SIZE and unit_size != BATCH_UNIT_SIZE:
+        raise ValueError(f"unit_size={unit_size}: must be {UNIT_SIZE} or {BATCH_UNIT_SIZE}")
+    buffer.check_file_size()
+    if pos < 0 or n < 0 or n > buffer.size // unit_size or not rs_fits(buffer.size, pos, n * unit_size):
+        raise CorruptFileError(buffer.path, pos, "file size", f"{n} units are not within {buffer.size} bytes")
+    return 0
+
+
+# ---- columns -----------------------------------------------------------------------------------------------
+
+
+def decode_units(Buffer buffer not None, int64_t pos, int64_t[::1] phy_offsets not None, int32_t[::1] sizes not None,
+                 int64_t[::1] tags_codes not None):
+    """Decode as many units at byte ``pos`` of a file as the columns have rows. Source: ConsumeQueue.iterateFrom."""
+    cdef Py_ssize_t n = phy_offsets.shape[0], first = 0, count
+    if sizes.shape[0] != n or tags_codes.shape[0] != n:
+        raise ValueError("the columns differ in length")
+    check_units(buffer, pos, n, UNIT_SIZE)
+    while first < n:
+        count = min(n - first, PIECE)
+        buffer.enter()
+        with nogil:
+            rs_columns_8_4_8(buffer.data + pos + first * UNIT_SIZE, count, &phy_offsets[first], &sizes[first],
+                             &tags_codes[first])
+        buffer.leave()
+        PyErr_CheckSignals()
+        first += count
+
+
+def read_unit(Buffer buffer not None, int64_t pos):
+    """Read the unit at byte ``pos`` of a file: offset, size, tagsCode, and whether it is a filler."""
+    cdef const uint8_t *unit
+    check_units(buffer, pos, 1, UNIT_SIZE)
+    buffer.enter_short()
+    unit = buffer.data + pos
+    fields = int64_at(unit), int32_at(unit + SIZE), int64_at(unit + TAGS_CODE), is_filler(unit)
+    buffer.leave_short()
+    return fields
+
+
+def decode_batch_units(Buffer buffer not None, int64_t pos, int64_t[:, ::1] longs not None,
+                       int32_t[:, ::1] ints not None, Py_ssize_t first, Py_ssize_t last):
+    """Decode batch units at byte ``pos`` of a file into columns ``first`` to ``last``.
+
+    Parameters: longs, int64[4, n]: msgBaseOffset, offset, tagsCode, storeTimestamp. ints, int32[3, n]: size,
+    batchSize, compactedOffset. Source: BatchConsumeQueue.iterateFrom.
+    """
+    cdef Py_ssize_t end, i
+    cdef const uint8_t *unit
+    if longs.shape[0] != 4 or ints.shape[0] != 3 or not 0 <= first <= last <= min(longs.shape[1], ints.shape[1]):
+        raise ValueError("int64[4, n] and int32[3, n] of enough columns were expected")
+    check_units(buffer, pos, last - first, BATCH_UNIT_SIZE)
+    while first < last:
+        end = min(first + PIECE, last)
+        buffer.enter()
+        unit = buffer.data + pos
+        with nogil:
+            for i in range(first, end):
+                longs[0, i] = int64_at(unit + MSG_BASE_OFFSET)
+                longs[1, i] = int64_at(unit)
+                longs[2, i] = int64_at(unit + TAGS_CODE)
+                longs[3, i] = int64_at(unit + STORE_TIMESTAMP)
+                ints[0, i] = int32_at(unit + SIZE)
+                ints[1, i] = int16_at(unit + BATCH_SIZE)
+                ints[2, i] = int32_at(unit + COMPACTED_OFFSET)
+                unit += BATCH_UNIT_SIZE
+        buffer.leave()
+        PyErr_CheckSignals()
+        pos += (end - first) * BATCH_UNIT_SIZE
+        first = end
+
+
+# ---- finding -----------------------------------------------------------------------------------------------
+
+
+def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size):
+    """Count the units at byte ``pos`` that come before the first invalid one, of n.
+
+    Source: ConsumeQueue.recover, BatchConsumeQueue.recover.
+    """
+    cdef int64_t count = 0, end
+    cdef bint valid = True
+    cdef const uint8_t *unit
+    check_units(buffer, pos, n, unit_size)
+    while valid and count < n:
+        end = min(count + PIECE, n)
+        buffer.enter()
+        unit = buffer.data + pos + count * unit_size
+        with nogil:
+            while count < end:
+                valid = int64_at(unit) >= 0 and int32_at(unit + SIZE) > 0
+                if unit_size == BATCH_UNIT_SIZE:
+                    valid = valid and int64_at(unit + MSG_BASE_OFFSET) >= 0 and int16_at(unit + BATCH_SIZE) > 0
+                if not valid:
+                    break
+                count += 1
+                unit += unit_size
+        buffer.leave()
+        PyErr_CheckSignals()
+    return count
+
+
+def find_unit(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size, int64_t field, int64_t value):
+    """Find, of n units at byte ``pos``, the first that is no filler and has at least ``value`` in an i64 field.
+
+    Parameters: field: bytes from the unit's start. Returns: its ordinal, n if there is none.
+    """
+    cdef int64_t low = 0, high = n, middle
+    cdef const uint8_t *unit
+    check_units(buffer, pos, n, unit_size)
+    if not 0 <= field <= unit_size - 8:
+        raise ValueError(f"field={field} is not within a unit")
+    buffer.enter()
+    while low < high:
+        middle = low + (high - low) // 2
+        unit = buffer.data + pos + middle * unit_size
+        if int64_at(unit + field) < value or is_filler(unit):
+            low = middle + 1
+        else:
+            high = middle
+    buffer.leave()
+    return low
+
+
+# ---- ext units ---------------------------------------------------------------------------------------------
+
+
+def read_ext_unit(Buffer buffer not None, int64_t pos):
+    """Read the ext unit at byte ``pos``: tagsCode, storeTimestamp, bitmap; None if there is no unit.
+
+    Raises: CorruptFileError for sizes that cannot be. Source: ConsumeQueueExt.CqExtUnit.read.
+    """
+    cdef const uint8_t *unit
+    cdef int64_t size, bitmap_size
+    buffer.check_file_size()
+    if pos < 0 or not rs_fits(buffer.size, pos, EXT_BITMAP):
+        return None
+    with buffer:
+        unit = buffer.data + pos
+        size, bitmap_size = int16_at(unit), max(int16_at(unit + EXT_BITMAP_SIZE), <int16_t>0)
+        if size < 1:
+            return None
+        if size < EXT_BITMAP + bitmap_size or not rs_fits(buffer.size, pos, size):
+            raise CorruptFileError(buffer.path, pos, "size", f"{size} bytes, of which {bitmap_size} are the bitmap")
+        bitmap = PyBytes_FromStringAndSize(<const char *>unit + EXT_BITMAP, bitmap_size)
+        return int64_at(unit + EXT_TAGS_CODE), int64_at(unit + EXT_STORE_TIMESTAMP), bitmap
