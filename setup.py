@@ -42,6 +42,7 @@ SOURCES = {
     "record": [*HASH, *BYTES, "csrc/rs_crc32.c"],
     "record_columns": [*BYTES, "csrc/rs_cpu.c"],
     "record_filter": [*HASH, *BYTES],
+    "record_match": [],
     "record_windows": [],
     "commit_log": [*BYTES, "csrc/rs_cpu.c"],
     "consume_queue": ["csrc/rs_columns.c", "csrc/rs_cpu.c"],

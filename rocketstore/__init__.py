@@ -1,5 +1,7 @@
 """rocketstore: the on-disk message store of Apache RocketMQ, from Python, at the speed of C."""
 
+import os
+
 from rocketstore.config import StoreConfig
 from rocketstore.errors import (
     CorruptFileError,
@@ -11,25 +13,40 @@ from rocketstore.errors import (
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile, SelectMappedBufferResult
 from rocketstore.files.scan import Scan
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message, MessageBatch
+from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.index_service import IndexService, QueryOffsetResult
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
+from rocketstore.store.summary import ConsumerLag, StoreSummary
 
 __all__ = [
+    "BatchConsumeQueue",
     "BrokerConfig",
     "CommitLog",
+    "ConsumeQueue",
+    "ConsumeQueueExt",
+    "ConsumerLag",
     "CorruptFileError",
+    "GetMessageResult",
+    "GetMessageStatus",
     "IndexFile",
     "IndexHeader",
     "IndexService",
     "MappedFile",
     "Message",
     "MessageBatch",
+    "MessageStore",
     "PhyOffsets",
+    "QueryMessageResult",
+    "QueryMessagesResult",
     "QueryOffsetResult",
     "Scan",
     "SelectMappedBufferResult",
@@ -38,8 +55,22 @@ __all__ = [
     "StoreConfig",
     "StoreError",
     "StoreLockedError",
+    "StoreSummary",
     "UnsupportedFormatError",
     "hash_keys",
+    "open",
 ]
 
 __version__ = "0.1.0"
+
+
+def open(path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> MessageStore:
+    """Open the store that a broker left in a directory, or is writing there.
+
+    Reading changes no byte and takes no lock. Sizes of files are taken from the files, unless ``config`` gives them.
+
+    Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r". config: how the store is laid out.
+    Raises: FileNotFoundError, NotADirectoryError; StoreError if there is no store; ValueError for another mode.
+    Source: DefaultMessageStore.load.
+    """
+    return MessageStore.open(path, mode, config=config)

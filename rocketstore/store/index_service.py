@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.errors import StoreClosedError
+from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
 from rocketstore.kernels.columns import checked_offsets, int64_column
@@ -109,7 +109,7 @@ class IndexService:
         return self
 
     def _load(self, last_exit_ok: bool) -> None:
-        paths = sorted(path for path in self.directory.iterdir() if path.name.isdecimal() and path.is_file())
+        paths = index_paths(self.directory)
         self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode == "a")
         for path in paths:
             if not last_exit_ok and self._is_rejected(path):
@@ -118,6 +118,20 @@ class IndexService:
                     path.unlink()
                     continue
             self._files.append(self._open_file(path))
+
+    def refresh(self) -> None:
+        """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
+        self._require_open()
+        known = {file.path.name: file for file in self._files}
+        paths = index_paths(self.directory)
+        files = []
+        for path in paths:
+            try:
+                files.append(known[path.name] if path.name in known else self._open_file(path))
+            except CorruptFileError:
+                if path != paths[-1]:
+                    raise  # the newest is being made
+        self._files = files
 
     def _is_rejected(self, path: Path) -> bool:
         """Whether items of the file may have been lost in a crash. Source: IndexService.load."""
@@ -168,7 +182,7 @@ class IndexService:
         Source: IndexService.buildIndex: unique key, then each key, then from 5.4.0 the tags.
         """
         self._require_open(writing=True)
-        self._check_file_sizes()
+        self.check_file_sizes()
         columns = {name: _column(requests, name) for name in REQUIRED + OPTIONAL}
         n = len(columns["phy_offset"])
         offsets = checked_offsets(columns["phy_offset"], n)
@@ -290,7 +304,7 @@ class IndexService:
         Raises: as ``query_offset`` and ``hash_keys``.
         """
         self._require_open()
-        self._check_file_sizes()
+        self.check_file_sizes()
         max_num = _limit(max_num)
         hashes = hash_keys(keys, topic=_prefix(topic, index_type))
         parts = [
@@ -356,7 +370,7 @@ class IndexService:
             for file in self._files:
                 stack.callback(file.close)
 
-    def _check_file_sizes(self) -> None:
+    def check_file_sizes(self) -> None:
         for file in self._files:
             file._check_file_size()
 
@@ -382,6 +396,11 @@ class IndexService:
             return f"<IndexService {str(self.directory)!r}, closed>"
         items = sum(len(file) for file in self._files)
         return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
+
+
+def index_paths(directory: Path) -> list[Path]:
+    """Give the index files of a directory, oldest first."""
+    return sorted(path for path in directory.iterdir() if path.name.isdecimal() and path.is_file())
 
 
 def index_file_name(now: datetime, last_name: str = "") -> str:

@@ -1,0 +1,151 @@
+"""Candidates of an index, by hash, against what the records say: topic, key and time."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from rocketstore.kernels.keys cimport TextColumn
+from rocketstore.kernels.record cimport (
+    FIND_PROPERTIES,
+    RECORD_OK,
+    PropertyReader,
+    Record,
+    Slice,
+    parse_record,
+)
+from rocketstore.kernels.record_columns cimport VarValues
+from rocketstore.kernels.record_filter cimport equals_decoded
+from rocketstore.kernels.record_windows cimport Windows
+from rocketstore.kernels.text cimport TEXT_LATIN1, TEXT_NULL, TEXT_UTF8, Text
+
+import numpy as np
+
+from rocketstore.kernels.text import RowError
+
+
+cdef extern from "Python.h":
+    object PyUnicode_FromKindAndData(int kind, const void *data, Py_ssize_t size)
+
+
+cdef enum:
+    PIECE = 4096  # records between two looks at the signals
+
+ANY_KEY, UNIQ_KEY, TAGS = range(3)  # what of a record a key is compared with
+
+
+cdef class Utf8Texts:
+    """A column of strings as UTF-8, one after the other: in the form that records have them.
+
+    Raises: ValueError, TypeError for a row that is no string, named.
+    """
+
+    cdef readonly Py_ssize_t length
+    cdef VarValues values
+
+    def __cinit__(self, column, str name):
+        cdef TextColumn texts = TextColumn(column, name)
+        cdef Text text
+        cdef Py_ssize_t row
+        self.length, self.values = texts.length, VarValues()
+        for row in range(texts.length):
+            if row % 65536 == 0:
+                PyErr_CheckSignals()
+            try:
+                texts.get(row, &text)
+            except RowError as error:
+                raise error.error(f"{name}[{row}] {error.reason}") from None
+            if text.form == TEXT_NULL:
+                raise ValueError(f"{name}[{row}] is null")
+            self.add(&text)
+
+    cdef int add(self, const Text *text) except -1:
+        cdef bytes encoded
+        if text.form == TEXT_UTF8 or (text.form == TEXT_LATIN1 and is_ascii(<const uint8_t *>text.data, text.length)):
+            room = self.values.add_bytes(text.data, text.length)
+        else:
+            # A lone surrogate becomes ?, as where Java writes it.
+            encoded = (<str>PyUnicode_FromKindAndData(<int>text.form, text.data, text.length)).encode(errors="replace")
+            room = self.values.add_bytes(<const char *>encoded, len(encoded))
+        if not room:
+            raise MemoryError("the keys are more than 2 GiB: look up fewer at once")
+        return 0
+
+    cdef inline void get(self, Py_ssize_t row, Slice *text) noexcept nogil:
+        cdef const int32_t *ends = <const int32_t *>self.values.offsets.data
+        text.data, text.size = self.values.data.data + ends[row], ends[row + 1] - ends[row]
+
+
+cdef bint is_ascii(const uint8_t *data, Py_ssize_t n) noexcept nogil:
+    cdef uint8_t bits = 0
+    cdef Py_ssize_t i
+    for i in range(n):
+        bits |= data[i]
+    return bits < 0x80
+
+
+def match_records(windows, const int32_t[::1] window_of not None, const int64_t[::1] offsets not None,
+                  const int64_t[::1] rows not None, Utf8Texts topics not None, Utf8Texts keys not None, int kind,
+                  int64_t begin_timestamp, int64_t end_timestamp, uint8_t[::1] matched not None):
+    """Tell which candidates are records of the topic, key and time that were asked for.
+
+    Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each one's key,
+    and of its topic unless there is one for all. kind: ANY_KEY compares with the words of KEYS and with UNIQ_KEY.
+    begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with 0 and 1.
+    Raises: IndexError for a row that is none; StoreClosedError; CorruptFileError if the file was cut.
+    """
+    cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
+    cdef PropertyReader reader
+    cdef Windows held = Windows(windows, window_of)
+    if rows.shape[0] != n or matched.shape[0] != n or window_of.shape[0] != n:
+        raise ValueError("window_of, offsets, rows and matched differ in length")
+    if n and (np.min(rows) < 0 or np.max(rows) >= keys.length or topics.length not in (1, keys.length)):
+        raise IndexError(f"rows: there are {keys.length} keys and {topics.length} topics")
+    while first < n:
+        PyErr_CheckSignals()
+        stop = min(first + PIECE, n)
+        held.enter()
+        try:
+            with nogil:
+                for i in range(first, stop):
+                    held.prefetch(offsets, i, False)
+                    matched[i] = matches(held, offsets, i, rows[i], topics, keys, kind, begin_timestamp,
+                                         end_timestamp, &reader)
+        finally:
+            held.leave()
+        first = stop
+
+
+cdef bint matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int64_t row, Utf8Texts topics,
+                  Utf8Texts keys, int kind, int64_t begin_timestamp, int64_t end_timestamp,
+                  PropertyReader *reader) noexcept nogil:
+    cdef Record record
+    cdef Slice wanted
+    cdef int64_t remaining
+    cdef const uint8_t *data = windows.place_of(offsets, i, &remaining)
+    if data == NULL or parse_record(data, remaining, FIND_PROPERTIES, reader, NULL, &record) != RECORD_OK:
+        return False
+    if record.phy_offset != offsets[i] or not begin_timestamp <= record.store_timestamp <= end_timestamp:
+        return False
+    topics.get(row if topics.length > 1 else 0, &wanted)
+    if not equals_decoded(&record.topic, wanted.data, wanted.size):
+        return False
+    keys.get(row, &wanted)
+    if kind == 2:
+        return record.tags.data != NULL and equals_decoded(&record.tags, wanted.data, wanted.size)
+    if record.uniq_key.data != NULL and equals_decoded(&record.uniq_key, wanted.data, wanted.size):
+        return True
+    return kind == 0 and has_word(&record.keys, &wanted)
+
+
+cdef bint has_word(const Slice *text, const Slice *wanted) noexcept nogil:
+    """Whether one of the words between single spaces, of which empty ones are none, is the wanted one."""
+    cdef int32_t start = 0, end
+    cdef Slice word
+    while start < text.size:
+        end = start
+        while end < text.size and text.data[end] != c" ":
+            end += 1
+        word.data, word.size = text.data + start, end - start
+        if end > start and equals_decoded(&word, wanted.data, wanted.size):
+            return True
+        start = end + 1
+    return False

@@ -1,0 +1,200 @@
+"""Reading a queue as a consumer does: by queue offset, with RocketMQ's statuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.kernels.keys import java_hash_codes
+from rocketstore.message import MessageBatch
+
+__all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
+
+# What a broker's configuration limits a read to.
+MAX_FILTER_MESSAGE_SIZE = 16000
+MAX_TRANSFER_IN_MEMORY = 262_144, 32  # bytes, messages
+MAX_TRANSFER_ON_DISK = 65_536, 8
+IN_MEMORY_PERCENT = 40
+STEP = 1024  # units to read at once
+INT_MASK = 0xFFFFFFFF  # of a tags code that is a hash
+
+
+class GetMessageStatus(StrEnum):
+    """Source: GetMessageStatus."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+class GetMessageResult(NamedTuple):
+    """What a read found: go on with ``next_begin_offset``; the queue has ``min_offset`` to ``max_offset``.
+
+    ``messages`` are in the order of the queue; an inner batch is one of them.
+    """
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: MessageBatch
+
+    @classmethod
+    def without_queue(cls) -> GetMessageResult:
+        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, MessageBatch({}, 0))
+
+
+def get_message(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    queue_offset: int,
+    max_msg_nums: int,
+    tags: str | None,
+    limits: str | None,
+    ext: ConsumeQueueExt | None = None,
+) -> GetMessageResult:
+    """Read messages of a queue; the documentation is MessageStore.get_message's."""
+    if limits not in (None, "broker"):
+        raise ValueError(f"limits={limits!r}: must be None or 'broker'")
+    if max_msg_nums < 0:
+        raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
+    least, most = queue.min_queue_offset, queue.max_queue_offset
+    misplaced = (
+        (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0) if most == 0
+        else (GetMessageStatus.OFFSET_TOO_SMALL, least) if queue_offset < least
+        else (GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset) if queue_offset == most
+        else (GetMessageStatus.OFFSET_OVERFLOW_BADLY, most) if queue_offset > most
+        else None
+    )
+    if misplaced:
+        return GetMessageResult(*misplaced, least, most, MessageBatch({}, 0))
+    wanted = None if tags in (None, "", "*") else {tag.strip() for tag in str(tags).split("||")} - {""}
+    reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
+    status = reader.collect(max_msg_nums)
+    messages, _ = log.find_messages(np.array(reader.found, np.int64))
+    if wanted is not None and reader.as_broker:
+        # A broker goes by the codes; a client then drops tags that are others.
+        messages = messages.take([i for i, message in enumerate(messages) if message.tags in wanted])
+    return GetMessageResult(status, reader.next, least, most, messages)
+
+
+class _Reader:
+    """Chooses units from one queue offset on. Source: DefaultMessageStore.getMessage."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queue: ConsumeQueue,
+        ext: ConsumeQueueExt | None,
+        queue_offset: int,
+        end: int,
+        tags: set[str] | None,
+        as_broker: bool,
+    ) -> None:
+        self.log, self.queue, self.ext, self.begin, self.end = log, queue, ext, queue_offset, end
+        self.next = queue_offset
+        self.tags = tags
+        self.codes = {code & INT_MASK for code in java_hash_codes(sorted(tags or ())).tolist()}
+        self.as_broker = as_broker
+        self.found: list[int] = []
+        self.messages = self.bytes = 0
+        self.log_range = log.min_phy_offset, log.max_phy_offset
+
+    def collect(self, max_msg_nums: int) -> GetMessageStatus:
+        status = GetMessageStatus.NO_MATCHED_MESSAGE
+        skip_until, place = -1, self.begin
+        while place < self.end and (span := self.queue.file_range(place)) is not None:
+            for unit in self._units(max(span[0], place), span[1]):
+                if unit.queue_offset + unit.batch_num <= self.next:
+                    continue  # of a batch queue, where offsets are missing
+                if self._is_enough(unit, max_msg_nums):
+                    return status
+                self.next = unit.queue_offset + unit.batch_num
+                if unit.phy_offset < skip_until or not self._is_wanted(unit):
+                    continue
+                if not self._is_in_log(unit):
+                    if not self.found:
+                        status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                    if self.as_broker:
+                        skip_until = self._next_log_file(unit.phy_offset)
+                    continue
+                self.found.append(unit.phy_offset)
+                self.messages += unit.batch_num
+                self.bytes += unit.size
+                status, skip_until = GetMessageStatus.FOUND, -1
+            if self.as_broker or span[1] <= place:
+                return status
+            place = span[1]
+        if place == self.begin < self.end:
+            self.next = self._next_queue_file()
+            return GetMessageStatus.OFFSET_FOUND_NULL
+        return status
+
+    def _units(self, begin: int, end: int) -> Iterator[CqUnit]:
+        """The units of a part of one file. Of a batch queue they are few, and do not follow from the offsets."""
+        step = end - begin if isinstance(self.queue, BatchConsumeQueue) else STEP
+        for first in range(begin, end, max(step, 1)):
+            yield from self.queue[first : min(first + step, end)]
+
+    def _is_wanted(self, unit: CqUnit) -> bool:
+        """Whether the tags are: by their code, and where no broker is followed by themselves."""
+        if self.tags is None:
+            return True
+        code: int | None = unit.tags_code
+        if ConsumeQueueExt.is_ext_address(unit.tags_code):
+            found = None if self.ext is None else self.ext.read(unit.tags_code)
+            code = None if found is None else found.tags_code
+        if code is not None and code & INT_MASK not in self.codes:
+            return False
+        if self.as_broker:
+            return True
+        message = self.log.find_message(unit.phy_offset)
+        return message is None or message.tags in self.tags
+
+    def _is_enough(self, unit: CqUnit, max_msg_nums: int) -> bool:
+        """Whether the read ends before this unit. A broker's always takes the first, whatever its size."""
+        if not self.as_broker:
+            return self.messages >= max_msg_nums
+        unit_size = self.queue.unit_size
+        if (unit.queue_offset - self.begin) * unit_size >= max(MAX_FILTER_MESSAGE_SIZE, max_msg_nums * unit_size):
+            return True
+        if not self.found:
+            return False
+        most_bytes, most_messages = MAX_TRANSFER_IN_MEMORY if self._is_in_memory(unit) else MAX_TRANSFER_ON_DISK
+        return (
+            self.messages + unit.batch_num > max_msg_nums
+            or self.bytes + unit.size > most_bytes
+            or self.messages > most_messages - 1
+        )
+
+    def _is_in_memory(self, unit: CqUnit) -> bool:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return self.log_range[1] - unit.phy_offset <= memory * IN_MEMORY_PERCENT // 100
+
+    def _is_in_log(self, unit: CqUnit) -> bool:
+        begin, end = self.log_range
+        return begin <= unit.phy_offset and unit.size <= end - unit.phy_offset
+
+    def _next_log_file(self, phy_offset: int) -> int:
+        size = self.log.mapped_file_size
+        return phy_offset - phy_offset % size + size if size else phy_offset
+
+    def _next_queue_file(self) -> int:
+        """Where to go on after a file that is missing; of a batch queue a broker says 0."""
+        if isinstance(self.queue, BatchConsumeQueue):
+            return 0
+        per_file = max(self.queue.mapped_file_size // self.queue.unit_size, 1)
+        return self.begin - self.begin % per_file + per_file

@@ -1,0 +1,420 @@
+"""MessageStore: all parts of a store together."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import operator
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.files.broker_config import BrokerConfig, TopicConfig
+from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.files.commit_log import CommitLog, phy_offset_of
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.files.scan import Scan
+from rocketstore.message import Message
+from rocketstore.store.get_message import GetMessageResult, get_message
+from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH, IndexService
+from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
+from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
+
+__all__ = ["MessageStore"]
+
+MAX_QUEUES = 256  # kept open
+NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class MessageStore:
+    """A store as a broker left it, or as one is writing it. Made by ``rocketstore.open``; a context manager.
+
+    Each part is opened when it is first used, and one that is damaged, missing or in a format that is not read says so
+    then; the others work. Attributes: path, the root; mode; config.
+    Source: DefaultMessageStore.
+    """
+
+    def __init__(self, path: Path, config: StoreConfig) -> None:
+        self.path = path
+        self.mode = "r"
+        self.config = config
+        self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
+        self._index: IndexService | None = None
+        self._covered: Coverage | None = None
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> Self:
+        """Open a store; the documentation is ``rocketstore.open``'s."""
+        if mode != "r":
+            raise ValueError(f"mode={mode!r}: must be 'r'")
+        root = Path(path)
+        config = config or StoreConfig()
+        os.scandir(root).close()
+        parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+        if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
+            raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
+        return cls(root, config)
+
+    # ---- parts ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def commit_log(self) -> CommitLog:
+        """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger's."""
+        self._require_open()
+        paths = self.config.commit_log_paths(self.path)
+        if not any(path.is_dir() for path in paths) and any(self.path.glob("dledger-*")):
+            raise UnsupportedFormatError(f"{self.path}: the commit log is DLedger's, which is not read")
+        return CommitLog.open(
+            [path for path in paths if path.is_dir()] or paths,
+            mapped_file_size=self.config.mapped_file_size_commit_log,
+            force_verify_prop_crc=self.config.force_verify_prop_crc,
+            message_delay_level=self.config.message_delay_level,
+        )
+
+    @property
+    def index(self) -> IndexService | None:
+        """The index, with the files there are now; None if there is none.
+
+        Raises: UnsupportedFormatError for one in RocksDB; CorruptFileError; ValueError if no file shows its geometry.
+        """
+        self._require_open()
+        if self._index is not None:
+            self._index.refresh()
+            return self._index
+        directory = self.path / "index"
+        if not directory.is_dir() or not any(directory.iterdir()):
+            if has_rocksdb_data(self.path / "rocksdbstore"):
+                raise UnsupportedFormatError(f"{self.path}: the index is in RocksDB, which is not read")
+            return None
+        self._index = IndexService.open(
+            directory,
+            hash_slot_num=self.config.max_hash_slot_num,
+            index_num=self.config.max_index_num,
+            compat=self.config.compat,
+        )
+        return self._index
+
+    @property
+    def _coverage(self) -> Coverage:
+        index = self.index
+        if self._covered is None or self._covered.index is not index:
+            self._covered = Coverage(self.commit_log, index)
+        return self._covered
+
+    @cached_property
+    def checkpoint(self) -> StoreCheckpoint:
+        """The checkpoint; zeros if there is none. Raises: CorruptFileError."""
+        return StoreCheckpoint.open(self.path / "checkpoint")
+
+    @cached_property
+    def broker_config(self) -> BrokerConfig:
+        """The files of ``config``."""
+        return BrokerConfig.open(self.path)
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """The topics of topics.json, by name."""
+        return self.broker_config.topics
+
+    @property
+    def last_exit_ok(self) -> bool:
+        """Whether the store was stopped cleanly; while a broker runs it was not. Source: isTempFileExist."""
+        return not (self.path / "abort").exists()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether there is the lock file of a broker that ran here once."""
+        return (self.path / "lock").exists()
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Give (topic, queue id) of all queues on disk, sorted.
+
+        Raises: UnsupportedFormatError if they are in RocksDB.
+        """
+        self._require_open()
+        found = set()
+        for _, topic_dir in self._topic_directories():
+            with contextlib.suppress(OSError), os.scandir(topic_dir) as entries:
+                found |= {(topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry)}
+        if not found:
+            for name in ("consumequeue", "consumequeue_rocksdb"):
+                if (self.path / name / "CURRENT").exists():
+                    raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
+        return iter(sorted(found))
+
+    def _topic_directories(self) -> Iterator[tuple[type[ConsumeQueue], Path]]:
+        kinds: list[tuple[type[ConsumeQueue], str]]
+        kinds = [(ConsumeQueue, "consumequeue"), (BatchConsumeQueue, "batchconsumequeue")]
+        for kind, name in kinds:
+            try:
+                with os.scandir(self.path / name) as entries:
+                    yield from ((kind, Path(entry.path)) for entry in entries)
+            except OSError as error:
+                if error.errno not in NO_DIRECTORY:
+                    raise
+
+    def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open a queue. Some hundred are kept open; use one at once, or keep it and close it.
+
+        Raises: KeyError if there is none; UnsupportedFormatError if queues are in RocksDB.
+        """
+        self._require_open()
+        key = topic, operator.index(queue_id)
+        queue = self._queues.pop(key, None)
+        if queue is None or not queue.directory.is_dir():
+            queue = self._open_queue(*key)
+        self._queues[key] = queue
+        if len(self._queues) > MAX_QUEUES:
+            self._queues.popitem(last=False)
+        return queue
+
+    def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        if is_file_name(topic):
+            for kind, name, size in (
+                (ConsumeQueue, "consumequeue", self.config.mapped_file_size_consume_queue),
+                (BatchConsumeQueue, "batchconsumequeue", self.config.mapper_file_size_batch_consume_queue),
+            ):
+                directory = self.path / name / topic / str(queue_id)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    return kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
+        next(self.queues(), None)  # names RocksDB, if that is why there is none
+        raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
+
+    def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
+        """Open the ext files of a queue. Raises: KeyError if there are none."""
+        self._require_open()
+        if is_file_name(topic):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                return ConsumeQueueExt.open(
+                    self.path / "consumequeue_ext" / topic / str(operator.index(queue_id)),
+                    mapped_file_size=self.config.mapped_file_size_consume_queue_ext,
+                )
+        raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")
+
+    @property
+    def _log_or_none(self) -> CommitLog | None:
+        try:
+            return self.commit_log
+        except (OSError, UnsupportedFormatError):
+            return None
+
+    # ---- time and lag --------------------------------------------------------------------------------------
+
+    def get_offset_by_time(
+        self, topic: str, timestamp: int, queue_id: int | None = None, boundary: str = "lower"
+    ) -> int | dict[int, int]:
+        """Find queue offsets by store time, epoch ms.
+
+        Parameters: queue_id: None for all queues of the topic. boundary: "lower": the first message of that time or
+        later; "upper": the last of that time or earlier.
+        Returns: the queue offset, or a dict of them by queue id. Raises: KeyError for a queue that there is not.
+        Source: DefaultMessageStore.getOffsetInQueueByTime.
+        """
+        self.commit_log.refresh()
+        if queue_id is not None:
+            return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
+        ids = [queue for name, queue in self.queues() if name == topic]
+        if not ids:
+            raise KeyError(f"{self.path}: there is no topic {topic!r}")
+        return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
+
+    def get_phy_offset_by_time(self, timestamp: int) -> int:
+        """Find the physical offset of the first message of a store time, epoch ms, or later; the log's end if none is.
+
+        Looks for the last file that begins before that time: clocks that went back in between are not seen.
+        """
+        log = self.commit_log
+        end = log.max_phy_offset
+        begin = log.min_phy_offset
+        for file in reversed(log.queue.files):
+            first = log.find_message(file.file_from_offset)
+            if first is not None and first.store_timestamp < timestamp:
+                begin = file.file_from_offset
+                break
+        for batch in log.scan(begin, end, columns=["phy_offset"], begin_timestamp=timestamp, batch_size=1):
+            return int(batch.phy_offset[0])
+        return end
+
+    def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
+        """Give how far consumer groups, or one, are behind, by consumerOffset.json and the queues.
+
+        A queue that is not on disk has no messages.
+        """
+        self._require_open()
+        return consumer_lag(self, group)
+
+    # ---- messages ------------------------------------------------------------------------------------------
+
+    def scan(self, *args: Any, **options: Any) -> Scan:
+        """Read the commit log: as CommitLog.scan."""
+        return self.commit_log.scan(*args, **options)
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int = 32,
+        *,
+        tags: str | None = None,
+        limits: str | None = None,
+    ) -> GetMessageResult:
+        """Read messages of a queue, from a queue offset on, as a consumer does.
+
+        Parameters: max_msg_nums: so many at most. tags: "a||b", or "*" or None for all. limits: "broker" also ends
+        where a broker does: at the end of the queue's file, at 800 units, at its limits of bytes.
+        Returns: GetMessageResult: a status of RocketMQ's and the queue offset to go on with.
+        Source: DefaultMessageStore.getMessage.
+        """
+        try:
+            queue = self.consume_queue(topic, queue_id)
+        except KeyError:
+            return GetMessageResult.without_queue()
+        ext = None
+        if tags is not None:
+            with contextlib.suppress(KeyError):
+                ext = self.consume_queue_ext(topic, queue_id)
+        return get_message(self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext)
+
+    def look_message_by_offset(self, phy_offset: int) -> Message | None:
+        """Read the message at a physical offset, None if none begins there. Source: lookMessageByOffset."""
+        return self.commit_log.find_message(phy_offset)
+
+    def query_message_by_id(self, offset_msg_id: str) -> Message | None:
+        """Read the message of an offset message id, None if it is not there. Raises: ValueError if it is no id.
+
+        Source: MQAdminImpl.viewMessage.
+        """
+        message = self.look_message_by_offset(phy_offset_of(offset_msg_id))
+        return message if message is not None and message.offset_msg_id == offset_msg_id.upper() else None
+
+    def query_messages(
+        self,
+        topic: Any,
+        keys: Any,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        *,
+        index_type: str | None = None,
+        max_scan: int = MAX_SCAN,
+    ) -> QueryMessagesResult:
+        """Find the messages of many keys by the index, and verify each on its record.
+
+        The index's own times, which are of whole seconds and sometimes wrong, are not used: chains are walked to their
+        end in every file that may have messages of the log. So nothing is hidden, and nothing is there twice.
+
+        Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
+        max_num: messages of a key at most, the newest. begin_timestamp, end_timestamp: store time, epoch ms, inclusive.
+        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most.
+        Returns: QueryMessagesResult, which says whether and why it may be incomplete.
+        Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
+        """
+        return query_messages(
+            self._coverage, topic, keys, max_num, begin_timestamp, end_timestamp, index_type, max_scan
+        )
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        *,
+        index_type: str | None = None,
+    ) -> QueryMessageResult:
+        """Find the messages of a key, newest first: ``query_messages`` of one. Source: queryMessage."""
+        found = self.query_messages(topic, [key], max_num, begin_timestamp, end_timestamp, index_type=index_type)
+        return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+
+    def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
+        """Find the messages with a unique key, which a client gives as message id. Source: queryMessageByUniqKey."""
+        return self.query_message(topic, uniq_key, index_type="U")
+
+    def query_message_by_tag(
+        self,
+        topic: str,
+        tag: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+    ) -> QueryMessageResult:
+        """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0."""
+        return self.query_message(topic, tag, max_num, begin_timestamp, end_timestamp, index_type="T")
+
+    # ---- the rest ------------------------------------------------------------------------------------------
+
+    def summary(self, *, count_messages: bool = True) -> StoreSummary:
+        """Look at all parts; what cannot be read is None, and among the problems."""
+        return summary(self, count_messages)
+
+    def close(self) -> None:
+        """Close all parts. Later calls raise StoreClosedError."""
+        self._closed = True
+        for part in (self.__dict__.get("commit_log"), self._index):
+            if part is not None:
+                part.close()
+        while self._queues:
+            self._queues.popitem()[1].close()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.path} is closed")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (type(self), str(self.path.absolute()), self.config)
+
+    def __repr__(self) -> str:
+        return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
+
+
+def _reopen(cls: type[MessageStore], path: str, config: StoreConfig) -> MessageStore:
+    return cls.open(path, config=config)
+
+
+def is_queue(entry: os.DirEntry[str]) -> bool:
+    """Whether a directory's name is an int as Java writes one: of others RocketMQ loads another directory, or none.
+
+    Source: ConsumeQueueStore.loadConsumeQueues.
+    """
+    if not re.fullmatch("0|-?[1-9][0-9]{0,9}", entry.name) or not -(2**31) <= int(entry.name) < 2**31:
+        return False
+    with contextlib.suppress(OSError):  # a link that leads to itself
+        return entry.is_dir()
+    return False
+
+
+def is_file_name(topic: str) -> bool:
+    """Whether a topic can be the name of a directory: another would lead out of the store."""
+    try:
+        length = len(os.fsencode(topic))
+    except UnicodeEncodeError:
+        return False
+    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def has_rocksdb_data(directory: Path) -> bool:
+    """Whether a RocksDB holds anything: 5.5.0 makes an empty one in every store."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        return any(
+            entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
+            for entry in entries
+        )
+    return False

@@ -1,0 +1,272 @@
+"""Queries by key, tag and id: candidates from the index, each verified on its record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.index_file import IndexFile
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
+from rocketstore.message import MessageBatch
+from rocketstore.store.index_service import IndexService
+
+__all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+MAX_SCAN = 100_000
+MAX_KEPT = 10_000
+TRANSACTION_ROLLBACK = 0xC
+KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
+
+
+class QueryMessageResult(NamedTuple):
+    """The messages of one key, newest first; ``complete`` unless one of ``reasons`` may have hidden some."""
+
+    messages: MessageBatch
+    complete: bool
+    reasons: list[str]
+
+
+class QueryMessagesResult:
+    """The messages of n keys.
+
+    Attributes: phy_offsets int64[m], those of key ``i`` from ``offsets[i]`` to ``offsets[i + 1]``, newest first;
+    offsets int64[n + 1]; complete bool[n], False where messages may be missing; reasons, why.
+    """
+
+    def __init__(
+        self, log: CommitLog, phy_offsets: np.ndarray, offsets: np.ndarray, complete: np.ndarray, reasons: list[str]
+    ) -> None:
+        self._log = log
+        self.phy_offsets = phy_offsets
+        self.offsets = offsets
+        self.complete = complete
+        self.reasons = reasons
+
+    @cached_property
+    def messages(self) -> MessageBatch:
+        """The messages, in the order of ``phy_offsets``; read when they are first asked for."""
+        return self._log.get_messages(self.phy_offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> MessageBatch:
+        return self.messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
+
+    def __repr__(self) -> str:
+        why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
+        return f"<QueryMessagesResult: {len(self):,} keys, {len(self.phy_offsets):,} messages{why}>"
+
+
+def query_messages(
+    coverage: Coverage,
+    topic: Any,
+    keys: Any,
+    max_num: int,
+    begin_timestamp: int,
+    end_timestamp: int,
+    index_type: str | None,
+    max_scan: int = MAX_SCAN,
+) -> QueryMessagesResult:
+    """Find the messages of keys; the documentation is MessageStore.query_messages'."""
+    if max_num < 1 or max_scan < 1:
+        raise ValueError(f"max_num={max_num}, max_scan={max_scan}: at least 1 is needed")
+    if index_type not in KINDS:
+        raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
+    prefix = topic
+    if index_type == "T":
+        if not isinstance(topic, str):
+            raise TypeError("topic: one str is needed to look for tags")
+        prefix = f"{topic}#T"
+    hashes = hash_keys(keys, topic=prefix)
+    log, index = coverage.log, coverage.index
+    search = _Search(
+        log,
+        Utf8Texts([topic] if isinstance(topic, str) else topic, "topic"),
+        Utf8Texts(keys, "keys"),
+        KINDS[index_type],
+        (begin_timestamp, end_timestamp),
+        max_num,
+        max_scan,
+    )
+    if index is not None:
+        index.check_file_sizes()
+        for file in reversed(index.files):
+            if overlaps(file, log):
+                search.look_into(file, hashes)
+    reasons = coverage.reasons(index_type)
+    complete = np.full(len(hashes), not reasons)
+    if search.cut.any():
+        complete &= ~search.cut
+        reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
+    return QueryMessagesResult(log, *search.result(), complete, reasons)
+
+
+class _Search:
+    """The verified hits of n keys so far."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        topics: Utf8Texts,
+        keys: Utf8Texts,
+        kind: int,
+        times: tuple[int, int],
+        max_num: int,
+        max_scan: int,
+    ) -> None:
+        self.log, self.topics, self.keys, self.kind, self.times = log, topics, keys, kind, times
+        self.max_num, self.max_scan = max_num, max_scan
+        self.found: list[tuple[np.ndarray, np.ndarray]] = []  # rows, physical offsets
+        self.counts = np.zeros(keys.length, np.int64)
+        self.scanned = np.zeros(keys.length, np.int64)
+        self.cut = np.zeros(keys.length, np.bool_)
+        self.least = LONG_MAX  # of the offsets found
+
+    def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
+        """Walk the chains of one file, further and further for keys that have not enough yet."""
+        rows = np.flatnonzero((self.counts < self.max_num) & ~self.cut)
+        seen, ask = 0, min(self.max_num, self.max_scan + 1)
+        while len(rows):
+            found = file.select_phy_offsets_by_hash(
+                hashes[rows], max_num=ask, begin_timestamp=LONG_MIN, end_timestamp=LONG_MAX
+            )
+            lengths = np.diff(found.offsets)
+            candidates, phy_offsets = np.repeat(rows, lengths), found.values
+            if seen:
+                fresh = np.arange(len(phy_offsets)) - np.repeat(found.offsets[:-1], lengths) >= seen
+                candidates, phy_offsets = candidates[fresh], phy_offsets[fresh]
+            self.add(candidates, phy_offsets)
+            self.scanned[rows] += np.maximum(lengths - seen, 0)
+            rows = rows[(lengths == ask) & (self.counts[rows] < self.max_num)]
+            over = self.scanned[rows] > self.max_scan
+            self.cut[rows[over]] = True
+            rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
+
+    def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
+        """Keep the candidates that are what was asked for."""
+        # In the order of the log: pages are then walked through once.
+        order = np.argsort(phy_offsets)
+        ordered, matched = phy_offsets[order], np.zeros((2, len(rows)), np.uint8)
+        windows, window_of = self.log.windows_of(ordered)
+        match_records(
+            windows, window_of, ordered, rows[order], self.topics, self.keys, self.kind, *self.times, matched[0]
+        )
+        matched[1][order] = matched[0]
+        hits = matched[1].view(np.bool_)
+        rows, phy_offsets = distinct(rows[hits], phy_offsets[hits])
+        known = self.are_known(rows, phy_offsets)
+        if known.any():
+            rows, phy_offsets = rows[~known], phy_offsets[~known]
+        if len(rows):
+            self.found.append((rows, phy_offsets))
+            self.least = min(self.least, int(phy_offsets.min()))
+            self.counts += np.bincount(rows, minlength=len(self.counts))
+
+    def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
+        """Tell which are hits already. Files and chains go back in the log, so mostly none can be."""
+        known = np.zeros(len(rows), np.bool_)
+        again = np.flatnonzero(phy_offsets >= self.least)
+        if len(again):
+            pairs = {pair for part in self.found for pair in zip(*(column.tolist() for column in part), strict=True)}
+            known[again] = [(int(rows[i]), int(phy_offsets[i])) in pairs for i in again]
+        return known
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Physical offsets key by key, newest first, each once and ``max_num`` at most; and where each key's begin."""
+        rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self.found)])
+        phy_offsets = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in self.found)])
+        rows, phy_offsets = distinct(rows, phy_offsets)
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
+        rows, phy_offsets = rows[rank < self.max_num], phy_offsets[rank < self.max_num]
+        offsets = np.searchsorted(rows, np.arange(self.keys.length + 1))
+        return phy_offsets, offsets.astype(np.int64)
+
+
+def distinct(rows: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort hits by row, and in it newest first, and drop what is there twice. Mostly they are so already."""
+    steps = np.diff(rows)
+    if not ((steps > 0) | ((steps == 0) & (np.diff(phy_offsets) < 0))).all():
+        order = np.lexsort((-phy_offsets, rows))
+        rows, phy_offsets = rows[order], phy_offsets[order]
+        first = np.ones(len(rows), np.bool_)
+        first[1:] = (np.diff(phy_offsets) != 0) | (np.diff(rows) != 0)
+        rows, phy_offsets = rows[first], phy_offsets[first]
+    return rows, phy_offsets
+
+
+# ---- coverage ----------------------------------------------------------------------------------------------
+
+
+def overlaps(file: IndexFile, log: CommitLog) -> bool:
+    """Whether an index file has items of messages that the log still has."""
+    header = file.header
+    return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
+
+
+class Coverage:
+    """Which parts of a commit log an index covers. What was looked up once is kept."""
+
+    def __init__(self, log: CommitLog, index: IndexService | None) -> None:
+        self.log, self.index = log, index
+        self._first: dict[tuple[int, int, str | None], int | None] = {}
+        self._tagged: dict[str, bool] = {}
+
+    def reasons(self, index_type: str | None) -> list[str]:
+        """Tell what the index does not have and should, for keys or for tags."""
+        if self.index is None:
+            return ["the store has no index"]
+        self.index.check_file_sizes()
+        what = "tags" if index_type == "T" else "keys"
+        files = [file for file in self.index.files if overlaps(file, self.log)]
+        reasons = [
+            f"messages with {what} from offset {first} to {end} are not indexed"
+            for begin, end in self._gaps(files)
+            if (first := self._first_indexable(begin, end, index_type)) is not None
+        ]
+        if index_type == "T":
+            reasons += [f"{file.path.name} has no entries of tags" for file in files if not self._has_tags(file)]
+        return reasons
+
+    def _gaps(self, files: list[IndexFile]) -> list[tuple[int, int]]:
+        gaps, place = [], self.log.min_phy_offset
+        for header in (file.header for file in files):
+            gaps.append((place, header.begin_phy_offset))
+            place = max(place, header.end_phy_offset + 1)
+        gaps.append((place, self.log.max_phy_offset))
+        return [(begin, end) for begin, end in gaps if begin < end]
+
+    def _first_indexable(self, begin: int, end: int, index_type: str | None) -> int | None:
+        """Find the first message in a part of the log that should be in the index."""
+        place = begin, end, index_type
+        if place not in self._first:
+            if len(self._first) > MAX_KEPT:
+                self._first.clear()  # the log's end moves on and on
+            self._first[place] = next(indexable(self.log, begin, end, index_type), None)
+        return self._first[place]
+
+    def _has_tags(self, file: IndexFile) -> bool:
+        """Whether the first message with tags in a file's part of the log has its entry there."""
+        if file.path.name not in self._tagged:
+            header = file.header
+            first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
+            message = None if first is None else self.log.find_message(first)
+            entries = [first] if message is None else file.select_phy_offset(
+                f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX
+            )
+            self._tagged[file.path.name] = first in entries or len(entries) == MAX_SCAN
+        return self._tagged[file.path.name]
+
+
+def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
+    """Give the messages in a part of the log that have a key, or tags, and were not rolled back."""
+    columns = ("phy_offset", "sys_flag", "keys", "uniq_key", "tags")
+    for batch in log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=256):
+        keyed = batch.tags.valid if index_type == "T" else (np.diff(batch.keys.offsets) > 0) | batch.uniq_key.valid
+        yield from batch.phy_offset[keyed & (batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK)].tolist()
