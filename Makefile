@@ -48,7 +48,7 @@ $(VENV)/pip:
 
 $(VENV)/installed: pyproject.toml setup.py | $(VENV)/pip
 	$(PIP) --group build --group test
-	$(PIP) --no-build-isolation --editable '.[arrow,cli,spark]'
+	$(PIP) --no-build-isolation --editable '.[arrow,cli,codecs,spark]'
 	touch $(VENV)/built $@
 
 $(VENV)/built: $(EXTENSIONS)
@@ -135,7 +135,7 @@ build/soak/differential/%: $(PACKAGE)
 	@mkdir -p $(@D) && touch $@
 
 build/soak/flips/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_hostile.py
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_hostile.py tests/test_store_hostile.py
 	@mkdir -p $(@D) && touch $@
 
 build/soak/crash/%: $(PACKAGE)
