@@ -1,230 +1,127 @@
-"""The command line: what it prints, and how it ends."""
+"""The command line as a whole: how it ends, what reaches a terminal, misuse, completion."""
 
 import csv
 import io
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 
-import numpy as np
 import pytest
+from cli import COMMAND, assert_one_line, golden, on_terminal, rows, run, start
+from reference.message_store import make_store
 
-from rocketstore import IndexFile
-
-NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": ""}
-GEOMETRY = ["--slots", "97", "--items", "1000"]
-
-
-@pytest.fixture
-def run():
-    """Run the command here; gives click's result, with exit_code, stdout and stderr."""
-    testing = pytest.importorskip("click.testing", reason="needs click, from the extra 'cli'")
-    pytest.importorskip("rich", reason="needs rich, from the extra 'cli'")
-    from rocketstore.cli.group import rocketstore
-
-    def invoke(*arguments):
-        return testing.CliRunner().invoke(rocketstore, [str(argument) for argument in arguments])
-
-    return invoke
-
-
-@pytest.fixture
-def start(run):
-    """Start the command in a process of its own."""
-    processes = []
-
-    def popen(*arguments, **options):
-        command = [sys.executable, "-m", "rocketstore.cli", *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(command, text=True, **pipes | options)
-        processes.append(process)
-        return process
-
-    yield popen
-    for process in processes:
-        process.kill()
-        process.communicate()
-
-
-@pytest.fixture
-def index(tmp_path):
-    """A directory of two index files: one full, one with a single item."""
-    directory = tmp_path / "index"
-    directory.mkdir()
-    options = {"hash_slot_num": 97, "index_num": 1000}
-    with IndexFile.create(directory / "20231114221320000", **options) as file:
-        numbers = np.arange(999)
-        file.put_keys([f"k{n % 500}" for n in numbers], numbers * 100, 1_700_000_000_000 + numbers, topic="T")
-    with IndexFile.create(directory / "20231114221330000", **options) as file:
-        file.put_key("T#k1", 99_900, 1_700_000_010_000)
-        file.put_key("T#T#tag", 100_000, 1_700_000_020_000)
-    return directory
-
-
-def json_lines(result):
-    return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def assert_one_line(result, *words):
-    """The error is one line that says all the words."""
-    assert result.exit_code == 1
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: ")
-    for word in words:
-        assert str(word) in line
-
-
-# ---- info --------------------------------------------------------------------------------------------------
-
-
-def test_info_gives_a_json_object_for_each_file(run, index):
-    result = run("info", index)
-    assert result.exit_code == 0
-    full, last = json_lines(result)
-    assert full == {
-        "file": "20231114221320000",
-        "items": 999,
-        "capacity": 999,
-        "slotsUsed": 97,
-        "slots": 97,
-        "beginTime": "2023-11-14T22:13:20.000Z",
-        "endTime": "2023-11-14T22:13:20.998Z",
-        "beginPhyOffset": 0,
-        "endPhyOffset": 99_800,
-        "bytes": 40 + 4 * 97 + 20 * 1000,
-    }
-    assert (last["items"], last["slotsUsed"], last["endPhyOffset"]) == (2, 2, 100_000)
-
-
-def test_info_in_csv_has_the_same_columns(run, index):
-    rows = list(csv.DictReader(io.StringIO(run("info", "--format", "csv", index).stdout)))
-    expected = [{name: str(value) for name, value in row.items()} for row in json_lines(run("info", index))]
-    assert rows == expected
-
-
-def test_info_in_a_table_ends_with_the_total(run, index):
-    lines = run("info", "--format", "table", index).stdout.splitlines()
-    assert lines[0].split()[:3] == ["file", "items", "of"]
-    assert lines[1].split()[:2] == ["20231114221320000", "999"]
-    assert "2023-11-14 22:13:20.998" in lines[1]
-    assert lines[-1].split() == ["2", "files", "1,001", "1,998", "40,856"]
-
-
-def test_info_of_one_file(run, index):
-    (row,) = json_lines(run("info", index / "20231114221330000"))
-    assert row["items"] == 2
-
-
-def test_info_of_an_empty_file_says_that_there_is_no_time(run, tmp_path):
-    IndexFile.create(tmp_path / "1", hash_slot_num=97, index_num=1000).close()
-    assert_one_line(run("info", tmp_path / "1"), tmp_path / "1", "--slots and --items")
-    (row,) = json_lines(run("info", tmp_path / "1", *GEOMETRY))
-    assert (row["items"], row["beginTime"], row["endTime"]) == (0, None, None)
-
-
-def test_info_of_the_golden_store(run, golden_index):
-    rows = json_lines(run("info", golden_index))
-    assert [row["items"] for row in rows] == [999] * 8 + [227]
-
-
-def test_info_shows_the_sound_files_beside_a_damaged_one(run, index):
-    damaged = index / "20231114221320000"
-    damaged.write_bytes(damaged.read_bytes()[:-20])
-    result = run("info", index)
-    assert [row["items"] for row in json_lines(result)] == [2]
-    assert_one_line(result, damaged, "file size")
-
-
-# ---- query -------------------------------------------------------------------------------------------------
-
-
-def offsets(result):
-    assert result.exit_code == 0, result.stderr
-    return [row["phyOffset"] for row in json_lines(result)]
-
-
-def test_query_finds_a_key_in_all_files_newest_first_and_says_that_hashes_were_compared(run, index):
-    result = run("query", index, "--topic", "T", "--key", "k1")
-    assert offsets(result) == [99_900, 50_100, 100]
-    assert result.stderr == "3 found by the key's hash: look into the messages to be sure\n"
-
-
-def test_query_in_one_file(run, index):
-    assert offsets(run("query", index / "20231114221320000", "--topic", "T", "--key", "k1")) == [50_100, 100]
-
-
-def test_query_finds_no_more_than_asked_for(run, index):
-    assert offsets(run("query", index, "--topic", "T", "--key", "k1", "--max", "2")) == [99_900, 50_100]
-
-
-def test_query_finds_nothing(run, index):
-    result = run("query", index, "--topic", "T", "--key", "absent")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr.startswith("0 found")
-
-
-@pytest.mark.parametrize("path", ["", "20231114221330000"], ids=["directory", "file"])
-def test_query_finds_tags_by_their_type(run, index, path):
-    assert offsets(run("query", index / path, "--topic", "T", "--key", "tag", "--type", "T")) == [100_000]
-    assert offsets(run("query", index / path, "--topic", "T", "--key", "tag", "--type", "K")) == []
-
-
-@pytest.mark.parametrize("since", ["1700000010000", "2023-11-14T22:13:30", "2023-11-15T00:13:30+02:00"])
-def test_since_is_inclusive_and_until_exclusive(run, index, since):
-    query = ["query", index, "--topic", "T", "--key", "k1"]
-    assert offsets(run(*query, "--since", since)) == [99_900]
-    assert offsets(run(*query, "--until", since)) == [50_100, 100]
-    later = "1700000010001"
-    assert offsets(run(*query, "--until", later)) == [99_900, 50_100, 100]
-
-
-def test_query_in_csv_and_as_a_table(run, index):
-    query = ["query", index, "--topic", "T", "--key", "k1"]
-    assert run(*query, "--format", "csv").stdout == "phyOffset\n99900\n50100\n100\n"
-    assert run(*query, "--format", "table").stdout.split() == ["phyOffset", "99900", "50100", "100"]
-
-
-# ---- errors ------------------------------------------------------------------------------------------------
-
+BASIC = "basic-5.5.0"
 QUERY = ["--topic", "T", "--key", "k"]
 
 
-@pytest.mark.parametrize("command", [["info"], ["query", *QUERY]], ids=["info", "query"])
-class TestWrongPaths:
-    def test_nothing_there(self, run, command, tmp_path):
-        assert_one_line(run(*command, tmp_path / "nothing"), tmp_path / "nothing", "No such file")
-
-    def test_a_store_and_not_its_index(self, run, command, index):
-        assert_one_line(run(*command, index.parent), index.parent, "no index files", f"try {index}")
-
-    def test_a_directory_of_something_else(self, run, command, tmp_path):
-        assert_one_line(run(*command, tmp_path), tmp_path, "no index files")
-
-    def test_a_file_of_something_else(self, run, command, tmp_path):
-        path = tmp_path / "text"
-        path.write_text("no index " * 500)
-        assert_one_line(run(*command, path), path)
-
-    def test_an_empty_file(self, run, command, tmp_path):
-        (tmp_path / "1").touch()
-        assert_one_line(run(*command, tmp_path / "1"), tmp_path / "1", "empty")
-
-    def test_another_geometry(self, run, command, index):
-        path = index / "20231114221320000"
-        assert_one_line(run(*command, path, "--slots", "7", "--items", "20"), path, "file size")
+# ---- forms -------------------------------------------------------------------------------------------------
 
 
-def test_a_circle_in_a_file_is_an_error(run, index):
-    path = index / "20231114221320000"
-    data = bytearray(path.read_bytes())
-    items = 40 + 4 * 97
-    for ordinal in range(1, 1000):
-        data[items + 20 * ordinal + 16 : items + 20 * ordinal + 20] = (999).to_bytes(4, "big")
-    path.write_bytes(data)
-    assert_one_line(run("query", path, *GEOMETRY, "--topic", "T", "--key", "none"), path, "prevIndex")
+def test_a_terminal_gets_a_table_and_a_pipe_gets_json():
+    status, text = on_terminal("ls", golden(BASIC))
+    assert status == 0
+    assert text.splitlines()[0].split() == ["topic", "queueId", "minOffset", "maxOffset", "messages", "bytes"]
+    assert json.loads(run("ls", golden(BASIC)).stdout.splitlines()[0])["topic"]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_the_form_can_be_chosen_on_a_terminal(form):
+    status, text = on_terminal("ls", golden(BASIC), "--format", form)
+    assert status == 0
+    assert text.replace("\r\n", "\n") == run("ls", golden(BASIC), "--format", form).stdout
+
+
+def test_the_form_can_be_chosen_in_a_pipe():
+    lines = run("ls", golden(BASIC), "--format", "table").stdout.splitlines()
+    assert lines[0].split()[0] == "topic"
+    assert len(lines) == 15
+
+
+def test_a_pipe_gets_utf8_whatever_the_locale():
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    process = start("get", golden("rich-5.5.0"), "RichTopic", 0, 0, env=environment, text=False)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    assert json.loads(out.decode("utf-8"))["keys"] == ["订单😀-1", "café", "𐍈"]
+
+
+# ---- control characters ------------------------------------------------------------------------------------
+
+# Red text, the title of the window, erasing the line, the control sequence in one character, and writing backwards.
+HOSTILE = "\x1b[31m\x1b]0;title\x07\r\x9b2K\u202e\x7f[red]:smile:"
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """A store with control characters in a topic, keys, tags, properties and the body."""
+    root = tmp_path / "store"
+    properties = {"KEYS": f"{HOSTILE} k", "TAGS": HOSTILE, HOSTILE: HOSTILE}
+    make_store(root, [{"topic": f"T{HOSTILE}", "body": HOSTILE.encode(), "properties": properties}] * 2)
+    (root / "config").mkdir()
+    offsets = {"offsetTable": {f"T{HOSTILE}@{HOSTILE}": {"0": 1}}}
+    (root / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+    return root
+
+
+def commands(root):
+    topic = f"T{HOSTILE}"
+    return {
+        "info": ["info", root],
+        "ls": ["ls", root],
+        "lag": ["lag", root],
+        "offset": ["offset", root, "--time", 0, "--topic", topic],
+        "query": ["query", root, "--topic", topic, "--key", "k"],
+        "get": ["get", root, topic, 0, 0],
+        "cat": ["cat", root],
+        "hexdump": ["hexdump", root, 0],
+    }
+
+
+def without_line_ends(text):
+    return text.replace("\r\n", "")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@pytest.mark.parametrize("name", list(commands("")))
+def test_no_control_character_reaches_a_terminal(name, form, hostile):
+    status, text = on_terminal(*commands(hostile)[name], "--format", form, columns=2000)
+    assert status == 0
+    assert without_line_ends(text).isprintable()
+    if name != "info":
+        assert "[red]:smile:" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ls", "STORE", "--topic", HOSTILE],
+        ["get", "STORE", HOSTILE, 0, 0],
+        ["info", f"/nothing{HOSTILE}"],
+        ["lag", "STORE", "--group", f"no{HOSTILE}"],
+        ["export", "STORE", f"/nothing{HOSTILE}/out.csv"],
+        ["query", "STORE", "--id", HOSTILE],
+        ["cat", "STORE", "--since", HOSTILE],
+        [HOSTILE],
+        [f"--{HOSTILE}"],
+    ],
+    ids=lambda arguments: arguments[0].strip(HOSTILE) or "command",
+)
+def test_no_control_character_reaches_a_terminal_in_an_error(arguments, hostile):
+    status, text = on_terminal(*(hostile if argument == "STORE" else argument for argument in arguments))
+    assert status in (1, 2)
+    assert without_line_ends(text).isprintable()
+    assert "Error: " in text
+
+
+def test_programs_get_every_character(hostile):
+    (row, _) = rows(run("cat", hostile))
+    assert (row["topic"], row["body"], row["tags"]) == (f"T{HOSTILE}", HOSTILE, HOSTILE)
+    line = next(csv.DictReader(io.StringIO(run("cat", hostile, "--format", "csv").stdout, newline="")))
+    assert (line["topic"], line["body"]) == (f"T{HOSTILE}", HOSTILE)
+
+
+# ---- misuse ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,106 +131,104 @@ def test_a_circle_in_a_file_is_an_error(run, index):
         ["query", "."],
         ["query", ".", *QUERY, "--since", "yesterday"],
         ["query", ".", *QUERY, "--since", "2024-01-02", "--until", "2024-01-02"],
+        ["query", ".", *QUERY, "--since", str(2**63)],
         ["query", ".", *QUERY, "--max", "65"],
+        ["query", ".", *QUERY, "--tag", "t"],
+        ["query", ".", "--key", "k"],
+        ["query", ".", "--since", "0"],
         ["info", ".", "--slots", "5"],
         ["info", ".", "--items", "5"],
         ["info", ".", "--format", "xml"],
         ["demo", "--keys", os.devnull],
+        ["config"],
+        ["get", "STORE", "T", "0", "-1"],
+        ["cat", "STORE", "--until", "5", "--since", "6"],
+        ["cat", "STORE", "--begin-offset", "-1"],
+        ["offset", "STORE"],
+        ["offset", "STORE", "--time", "0", "--queue", "1"],
+        ["query", "STORE", "--topic", "T"],
+        ["query", "STORE", "--id", "7F"],
+        ["export", "STORE", "out"],
+        ["cat", "STORE", "--topic", "\udcff"],
+        ["cat", "STORE", "--queue", str(2**31)],
+        ["get", "STORE", "T", "0", "0", "--max", str(2**31)],
     ],
-    ids=" ".join,
+    ids=lambda arguments: ascii(" ".join(arguments)),
 )
-def test_misuse_is_explained(run, arguments):
-    result = run(*arguments)
+def test_misuse_is_explained(arguments):
+    result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Usage: ")
-    assert "Error: " in result.stderr
 
 
 def test_without_its_extra_the_command_names_it():
     script = "import sys; sys.modules['click'] = None; from rocketstore.cli import main; main()"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False
-    )
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
     assert answer.returncode == 2
     assert answer.stdout == ""
     assert answer.stderr == "Error: click is missing: pip install rocketstore[cli]\n"
 
 
+def test_an_extra_that_a_command_lacks_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = run("export", golden(BASIC), tmp_path / "out.parquet")
+    assert_one_line(result, "pyarrow is missing: pip install rocketstore[arrow]")
+    assert list(tmp_path.iterdir()) == []
+    assert run("export", golden(BASIC), tmp_path / "out.csv").exit_code == 0
+
+
 # ---- processes ---------------------------------------------------------------------------------------------
 
 
-def test_the_command_runs_in_a_process(start, index):
-    process = start("query", index, "--topic", "T", "--key", "k1")
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out.splitlines()[0]) == (0, '{"phyOffset": 99900}')
-    assert "Traceback" not in err
-
-
-def test_a_reader_that_goes_away_is_no_error(start, index):
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@pytest.mark.parametrize("command", ["ls", "cat"])
+def test_a_reader_that_goes_away_is_no_error(command, form):
     read_end, write_end = os.pipe()
     os.close(read_end)
-    process = start("info", "--format", "csv", index, stdout=write_end)
+    process = start(command, golden("broker-5.5.0"), "--format", form, stdout=write_end)
     os.close(write_end)
     _, err = process.communicate(timeout=60)
     assert err == ""
     assert process.returncode != 0
 
 
-def test_ctrl_c_ends_at_once_and_says_nothing(start, tmp_path):
-    out = tmp_path / "demo"
-    process = start("demo", "--messages", 50_000_000, "--out", out, env=os.environ | NO_JAVA)
-    until = time.monotonic() + 60
-    while not (out.is_dir() or time.monotonic() > until):
-        time.sleep(0.05)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert stdout == ""
-    assert [line for line in stderr.splitlines() if line] == [
-        "Spark is left out: Java is missing, it needs 17 or newer."
-    ]
+def test_a_reader_that_has_enough_is_no_error():
+    with start("cat", golden("broker-5.5.0")) as process:
+        assert json.loads(process.stdout.readline())["phyOffset"] == 0
+        process.stdout.close()
+        assert process.stderr.read() == ""
 
 
-# ---- demo --------------------------------------------------------------------------------------------------
+def test_nothing_in_a_store_is_changed_by_reading(tmp_path):
+    def state(root):
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*") if path.is_file()}
 
-SMALL = ["demo", "--messages", 3000, "--lookups", 1000, "--absent", 100]
-
-
-def test_the_demo_without_java_does_the_serial_part(run, monkeypatch, tmp_path):
-    for name, value in NO_JAVA.items():
-        monkeypatch.setenv(name, value)
-    result = run(*SMALL, *GEOMETRY, "--out", tmp_path / "out")
-    assert result.exit_code == 0
-    assert result.stderr == "Spark is left out: Java is missing, it needs 17 or newer.\n"
-    assert "all 1,000 messages found" in result.stdout
-    assert len(list((tmp_path / "out" / "serial").iterdir())) == 4
+    root = golden("broker-5.5.0")
+    before = state(root)
+    for command in (["info"], ["ls"], ["lag"], ["cat"], ["hexdump", 0], ["offset", "--time", 0], ["config", "check"]):
+        name = command[:2] if command[0] == "config" else command[:1]
+        assert run(*name, root, *command[len(name):]).exit_code == 0
+    assert run("export", root, tmp_path / "out.csv").exit_code == 0
+    assert state(root) == before
 
 
-def test_the_demo_looks_given_keys_up_in_files_that_are_there(run, index, monkeypatch, tmp_path):
-    for name, value in NO_JAVA.items():
-        monkeypatch.setenv(name, value)
-    keys = tmp_path / "keys"
-    keys.write_text("k1\nk2\nabsent\n")
-    result = run("demo", "--index", index, "--topic", "T", "--keys", keys)
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[1].split()[-2:] == ["5", "candidates"]
+def complete(words, shell="bash", **more):
+    environment = os.environ | {"_ROCKETSTORE_COMPLETE": f"{shell}_complete", "COMP_WORDS": words} | more
+    return subprocess.run(COMMAND, env=environment, text=True, capture_output=True, timeout=60, check=True).stdout
 
 
-def test_the_demo_does_not_write_among_other_files(run, index):
-    result = run(*SMALL, "--out", index)
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == f"Error: {index}: is not empty: give a new directory"
+def test_shells_complete_commands_and_options():
+    assert complete("rocketstore ex", COMP_CWORD="1") == "plain,export\n"
+    options = complete("rocketstore cat store --be", COMP_CWORD="3")
+    assert options == "plain,--begin-offset\n"
+    assert complete("rocketstore config ", COMP_CWORD="2") == "plain,check\nplain,repair\n"
+    assert "_ROCKETSTORE_COMPLETE=bash_source" in run("--help").stdout
 
 
-@pytest.mark.spark
-def test_the_demo_finds_the_same_with_spark(start):
-    from rocketstore.cli.demo import why_no_spark
-
-    if why_no_spark():
-        pytest.skip(why_no_spark())
-    process = start(*SMALL, *GEOMETRY)
-    out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (0, "")
-    assert "4 of 4 files the same" in out
-    assert out.count("1,100 answers the same") == 2
+def test_every_command_has_help():
+    listed = [line.split()[0] for line in run("--help").stdout.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
+    assert {"info", "ls", "lag", "offset", "config", "query", "get", "cat", "export", "hexdump"} <= set(listed)
+    for name in listed:
+        result = run(name, "--help")
+        assert result.exit_code == 0
+        assert result.stdout.startswith("Usage: ")

@@ -1,5 +1,6 @@
 """The ``rocketstore`` command. One module a command."""
 
+import io
 import sys
 
 __all__ = ["main"]
@@ -7,6 +8,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line, and exit."""
+    # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
     try:
         from rocketstore.cli.group import rocketstore
 

@@ -1,17 +1,27 @@
-"""The group of all commands, and what an error of the store looks like on a terminal."""
+"""The group of all commands, and what an error looks like on a terminal."""
 
 import click
 
 import rocketstore as package
+from rocketstore.cli.cat import cat
+from rocketstore.cli.config import config
 from rocketstore.cli.demo import demo
-from rocketstore.cli.formats import error_text
+from rocketstore.cli.export import export
+from rocketstore.cli.formats import error_text, printable
+from rocketstore.cli.get import get
+from rocketstore.cli.hexdump import hexdump
 from rocketstore.cli.info import info
+from rocketstore.cli.lag import lag
+from rocketstore.cli.ls import ls
+from rocketstore.cli.offset import offset
 from rocketstore.cli.query import query
 from rocketstore.errors import StoreError
 
 __all__ = ["rocketstore"]
 
 INTERRUPTED = 130  # what shells give for a process that SIGINT ended
+COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
+fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C."""
 
 
 class Commands(click.Group):
@@ -24,15 +34,20 @@ class Commands(click.Group):
             raise click.exceptions.Exit(INTERRUPTED) from None
         except BrokenPipeError:  # click ends silently
             raise
-        except (OSError, StoreError) as error:
+        except click.ClickException as error:
+            vars(error)["message"] = printable(error.message)
+            raise
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error
+        except (OSError, StoreError, ModuleNotFoundError) as error:
             raise click.ClickException(error_text(error)) from error
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(package.__version__)
 def rocketstore() -> None:
     """Read, query and build the files of an Apache RocketMQ store."""
 
 
-for command in (info, query, demo):
+for command in (info, ls, lag, offset, config, query, get, cat, export, hexdump, demo):
     rocketstore.add_command(command)

@@ -9,7 +9,7 @@ import click
 from rocketstore.files.index_file import IndexFile
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["index_paths", "name_the_options", "open_index_file", "open_index_files"]
+__all__ = ["find_offsets", "index_paths", "open_index_file", "open_index_files"]
 
 
 def index_paths(path: Path) -> list[Path]:
@@ -18,9 +18,8 @@ def index_paths(path: Path) -> list[Path]:
         return [path]
     paths = sorted(child for child in path.iterdir() if child.name.isdecimal() and child.is_file())
     if not paths:
-        below = path / "index"
-        hint = f"try {below}" if below.is_dir() else "give a broker's index directory, or one of its files"
-        raise click.ClickException(f"{path}: no index files here: {hint}")
+        hint = "give a store, its index directory, or one of the files there"
+        raise click.ClickException(f"{path}: no store and no index files here: {hint}")
     return paths
 
 
@@ -45,3 +44,14 @@ def open_index_files(path: Path, hash_slot_num: int | None, index_num: int | Non
     index_paths(path)
     with name_the_options():
         return IndexService.open(path, hash_slot_num=hash_slot_num, index_num=index_num)
+
+
+def find_offsets(path: Path, geometry: tuple[int | None, int | None], question: tuple[str, str, int, int, int],
+                 index_type: str | None) -> list[int]:
+    """Look into a directory or a file: ``question`` is topic, key, how many at most, first and last time."""
+    if path.is_dir():
+        with open_index_files(path, *geometry) as index:
+            return index.query_offset(*question, index_type=index_type).phy_offsets
+    topic, key, *limits = question
+    with open_index_file(path, *geometry) as file:
+        return file.select_phy_offset(f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}", *limits)

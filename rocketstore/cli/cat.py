@@ -1,0 +1,61 @@
+"""``rocketstore cat``: the messages of a commit log."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from rocketstore.cli.formats import Row, error_text, format_option, report, write_rows
+from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
+from rocketstore.cli.options import LONG_MAX, scan_conditions, selection_options, store_argument
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.scan import Skipped
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["cat", "skipped_text"]
+
+BATCH_SIZE = 500  # messages in memory, and in one table
+POLL_SECONDS = 0.2
+
+
+@click.command(epilog=BODY_RULE)
+@store_argument
+@selection_options
+@click.option("--follow", "-f", is_flag=True, help="At the end wait for more, until Ctrl-C.")
+@format_option
+def cat(store: MessageStore, follow: bool, output_format: str | None, **options: Any) -> None:
+    """Show the messages of STORE for which all conditions hold, in the order of the commit log.
+
+    What is damaged is left out and named on standard error; the exit status is then 1.
+    """
+    damaged: list[Skipped] = []
+    batches = (tail if follow else read)(store.commit_log, scan_conditions(**options), damaged)
+    write_rows(batches, output_format, message_table)
+    if damaged:
+        raise click.exceptions.Exit(1)
+
+
+def read(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> Iterator[Sequence[Row]]:
+    scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    yield from map(message_rows, scan)
+    for part in scan.skipped:
+        report(skipped_text(part))
+    damaged += scan.skipped
+
+
+def tail(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> Iterator[Sequence[Row]]:
+    """Read on whenever the log has grown, up to the end offset if there is one."""
+    last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
+    begin = conditions["begin_offset"] or 0
+    while begin < last:
+        end = min(log.max_phy_offset, last)
+        if begin < end:
+            yield from read(log, conditions | {"begin_offset": begin, "end_offset": end}, damaged)
+            begin = end
+        else:
+            time.sleep(POLL_SECONDS)
+
+
+def skipped_text(part: Skipped) -> str:
+    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"

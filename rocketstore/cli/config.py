@@ -1,0 +1,64 @@
+"""``rocketstore config``: whether config/*.json can be read, and making it readable again."""
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.options import PATH
+from rocketstore.errors import StoreLockedError
+from rocketstore.files.broker_config import ConfigProblem, check, repair
+
+__all__ = ["config"]
+
+
+@click.group()
+def config() -> None:
+    """Check and repair the configuration that a broker keeps in its store."""
+
+
+@config.command("check")
+@click.argument("store", type=PATH)
+@format_option
+def check_command(store: Path, output_format: str | None) -> None:
+    """Read every file of STORE/config and show what is wrong; the exit status is then 1."""
+    problems = check(store)
+    write(problems, output_format)
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+@config.command("repair")
+@click.argument("store", type=PATH)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@format_option
+def repair_command(store: Path, dry_run: bool, output_format: str | None) -> None:
+    """Make the files of STORE/config that are missing or damaged from their .bak files.
+
+    A damaged file is kept beside the new one. No broker may run on STORE. What cannot be repaired is an error.
+    """
+    with contextlib.nullcontext() if dry_run else locked(store / "lock"):
+        done = repair(store, dry_run)
+    write(done, output_format)
+    paths = {problem.path for problem in done}
+    finish(f"{problem.path}: {problem.what}" for problem in check(store) if problem.path not in paths)
+
+
+def write(problems: list[ConfigProblem], output_format: str | None) -> None:
+    write_rows([[{"file": str(problem.path), "what": problem.what} for problem in problems]], output_format)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock that a broker takes, if one ever ran here. Raises StoreLockedError if one runs now."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(FileNotFoundError):
+            file = stack.enter_context(path.open("r+b"))
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            except BlockingIOError:
+                raise StoreLockedError(f"{path}: a process holds it: stop the broker first") from None
+        yield

@@ -1,0 +1,127 @@
+"""``rocketstore hexdump``: the bytes of one record, field by field."""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+import click
+from rich.table import Table
+
+from rocketstore.cli.formats import Row, finish, format_option, table_of_rows, write_rows
+from rocketstore.cli.options import store_argument, utc_text
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import CommitLog, phy_offset_of
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["hexdump"]
+
+MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
+SMALLEST, LARGEST = 91, 64 << 20  # bytes of a record that is read whole
+BORN_HOST_V6, STORE_HOST_V6, TRANSACTION = 0x10, 0x20, 0xC
+FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
+TRANSACTIONS = {0x4: "prepared", 0x8: "commit", 0xC: "rollback"}
+TEXTS = ("body", "topic", "property", "rest")
+SHOWN = 256  # bytes of a field in a table
+
+
+@click.command()
+@store_argument
+@click.argument("where", metavar="OFFSET|ID")
+@format_option
+def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
+    """Show the record of STORE at a physical offset, or with an offset message id, field by field.
+
+    A damaged record is shown as far as it goes; the exit status is then 1. A table has the first 256 bytes of a field.
+    """
+    try:
+        offset = int(where) if where.isdecimal() and len(where) < 20 else phy_offset_of(where)
+    except ValueError as error:
+        raise click.UsageError(f"{error}, or a physical offset") from error
+    log = store.commit_log
+    record = Record(record_bytes(log, offset), offset)
+    try:
+        record.take_all()
+    except EOFError:
+        record.take("rest", len(record.data) - record.pos)
+    write_rows([record.rows], output_format, hex_table)
+    if record.magic != MAGIC_BLANK:
+        try:
+            log.get_messages([offset], columns=["phy_offset"], verify_crc=True)
+        except (CorruptFileError, IndexError) as error:
+            finish([error])
+
+
+def record_bytes(log: CommitLog, offset: int) -> bytes:
+    """Read a record by its own size, or a little where that cannot be."""
+    size = int.from_bytes(log.queue.pread(offset, 4), "big")
+    data = log.queue.pread(offset, size if SMALLEST <= size <= LARGEST else SMALLEST)
+    if not data:
+        held = f"{log.min_phy_offset} to {log.max_phy_offset}"
+        raise click.ClickException(f"offset {offset} is outside the commit log, which has {held}")
+    return data
+
+
+class Record:
+    """The fields of a record, one after the other, as rows."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        self.data, self.offset, self.pos = data, offset, 0
+        self.magic = int.from_bytes(data[4:8], "big")
+        self.rows: list[Row] = []
+
+    def take(self, field: str, size: int) -> int:
+        """Take a field; give it as a number. Raises EOFError where the bytes end before it does."""
+        if size < 0 or size > len(self.data) - self.pos:
+            raise EOFError
+        data = self.data[self.pos : self.pos + size]
+        row = {"phyOffset": self.offset + self.pos, "field": field, "value": value_of(field, data), "hex": data.hex()}
+        self.rows.append(row)
+        self.pos += size
+        return int.from_bytes(data, "big", signed=True)
+
+    def take_all(self) -> None:
+        self.take("size", 4)
+        self.take("magic", 4)
+        if self.magic not in (MAGIC_V1, MAGIC_V2):
+            return
+        for field, size in (("bodyCrc", 4), ("queueId", 4), ("flag", 4), ("queueOffset", 8), ("phyOffset", 8)):
+            self.take(field, size)
+        sys_flag = self.take("sysFlag", 4)
+        for kind, is_v6 in (("born", sys_flag & BORN_HOST_V6), ("store", sys_flag & STORE_HOST_V6)):
+            self.take(f"{kind}Timestamp", 8)
+            self.take(f"{kind}Host", 20 if is_v6 else 8)
+        self.take("reconsumeTimes", 4)
+        self.take("preparedTransactionOffset", 8)
+        self.take("body", self.take("bodyLength", 4))
+        self.take("topic", self.take("topicLength", 1 if self.magic == MAGIC_V1 else 2))
+        end = self.take("propertiesLength", 2) + self.pos
+        while self.pos < end:
+            stop = self.data.find(b"\2", self.pos, end)
+            self.take("property", (end if stop < 0 else stop + 1) - self.pos)
+
+
+def value_of(field: str, data: bytes) -> str:
+    if field in TEXTS:
+        return data.removesuffix(b"\2").replace(b"\1", b"=", field == "property").decode(errors="replace")
+    if field.endswith("Host"):
+        address, port = ip_address(data[:-4]), int.from_bytes(data[-4:], "big")
+        return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
+    number = int.from_bytes(data, "big", signed=True)
+    if field == "magic":
+        return MAGICS.get(number & 0xFFFFFFFF, "no record begins here")
+    words = [str(number)]
+    if field == "sysFlag":
+        words += [name for bit, name in FLAGS.items() if number & bit]
+        words += filter(None, [TRANSACTIONS.get(number & TRANSACTION)])
+    if field.endswith("Timestamp"):
+        words += filter(None, [utc_text(number)])
+    return ", ".join(words)
+
+
+def hex_table(rows: Sequence[Row]) -> Table:
+    return table_of_rows([row | {"value": row["value"][:SHOWN], "hex": hex_text(row["hex"])} for row in rows])
+
+
+def hex_text(digits: str) -> str:
+    more = len(digits) // 2 - SHOWN
+    return bytes.fromhex(digits[: 2 * SHOWN]).hex(" ") + (f" and {more} more" if more > 0 else "")

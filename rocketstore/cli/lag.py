@@ -1,0 +1,30 @@
+"""``rocketstore lag``: how far consumers are behind."""
+
+from functools import partial
+
+import click
+
+from rocketstore.cli.formats import Row, format_option, write_parts
+from rocketstore.cli.options import store_argument
+from rocketstore.config import camel_case
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["lag"]
+
+
+@click.command()
+@store_argument
+@click.option("--group", help="Of this consumer group only.")
+@format_option
+def lag(store: MessageStore, group: str | None, output_format: str | None) -> None:
+    """Show how many messages the consumer groups of config/consumerOffset.json have still to consume, by queue."""
+    config = store.broker_config
+    problems: list[object] = [f"{path}: {what}" for path, what in config.problems if "consumerOffset" in path.name]
+    groups = [name for name in sorted(config.consumer_offsets) if group in (None, name)]
+    if group is not None and not groups:
+        problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
+    write_parts((partial(rows_of, store, name) for name in groups), output_format, problems)
+
+
+def rows_of(store: MessageStore, group: str) -> list[Row]:
+    return [{camel_case(name): value for name, value in entry._asdict().items()} for entry in store.consumer_lag(group)]

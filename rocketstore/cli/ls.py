@@ -1,0 +1,39 @@
+"""``rocketstore ls``: the queues of a store."""
+
+from functools import partial
+
+import click
+
+from rocketstore.cli.formats import Row, format_option, write_parts
+from rocketstore.cli.options import store_argument
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["ls"]
+
+UNITS = 1 << 20  # to read at once
+
+
+@click.command()
+@store_argument
+@click.option("--topic", help="Of this topic only.")
+@format_option
+def ls(store: MessageStore, topic: str | None, output_format: str | None) -> None:
+    """List the topics and queues of STORE, with their queue offsets.
+
+    maxOffset is that of the next message; bytes are those of the messages' records in the commit log.
+    """
+    queues = [queue for queue in store.queues() if topic in (None, queue[0])]
+    if topic is not None and not queues:
+        raise click.ClickException(f"{store.path}: there is no topic {topic!r}: ls without --topic shows all")
+    write_parts((partial(rows_of, store, *queue) for queue in queues), output_format)
+
+
+def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
+    queue = store.consume_queue(topic, queue_id)
+    begin, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    size = 0
+    for first in range(begin, end, UNITS):
+        units = queue[first : min(first + UNITS, end)]
+        size += int(units.sizes[~units.is_filler].sum(dtype="int64"))
+    place = {"topic": topic, "queueId": queue_id, "minOffset": begin, "maxOffset": end}
+    return [{**place, "messages": end - begin, "bytes": size}]

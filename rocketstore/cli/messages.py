@@ -1,0 +1,41 @@
+"""How messages are shown: every column to programs, the most useful ones to people."""
+
+import base64
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+
+from rocketstore.cli.formats import Row, table_of_rows
+from rocketstore.message import Message
+
+__all__ = ["BODY_RULE", "message_rows", "message_table"]
+
+BODY_RULE = 'The body is in "body" if it is UTF-8 text, else in "bodyBase64"; the other of the two is null.'
+SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys")
+SHOWN_BODY = 60  # characters of it in a table
+
+
+def message_rows(messages: Iterable[Message]) -> list[Row]:
+    """Make the rows of messages, with the columns that tables have."""
+    rows: list[Row] = []
+    for message in messages:
+        row = message.to_dict()
+        body = row["body"]
+        try:
+            row["body"], row["bodyBase64"] = body.decode(), None
+        except UnicodeDecodeError:
+            row["body"], row["bodyBase64"] = None, base64.b64encode(body).decode()
+        rows.append(row)
+    return rows
+
+
+def message_table(rows: Sequence[Row]) -> Table:
+    """Make the table of many messages, which shows the beginning of each body, or of all that one has."""
+    if len(rows) == 1:
+        return table_of_rows(rows)
+    return table_of_rows([{name: row[name] for name in SHOWN} | {"body": body_start(row)} for row in rows])
+
+
+def body_start(row: Row) -> str:
+    text: str = row["bodyBase64"] if row["body"] is None else row["body"]
+    return text[:SHOWN_BODY] + ("…" if len(text) > SHOWN_BODY else "")

@@ -1,0 +1,38 @@
+"""``rocketstore offset``: from a time to offsets."""
+
+from functools import partial
+
+import click
+
+from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
+from rocketstore.cli.options import QUEUE_ID, store_argument, time_option
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["offset"]
+
+
+@click.command()
+@store_argument
+@time_option("--time", "ISO 8601, UTC if it names no zone, or epoch ms.", required=True)
+@click.option("--topic", help="Show queue offsets of this topic, not the physical offset.")
+@click.option("--queue", "queue_id", type=QUEUE_ID, help="Of this queue id only.")
+@click.option("--upper", is_flag=True, help="Of a topic: the last message of that time or earlier.")
+@format_option
+def offset(store: MessageStore, time: int, topic: str | None, queue_id: int | None, upper: bool,
+           output_format: str | None) -> None:
+    """Find the first message in STORE of a store time or later."""
+    if topic is None:
+        if queue_id is not None or upper:
+            raise click.UsageError("--queue and --upper need --topic")
+        write_rows([[{"phyOffset": store.get_phy_offset_by_time(time)}]], output_format)
+        return
+    queues = [number for name, number in store.queues() if name == topic and queue_id in (None, number)]
+    if not queues:
+        raise click.ClickException(f"{store.path}: there is no such queue of topic {topic!r}: rocketstore ls shows all")
+    boundary = "upper" if upper else "lower"
+    write_parts((partial(rows_of, store, topic, time, number, boundary) for number in queues), output_format)
+
+
+def rows_of(store: MessageStore, topic: str, time: int, queue_id: int, boundary: str) -> list[Row]:
+    found = store.get_offset_by_time(topic, time, queue_id, boundary)
+    return [{"topic": topic, "queueId": queue_id, "queueOffset": found}]

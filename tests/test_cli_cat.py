@@ -1,0 +1,154 @@
+"""``rocketstore cat``: the log with conditions, damaged, growing."""
+
+import base64
+import csv
+import io
+import json
+import shutil
+import signal
+
+import pytest
+import stores
+from cli import assert_one_line, golden, on_terminal, rows, run, start
+from reference.commit_log import write_file
+from reference.record import build_record
+
+RICH, STEP = "rich-5.5.0", "step-5.5.0"
+
+
+def offsets(*arguments):
+    return [row["phyOffset"] for row in rows(run("cat", *arguments))]
+
+
+def expected(name, condition):
+    found = [m["physicalOffset"] for m in stores.dump(name)["message"] if condition(m)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", ["rich-5.3.3", "batch-5.5.0", "cut-5.5.0", "crash-5.5.0"])
+def test_cat_shows_every_message_with_its_columns(name):
+    found = rows(run("cat", golden(name)))
+    messages = stores.dump(name)["message"]
+    assert len(found) == len(messages)
+    for row, message in zip(found, messages, strict=True):
+        for column, field in (
+            ("phyOffset", "physicalOffset"), ("topic", "topic"), ("queueOffset", "queueOffset"), ("msgId", "msgId"),
+            ("properties", "properties"), ("storeTimestamp", "storeTimestamp"), ("sysFlag", "sysFlag"),
+        ):
+            assert row[column] == message[field]
+        assert (row["body"] is None) != (row["bodyBase64"] is None)
+
+
+def test_the_conditions_hold_together():
+    root = golden(STEP)
+    middle = stores.dump(STEP)["message"][100]["storeTimestamp"]
+    assert offsets(root, "--topic", "TopicTest") == expected(STEP, lambda m: m["topic"] == "TopicTest")
+    assert offsets(root, "--topic", "TopicTest", "--topic", "OrderTopic", "--queue", 1) == expected(
+        STEP, lambda m: m["topic"] in ("TopicTest", "OrderTopic") and m["queueId"] == 1
+    )
+    assert offsets(root, "--tag", "TagA || TagB", "--until", middle) == expected(
+        STEP, lambda m: m["properties"].get("TAGS") in ("TagA", "TagB") and m["storeTimestamp"] < middle
+    )
+    assert offsets(root, "--key", "café") == expected(STEP, lambda m: "café" in (m["dispatch"]["keys"] or "").split())
+    assert offsets(root, "--begin-offset", 1000, "--end-offset", 80_000) == expected(
+        STEP, lambda m: 1000 <= m["physicalOffset"] < 80_000
+    )
+    assert offsets(root, "--end-offset", 0) == []
+
+
+def test_since_is_inclusive_and_until_exclusive():
+    time = stores.dump(STEP)["message"][100]["storeTimestamp"]
+    assert offsets(golden(STEP), "--since", time) == expected(STEP, lambda m: m["storeTimestamp"] >= time)
+    assert offsets(golden(STEP), "--until", time) == expected(STEP, lambda m: m["storeTimestamp"] < time)
+
+
+def test_csv_and_json_have_the_same_values():
+    table = list(csv.DictReader(io.StringIO(run("cat", golden(RICH), "--format", "csv").stdout, newline="")))
+    for line, row in zip(table, rows(run("cat", golden(RICH))), strict=True):
+        assert line["topic"] == row["topic"]
+        assert json.loads(line["properties"]) == row["properties"]
+        assert json.loads(line["keys"]) == row["keys"]
+        assert (line["body"], line["bodyBase64"]) == (row["body"] or "", row["bodyBase64"] or "")
+
+
+def test_a_table_shows_the_beginning_of_bodies():
+    status, text = on_terminal("cat", golden(RICH), "--topic", "TopicTest")
+    assert status == 0
+    header, *lines = text.splitlines()
+    assert header.split() == ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "body"]
+    assert len(lines) >= len(expected(RICH, lambda m: m["topic"] == "TopicTest"))
+    assert lines[0].startswith("2026-11-21T11:54:36.799Z  TopicTest        2            0       2379  TagB")
+
+
+# ---- damage ------------------------------------------------------------------------------------------------
+
+
+def test_what_is_damaged_is_left_out_and_named(tmp_path):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    file = min((root / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[255:263] = bytes(8)
+    file.write_bytes(data)
+    result = run("cat", root)
+    found = [row["phyOffset"] for row in rows(result, exit_code=1)]
+    assert found == [m["physicalOffset"] for m in stores.dump(RICH)["message"] if m["physicalOffset"] != 255]
+    assert_one_line(result, file, "offsets 255 to 1541 are left out")
+
+
+def test_a_body_that_does_not_decompress_is_left_out_and_named(tmp_path):
+    bad = build_record("T", b"no zlib", sys_flag=1)
+    sound = build_record("T", b"sound", phy_offset=len(bad))
+    write_file(tmp_path / "commitlog", 0, (bad + sound).ljust(4096, b"\0"))
+    result = run("cat", tmp_path)
+    assert [row["body"] for row in rows(result, exit_code=1)] == ["sound"]
+    assert_one_line(result, "does not decompress", "offsets 0 to")
+
+
+def test_bodies_with_a_wrong_crc_are_found_when_asked(tmp_path):
+    root = shutil.copytree(golden("basic-5.5.0"), tmp_path / "store")
+    file = min((root / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[90] ^= 1
+    file.write_bytes(data)
+    assert run("cat", root).exit_code == 0
+    assert_one_line(run("cat", root, "--verify-crc"), file, "bodyCrc")
+
+
+# ---- growing -----------------------------------------------------------------------------------------------
+
+
+def append(path, body):
+    """Append a record as a broker does, the size last."""
+    end = sum(len(record) for record in append.records)
+    record = build_record("T", body, phy_offset=end)
+    with path.open("r+b") as file:
+        file.seek(end + 4)
+        file.write(record[4:])
+        file.flush()
+        file.seek(end)
+        file.write(record[:4])
+    append.records.append(record)
+
+
+def test_follow_shows_what_is_written_and_ends_with_ctrl_c(tmp_path):
+    append.records = []
+    file = tmp_path / "commitlog" / f"{0:020}"
+    write_file(tmp_path / "commitlog", 0, bytes(65536))
+    append(file, b"first")
+    with start("cat", tmp_path, "--follow") as process:
+        assert json.loads(process.stdout.readline())["body"] == "first"
+        for body in (b"second", b"\xff"):
+            append(file, body)
+            row = json.loads(process.stdout.readline())
+            assert body in ((row["body"] or "").encode(), base64.b64decode(row["bodyBase64"] or ""))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_follow_up_to_an_offset_ends_there():
+    found = rows(run("cat", golden(RICH), "--follow", "--end-offset", 80_000, "--topic", "TopicTest"))
+    assert [row["phyOffset"] for row in found] == expected(
+        RICH, lambda m: m["topic"] == "TopicTest" and m["physicalOffset"] < 80_000
+    )

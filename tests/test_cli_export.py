@@ -1,0 +1,204 @@
+"""``rocketstore export``: whole files or none, in four formats, going on where it was interrupted."""
+
+import json
+import shutil
+import signal
+import time
+
+import pytest
+import stores
+from cli import assert_one_line, golden, on_terminal, rows, run, start
+from reference.message_store import make_store
+
+import rocketstore
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+RICH = "rich-5.5.0"
+
+
+def export(name, target, *options):
+    result = run("export", golden(name), target, *options)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    return target
+
+
+def read(path, form=None):
+    """The table in a Parquet or Arrow file."""
+    import pyarrow.parquet
+
+    if (form or path.suffix[1:]) == "parquet":
+        return pyarrow.parquet.read_table(path)
+    with pa.ipc.open_file(path) as reader:
+        return reader.read_all()
+
+
+def files_in(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("name", [RICH, "cut-5.3.3", "batch-5.5.0"])
+def test_a_table_is_what_a_scan_gives(form, name, tmp_path):
+    with rocketstore.open(golden(name)) as store:
+        assert read(export(name, tmp_path / f"out.{form}")).equals(store.scan().to_arrow())
+    assert files_in(tmp_path) == [f"out.{form}"]
+
+
+def test_json_and_csv_are_what_cat_shows(tmp_path):
+    assert export(RICH, tmp_path / "out.jsonl").read_text("utf-8") == run("cat", golden(RICH)).stdout
+    path = export(RICH, tmp_path / "out.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        assert file.read() == run("cat", golden(RICH), "--format", "csv").stdout
+
+
+def test_a_format_is_chosen_by_option_whatever_the_name(tmp_path):
+    assert read(export(RICH, tmp_path / "out.data", "--format", "arrow"), "arrow").num_rows == 288
+    result = run("export", golden(RICH), tmp_path / "out.dat")
+    assert result.exit_code == 2
+    assert "--format is needed" in result.stderr
+
+
+def test_conditions_choose_the_messages(tmp_path):
+    messages = stores.dump(RICH)["message"]
+    since = messages[100]["storeTimestamp"]
+    target = export(RICH, tmp_path / "out.jsonl", "--topic", "TopicTest", "--since", since, "--end-offset", 400_000)
+    found = [json.loads(line)["phyOffset"] for line in target.read_text("utf-8").splitlines()]
+    assert found == [
+        m["physicalOffset"] for m in messages
+        if m["topic"] == "TopicTest" and m["storeTimestamp"] >= since and m["physicalOffset"] < 400_000
+    ]
+    assert found
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
+    target = export(RICH, tmp_path / f"out.{form}", "--topic", "nope")
+    if form in ("parquet", "arrow"):
+        assert read(target).num_rows == 0
+    else:
+        assert len(target.read_text().splitlines()) == (form == "csv")
+    assert export(RICH, tmp_path / f"none.{form}", "--begin-offset", 10**12).exists()
+
+
+# ---- whole or not at all -----------------------------------------------------------------------------------
+
+
+def test_a_target_that_exists_is_left_alone_unless_forced(tmp_path):
+    target = tmp_path / "out.jsonl"
+    target.write_text("mine")
+    assert_one_line(run("export", golden(RICH), target), target, "--force")
+    assert target.read_text() == "mine"
+    assert len(export(RICH, target, "--force").read_text("utf-8").splitlines()) == 288
+    assert_one_line(run("export", golden(RICH), tmp_path, "--format", "csv", "--force"), tmp_path, "exists")
+
+
+@pytest.fixture
+def interrupted(monkeypatch, tmp_path):
+    """Export and break off like Ctrl-C when so many pieces are whole; gives the target."""
+    from rocketstore.cli import export as module
+
+    def export_some(form, pieces, *options):
+        publish, count = module.publish, 0
+
+        def publish_some(temporary, path):
+            nonlocal count
+            if path.suffix != ".json":
+                if count == pieces:
+                    raise KeyboardInterrupt
+                count += 1
+            publish(temporary, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "publish", publish_some)
+            result = run("export", golden(RICH), tmp_path / f"out.{form}", *options)
+        assert (result.exit_code, result.stdout) == (130, "")
+        assert "--resume" in result.stderr
+        assert not (tmp_path / f"out.{form}").exists()
+        return tmp_path / f"out.{form}"
+
+    return export_some
+
+
+@pytest.mark.parametrize("pieces", [0, 1, "all"])
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_an_interrupted_export_goes_on_and_gives_the_same(form, pieces, interrupted, tmp_path):
+    files = len(list((golden(RICH) / "commitlog").iterdir()))
+    target = interrupted(form, files if pieces == "all" else pieces)
+    export(RICH, target, "--resume")
+    whole = export(RICH, tmp_path / f"whole.{form}")
+    if form in ("parquet", "arrow"):
+        assert read(target).equals(read(whole))
+    else:
+        assert target.read_bytes() == whole.read_bytes()
+    assert files_in(tmp_path) == [f"out.{form}", f"whole.{form}"]
+
+
+def test_pieces_that_are_whole_are_not_written_again(interrupted, tmp_path):
+    target = interrupted("jsonl", 2)
+    piece = min((tmp_path / "out.jsonl.partial").glob("*.piece"))
+    piece.write_text("kept\n")
+    assert export(RICH, target, "--resume").read_text("utf-8").startswith("kept\n")
+
+
+def test_an_unfinished_export_is_not_begun_again_unasked(interrupted, tmp_path):
+    target = interrupted("jsonl", 2)
+    assert_one_line(run("export", golden(RICH), target), "out.jsonl.partial", "--resume", "--force")
+    other = run("export", golden(RICH), target, "--resume", "--topic", "TopicTest")
+    assert_one_line(other, "out.jsonl.partial", "other options")
+    export(RICH, target, "--topic", "TopicTest", "--force")
+    assert {json.loads(line)["topic"] for line in target.read_text("utf-8").splitlines()} == {"TopicTest"}
+    assert files_in(tmp_path) == ["out.jsonl"]
+
+
+def test_a_directory_that_is_no_export_is_not_removed(tmp_path):
+    (tmp_path / "out.csv.partial").mkdir()
+    (tmp_path / "out.csv.partial" / "mine").touch()
+    assert_one_line(run("export", golden(RICH), tmp_path / "out.csv", "--force"), "out.csv.partial")
+    assert files_in(tmp_path / "out.csv.partial") == ["mine"]
+
+
+def test_what_is_damaged_is_left_out_and_named_also_after_a_break(interrupted, tmp_path, monkeypatch):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    file = min((root / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[255:263] = bytes(8)
+    file.write_bytes(data)
+    (tmp_path / "out").mkdir()
+    result = run("export", root, tmp_path / "out" / "a.jsonl")
+    assert_one_line(result, file, "offsets 255 to 1541 are left out")
+    assert len((tmp_path / "out" / "a.jsonl").read_text("utf-8").splitlines()) == 287
+    monkeypatch.setitem(globals(), "golden", lambda name: root)
+    target = interrupted("jsonl", 2)
+    assert_one_line(run("export", root, target, "--resume"), file, "offsets 255 to 1541 are left out")
+
+
+def test_what_is_written_meanwhile_is_not_exported(interrupted):
+    target = interrupted("jsonl", 2, "--end-offset", 300_000)
+    export(RICH, target, "--resume", "--end-offset", 300_000)
+    last = json.loads(target.read_text("utf-8").splitlines()[-1])
+    assert last["phyOffset"] < 300_000
+
+
+def test_ctrl_c_in_a_process(tmp_path):
+    records = [{"topic": "T", "body": bytes(range(256)) * 4} for _ in range(4000)]
+    make_store(tmp_path / "store", records, file_size=1 << 20)
+    target = tmp_path / "out.csv"
+    process = start("export", tmp_path / "store", target)
+    work = tmp_path / "out.csv.partial"
+    until = time.monotonic() + 60
+    while not list(work.glob("*.piece")) and time.monotonic() < until:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err == f"{work}: has what is done; the same command with --resume goes on\n"
+    assert not target.exists()
+    assert run("export", tmp_path / "store", target, "--resume").exit_code == 0
+    assert target.read_text() == run("cat", tmp_path / "store", "--format", "csv").stdout
+
+
+def test_progress_is_shown_on_a_terminal_alone(tmp_path):
+    status, text = on_terminal("export", golden(RICH), tmp_path / "out.jsonl")
+    assert status == 0
+    assert "export" in text
+    assert len(rows(run("cat", golden(RICH)))) == len((tmp_path / "out.jsonl").read_text("utf-8").splitlines())
