@@ -1,10 +1,25 @@
-"""The JVMs of the run: one for each RocketMQ release that a test asks for, shared by all tests and seeds."""
+"""The JVMs of the run and the stores they wrote: one for each release, shared by all tests and seeds."""
+
+import random
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from interop import stores
 from interop.harness import Java
 
-pytest.register_assert_rewrite("interop.checks")
+pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks")
+
+
+class Written(NamedTuple):
+    """A store that RocketMQ wrote. Tests read it, and change copies of it."""
+
+    java: Java
+    root: Path
+    options: dict
+    messages: list
+    results: list  # what each put was answered
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +35,20 @@ def java_of(tmp_path_factory):
     yield start
     for java in running.values():
         java.close()
+
+
+@pytest.fixture(scope="session")
+def store_of(java_of, tmp_path_factory, seed):
+    """A function from a release and the name of a profile of stores.py to a store, written once a run."""
+    made = {}
+
+    def write(release, profile, **given):
+        key = (release, profile, *sorted(given.items()))
+        if key not in made:
+            java = java_of(release)
+            options, messages = stores.make(profile, random.Random(f"{seed} {key}"), release, **given)
+            root = tmp_path_factory.mktemp("store") / profile
+            made[key] = Written(java, root, options, messages, java.write_store(root, options, messages))
+        return made[key]
+
+    return write

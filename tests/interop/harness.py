@@ -1,7 +1,9 @@
-"""RocketMQ's own index classes, driven from Python: a long-lived JVM for each release, built on demand."""
+"""RocketMQ's own store classes, driven from Python: a long-lived JVM for each release, built on demand."""
 
+import base64
 import functools
 import itertools
+import json
 import os
 import select
 import shutil
@@ -129,6 +131,38 @@ class Java:
         """Load root/index as after a crash; return the names of the files that are left."""
         return [name for name in self.call("load", root, *geometry, index_msg_timestamp).split(",") if name]
 
+    def write_store(self, root, options, messages):
+        """Put messages (see stores.py) into a new store; return what was answered to each, as dicts."""
+        return self.json_answers("write", root, json.dumps(options), rows=messages)
+
+    def read_store(self, root, options, requests, *, load=True):
+        """Ask RocketMQ about a copy of a store; return the answers to requests, dicts with an "op", one by one.
+
+        load=False: without recovery, commit log and queues as they are. See StoreReader.java.
+        """
+        copy = self.scratch / f"{next(self.numbers)}-store"
+        shutil.copytree(root, copy)
+        # With duplicationEnable recovery takes records without DUP_INFO for bad.
+        config = {**options["config"], "duplicationEnable": False}
+        return self.json_answers("read", copy, json.dumps({**options, "config": config, "load": load}), rows=requests)
+
+    def parse(self, records, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False):
+        """Return what CommitLog and MessageDecoder make of bytes, each beginning with a record."""
+        flags = {"checkCrc": check_crc, "checkDup": check_dup, "readBody": read_body,
+                 "forceVerifyPropCrc": force_verify_prop_crc}
+        return self.json_answers("parse", rows=[{"data": base64_of(record), **flags} for record in records])
+
+    def texts(self, datas):
+        """Return bytes as Java decodes UTF-8, and as properties: dicts of text and properties."""
+        return self.json_answers("text", rows=[{"data": base64_of(data)} for data in datas])
+
+    def json_answers(self, *command, rows):
+        given = self.scratch / f"{next(self.numbers)}.jsonl"
+        given.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        out = self.scratch / f"{next(self.numbers)}.out"
+        self.call(*command, given, out)
+        return [json.loads(line) for line in out.read_text().splitlines()]
+
     def cells(self, lines):
         path = self.scratch / f"{next(self.numbers)}.tsv"
         path.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
@@ -138,6 +172,10 @@ class Java:
         out = self.scratch / f"{next(self.numbers)}.out"
         self.call(*command, out)
         return [line.split("\t") for line in out.read_text().splitlines()]
+
+
+def base64_of(data):
+    return base64.b64encode(data).decode()
 
 
 def offsets_of(cell):

@@ -9,7 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
- * Drives RocketMQ's own index classes for the interop tests: reads a command a line from stdin, its arguments
+ * Drives RocketMQ's own store classes for the interop tests: reads a command a line from stdin, its arguments
  * separated by tabs, and answers each with one line, {@code ok ...} or {@code error ...}.
  *
  * <pre>
@@ -18,8 +18,12 @@ import java.util.Arrays;
  * build  ROOT SLOTS ITEMS REQUESTS          IndexService.buildIndex, files in ROOT/index, checkpoint in ROOT
  * query  ROOT SLOTS ITEMS QUERIES OUT       IndexService.queryOffset
  * load   ROOT SLOTS ITEMS CHECKPOINT_MS     IndexService.load after a crash
+ * write  ROOT OPTIONS MESSAGES OUT          DefaultMessageStore.putMessage into a new store
+ * read   ROOT OPTIONS REQUESTS OUT          what DefaultMessageStore reads in ROOT, which is deleted then
+ * parse  REQUESTS OUT                       CommitLog.checkMessageAndReturnSize, MessageDecoder.decode
+ * text   REQUESTS OUT                       String of UTF-8, MessageDecoder.string2messageProperties
  * </pre>
- * What the files of rows, requests and queries hold is said at the methods that read them.
+ * What the files of rows, messages, requests and queries hold is said at the methods that read them.
  */
 public final class Harness {
     private Harness() {
@@ -32,6 +36,7 @@ public final class Harness {
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             answers.println(answer(line.split("\t", -1)));
         }
+        System.exit(0); // stores that were never started leave threads behind
     }
 
     private static String answer(String[] command) {
@@ -48,6 +53,14 @@ public final class Harness {
                     return "ok " + IndexServices.query(args);
                 case "load":
                     return "ok " + IndexServices.load(args);
+                case "write":
+                    return "ok " + StoreWriter.write(args);
+                case "read":
+                    return "ok " + StoreReader.read(args);
+                case "parse":
+                    return "ok " + Records.parse(args);
+                case "text":
+                    return "ok " + Records.text(args);
                 default:
                     return "error unknown command " + command[0];
             }

@@ -1,0 +1,199 @@
+package org.rocketstore.interop;
+
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageExtBatch;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
+import org.apache.rocketmq.store.AppendMessageResult;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.PutMessageResult;
+
+/** The command that writes a store. */
+final class StoreWriter {
+    private static final int INNER_BATCH = 0x80 | 0x40;
+    private static final int MESSAGES_BETWEEN_WAITS = 8;
+
+    private final DefaultMessageStore store;
+    private final boolean keepsStoreTime;
+    private final Map<String, Long> queueOffsets = new HashMap<>();
+
+    private StoreWriter(DefaultMessageStore store) {
+        this.store = store;
+        this.keepsStoreTime = store.getMessageStoreConfig().isDuplicationEnable();
+    }
+
+    /**
+     * Puts messages into a new store in ROOT. Besides those of {@link Stores}, an option {@code crash}: ROOT is then
+     * what a killed process leaves. Writes a line of results for each message. A message has
+     * <pre>
+     * topic, queueId, flag, sysFlag, bornTimestamp, bornHost, storeHost, reconsumeTimes, preparedTransactionOffset
+     * body              base64
+     * properties        a map; or propertiesText, the string that is stored
+     * storeTimestamp    for stores with duplicationEnable, which keep it
+     * batch             a list of {body, properties, flag}: a client's batch instead of a body; with innerBatch true
+     *                   kept as one record
+     * compression       ZLIB, LZ4, ZSTD: the body is compressed as a client does
+     * </pre>
+     */
+    static String write(String[] args) throws Exception {
+        Path root = Path.of(args[0]);
+        Map<String, Object> options = Json.object(args[1]);
+        boolean crash = (Boolean) options.get("crash");
+        Path running = crash ? root.resolveSibling(root.getFileName() + "-running") : root;
+        DefaultMessageStore store = Stores.create(running, options);
+        if (!store.load()) {
+            throw new IllegalStateException("DefaultMessageStore.load answered false");
+        }
+        store.start();
+        List<String> lines = new StoreWriter(store).putAll(Json.lines(args[2]));
+        if (crash) {
+            // Page cache and mappings are one, so a copy now is what the files of a killed process hold.
+            Stores.copy(running, root);
+            new Thread(() -> Stores.end(store, running)).start(); // takes seconds, which nobody needs to wait
+        } else {
+            store.shutdown();
+        }
+        Files.write(Path.of(args[3]), lines);
+        return String.valueOf(lines.size());
+    }
+
+    private List<String> putAll(List<Map<String, Object>> messages) throws Exception {
+        List<String> lines = new ArrayList<>();
+        for (Map<String, Object> message : messages) {
+            lines.add(Json.write(result(put(message))));
+            if (lines.size() % MESSAGES_BETWEEN_WAITS == 0) {
+                Stores.settle(store);
+            }
+        }
+        Stores.settle(store);
+        return lines;
+    }
+
+    private PutMessageResult put(Map<String, Object> message) throws Exception {
+        List<?> batch = (List<?>) message.get("batch");
+        if (batch != null && !Boolean.TRUE.equals(message.get("innerBatch"))) {
+            MessageExtBatch made = new MessageExtBatch();
+            fill(made, message);
+            made.setBody(encode(batch));
+            return store.putMessages(made);
+        }
+        MessageExt made = (MessageExt) Reflect.any("org.apache.rocketmq.common.message.MessageExtBrokerInner",
+            "org.apache.rocketmq.store.MessageExtBrokerInner").getConstructor().newInstance();
+        fill(made, message);
+        if (batch != null) {
+            made.setBody(encode(batch));
+            made.setSysFlag(made.getSysFlag() | INNER_BATCH);
+            MessageAccessor.putProperty(made, "INNER_NUM", String.valueOf(batch.size()));
+        } else {
+            made.setBody(compressed(made, message));
+        }
+        Object text = message.get("propertiesText");
+        Reflect.call(made, "setPropertiesString",
+            text == null ? MessageDecoder.messageProperties2String(made.getProperties()) : text);
+        if (keepsStoreTime) {
+            keepStoreTime(made, (Long) message.get("storeTimestamp"));
+        }
+        PutMessageResult result = (PutMessageResult) Reflect.call(store, "putMessage", made);
+        if (keepsStoreTime) {
+            Reflect.call(store, "setConfirmOffset", store.getMaxPhyOffset());
+        }
+        return result;
+    }
+
+    /** With duplicationEnable a store keeps the store time and the queue offset that a message comes with. */
+    private void keepStoreTime(MessageExt made, long storeTimestamp) {
+        made.setStoreTimestamp(storeTimestamp);
+        int type = MessageSysFlag.getTransactionValue(made.getSysFlag());
+        if (type == MessageSysFlag.TRANSACTION_NOT_TYPE || type == MessageSysFlag.TRANSACTION_COMMIT_TYPE) {
+            made.setQueueOffset(queueOffsets.merge(made.getTopic() + "-" + made.getQueueId(), 1L, Long::sum) - 1);
+        }
+    }
+
+    private static void fill(MessageExt made, Map<String, Object> message) throws Exception {
+        made.setTopic((String) message.get("topic"));
+        made.setQueueId(number(message, "queueId"));
+        made.setFlag(number(message, "flag"));
+        made.setSysFlag(number(message, "sysFlag"));
+        made.setBornTimestamp((Long) message.get("bornTimestamp"));
+        made.setBornHost(host((String) message.get("bornHost")));
+        made.setStoreHost(host((String) message.get("storeHost")));
+        made.setReconsumeTimes(number(message, "reconsumeTimes"));
+        made.setPreparedTransactionOffset((Long) message.getOrDefault("preparedTransactionOffset", 0L));
+        MessageAccessor.setProperties(made, properties(message));
+    }
+
+    private static int number(Map<String, Object> message, String name) {
+        Long number = (Long) message.get(name);
+        return number == null ? 0 : number.intValue();
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, String> properties(Map<String, Object> message) {
+        Map<String, String> properties = (Map<String, String>) message.get("properties");
+        return new HashMap<>(properties == null ? Map.of() : properties);
+    }
+
+    private static byte[] body(Map<String, Object> message) {
+        return Base64.getDecoder().decode((String) message.get("body"));
+    }
+
+    private static byte[] compressed(MessageExt made, Map<String, Object> message) throws Exception {
+        byte[] body = body(message);
+        String name = (String) message.get("compression");
+        if (name == null) {
+            return body;
+        }
+        String compression = "org.apache.rocketmq.common.compression.";
+        Class<?> types = Class.forName(compression + "CompressionType");
+        Object type = types.getMethod("valueOf", String.class).invoke(null, name);
+        int flag = (Integer) Reflect.call(type, "getCompressionFlag");
+        made.setSysFlag(made.getSysFlag() | MessageSysFlag.COMPRESSED_FLAG | flag);
+        Object compressor = Class.forName(compression + "CompressorFactory").getMethod("getCompressor", types)
+            .invoke(null, type);
+        return (byte[]) Reflect.call(compressor, "compress", body, 5);
+    }
+
+    @SuppressWarnings("unchecked")
+    private static byte[] encode(List<?> batch) {
+        List<Message> messages = new ArrayList<>();
+        for (Object item : batch) {
+            Map<String, Object> description = (Map<String, Object>) item;
+            Message message = new Message();
+            message.setBody(body(description));
+            message.setFlag(number(description, "flag"));
+            MessageAccessor.setProperties(message, properties(description));
+            messages.add(message);
+        }
+        return MessageDecoder.encodeMessages(messages);
+    }
+
+    /** An address without a name to look up, and a port: 1.2.3.4:80, [::1]:80. */
+    private static InetSocketAddress host(String text) throws Exception {
+        int colon = text.lastIndexOf(':');
+        String address = text.substring(0, colon);
+        return new InetSocketAddress(InetAddress.getByName(address), Integer.parseInt(text.substring(colon + 1)));
+    }
+
+    private static Map<String, Object> result(PutMessageResult result) {
+        AppendMessageResult append = result.getAppendMessageResult();
+        Map<String, Object> row = Json.of("status", result.getPutMessageStatus());
+        if (append != null) {
+            row.putAll(Json.of("appendStatus", append.getStatus(), "wroteOffset", append.getWroteOffset(),
+                "wroteBytes", append.getWroteBytes(), "msgId", append.getMsgId(),
+                "logicsOffset", append.getLogicsOffset(), "storeTimestamp", append.getStoreTimestamp()));
+        }
+        return row;
+    }
+}

@@ -1,0 +1,113 @@
+package org.rocketstore.interop;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.MessageArrivingListener;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/**
+ * DefaultMessageStores without a broker. Their options are a JSON object of {@code config}, properties of
+ * MessageStoreConfig by name (what the release does not know is ignored), and {@code batchTopics}, the topics whose
+ * queues are of type BatchCQ.
+ */
+final class Stores {
+    private static final MessageArrivingListener NOBODY =
+        (topic, queueId, offset, tagsCode, time, bits, properties) -> { };
+
+    private Stores() {
+    }
+
+    static DefaultMessageStore create(Path root, Map<String, Object> options) throws Exception {
+        MessageStoreConfig config = new MessageStoreConfig();
+        Properties properties = new Properties();
+        ((Map<?, ?>) options.get("config")).forEach((k, v) -> properties.setProperty((String) k, String.valueOf(v)));
+        MixAll.properties2Object(properties, config);
+        config.setStorePathRootDir(root.toString());
+        config.setStorePathCommitLog(root.resolve("commitlog").toString());
+        config.setHaListenPort(0);
+        Object stats = Reflect.construct(BrokerStatsManager.class, "interop", false);
+        return (DefaultMessageStore) Reflect.construct(DefaultMessageStore.class, config, stats, NOBODY,
+            new BrokerConfig(), topics((List<?>) options.get("batchTopics")));
+    }
+
+    @SuppressWarnings("unchecked")
+    private static ConcurrentMap<String, TopicConfig> topics(List<?> batchTopics) throws Exception {
+        ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
+        for (Object topic : batchTopics) {
+            TopicConfig config = new TopicConfig((String) topic);
+            ((Map<String, String>) Reflect.call(config, "getAttributes")).put("queue.type", "BatchCQ");
+            topics.put((String) topic, config);
+        }
+        return topics;
+    }
+
+    /** Waits until all that was appended is in the queues and the index, and for the next millisecond. */
+    static void settle(DefaultMessageStore store) throws InterruptedException {
+        for (int i = 0; store.dispatchBehindBytes() > 0; i++) {
+            if (i == 20_000) {
+                throw new IllegalStateException(store.dispatchBehindBytes() + " bytes are not dispatched in 20 s");
+            }
+            Thread.sleep(1);
+        }
+        // An index file is named after the millisecond it is made in: two in one would be one file.
+        Thread.sleep(2);
+    }
+
+    /** Ends a store that was never started: stops what its constructor began, and deletes its files. */
+    static void discard(DefaultMessageStore store, Path root) throws Exception {
+        for (String service : List.of("allocateMappedFileService", "indexService", "messageRocksDBStorage")) {
+            Object running = Reflect.get(store, service);
+            if (running != null) {
+                Reflect.call(running, "shutdown");
+            }
+        }
+        store.destroy();
+        delete(root);
+    }
+
+    /** Shuts a store down and deletes it. */
+    static void end(DefaultMessageStore store, Path root) {
+        try {
+            store.shutdown();
+            delete(root);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    static void copy(Path from, Path to) throws IOException {
+        for (Path path : tree(from)) {
+            Files.copy(path, to.resolve(from.relativize(path)));
+        }
+    }
+
+    static void delete(Path root) throws IOException {
+        List<Path> paths = tree(root);
+        paths.sort(Comparator.reverseOrder());
+        for (Path path : paths) {
+            Files.delete(path);
+        }
+    }
+
+    private static List<Path> tree(Path root) throws IOException {
+        try (Stream<Path> paths = Files.walk(root)) {
+            return paths.collect(Collectors.toList());
+        }
+    }
+}
