@@ -1,4 +1,4 @@
-"""What rocketstore is measured against: RocketMQ's own class in a JVM, and the plain loops of plain.c."""
+"""What rocketstore is measured against: RocketMQ's own classes in a JVM, and the plain loops of plain.c."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ADD_OPENS = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.nio"
 
 
 class Java:
-    """The process of bench/java: one round for each line."""
+    """A process of bench/java: one round for each line. ``main`` is a class there, which says what rounds it knows."""
 
-    def __init__(self, slots: int, items: int) -> None:
+    def __init__(self, *args: object, main: str = "IndexFileBench") -> None:
         for tool in ("java", "mvn"):
             if not shutil.which(tool):
                 pytest.skip(f"needs {tool} on the PATH")
         subprocess.run(["mvn", "-q", "-B", "process-classes"], cwd=JAVA, check=True, stdin=subprocess.DEVNULL)
         classpath = f"{JAVA / 'target/classes'}{os.pathsep}{(JAVA / 'target/classpath.txt').read_text().strip()}"
-        command = ["java", "-Xmx2g", *ADD_OPENS, "-cp", classpath, "org.rocketstore.bench.IndexFileBench"]
+        command = ["java", "-Xmx2g", *ADD_OPENS, "-cp", classpath, f"org.rocketstore.bench.{main}"]
         self.process = subprocess.Popen(
-            [*command, str(slots), str(items)],
+            [*command, *map(str, args)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
