@@ -88,23 +88,24 @@ def check(java, root, store, messages, keys, bounds):
     return found
 
 
-def test_query_messages(pairs, java, root, store, messages, keys, geometry):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_query_messages(pairs, java, root, store, messages, keys, geometry, threads):
     found = check(java, root, store, messages, keys, LONG_RANGE)
     assert (np.diff(found.offsets) == 1).all()
     pairs(
-        f"query_messages, verified, {len(store.index.files)} index file{'s' * (geometry != DEFAULT)}",
+        f"query_messages, verified, index files: {len(store.index.files)}, threads: {threads}",
         LOOKUPS,
-        lambda: store.query_messages(TOPIC, keys, 32),
+        lambda: store.query_messages(TOPIC, keys, 32, threads=threads),
         lambda: java.round("query", root, LOOKUPS, LOOKUP_SEED, messages, *LONG_RANGE)[0],
         "queryMessage",
-        goal=10 if geometry == DEFAULT else None,
+        goal=10,
     )
 
 
 def test_query_messages_of_a_time(pairs, java, root, store, messages, keys, geometry):
     check(java, root, store, messages, keys, SHORT_RANGE)
     pairs(
-        f"query_messages of a quarter of the time, {len(store.index.files)} index file{'s' * (geometry != DEFAULT)}",
+        f"query_messages of a quarter of the time, index files: {len(store.index.files)}",
         LOOKUPS,
         lambda: store.query_messages(TOPIC, keys, 32, *SHORT_RANGE),
         lambda: java.round("query", root, LOOKUPS, LOOKUP_SEED, messages, *SHORT_RANGE)[0],

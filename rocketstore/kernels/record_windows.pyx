@@ -3,13 +3,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, RS_PREFETCH_R_L2, rs_load_be32
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R_L2, rs_load_be32
 from rocketstore.kernels.record cimport MIN_RECORD
 
 import numpy as np
 
 cdef enum:
-    AHEAD = 8  # records to prefetch: their ends, and twice as far their heads
+    AHEAD = 24  # records to prefetch: their ends, and twice as far their heads
+    FIXED_FIELDS = 88  # before the body, with IPv4 hosts
+    LAST_FIELDS = 256  # topic and properties, mostly
 
 
 cdef class Windows:
@@ -64,17 +66,25 @@ cdef class Windows:
 
     cdef void prefetch(self, const int64_t[::1] offsets, Py_ssize_t i, bint with_body) noexcept nogil:
         """Before row `i` is read, fetch what later ones need: the ends of records hold the properties."""
-        cdef int64_t remaining, size, at
+        cdef int64_t remaining, size
         cdef const uint8_t *record = self.place_of(offsets, i + 2 * AHEAD, &remaining)
         if record != NULL:
-            RS_PREFETCH_R(record)
-            RS_PREFETCH_R(record + 64)
+            prefetch_lines(record, FIXED_FIELDS)
         record = self.place_of(offsets, i + AHEAD, &remaining)
         if record == NULL or remaining < MIN_RECORD:
             return
         size = <int32_t>rs_load_be32(record)
-        if 0 < size <= remaining:
-            at = 128 if with_body and size < 4096 else max(size - 192, 0)
-            while at < size:
-                RS_PREFETCH_R_L2(record + at)
-                at += 64
+        if not 0 < size <= remaining:
+            return
+        if with_body and size < 4096:
+            prefetch_lines(record, size)
+        else:
+            prefetch_lines(record + max(size - LAST_FIELDS, 0), min(size, LAST_FIELDS))
+
+
+cdef inline void prefetch_lines(const uint8_t *data, int64_t size) noexcept nogil:
+    cdef const uint8_t *end = data + size
+    data -= <size_t>data % 64
+    while data < end:
+        RS_PREFETCH_R_L2(data)
+        data += 64

@@ -20,6 +20,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog, phy_offset_of
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.files.lock_file import is_held
 from rocketstore.files.scan import Scan
 from rocketstore.message import Message
 from rocketstore.store.get_message import GetMessageResult, get_message
@@ -126,13 +127,16 @@ class MessageStore:
 
     @property
     def last_exit_ok(self) -> bool:
-        """Whether the store was stopped cleanly; while a broker runs it was not. Source: isTempFileExist."""
+        """Whether there is no ``abort`` file, which a running broker has and a crashed one leaves.
+
+        Source: DefaultMessageStore.isTempFileExist.
+        """
         return not (self.path / "abort").exists()
 
     @property
     def is_locked(self) -> bool:
-        """Whether there is the lock file of a broker that ran here once."""
-        return (self.path / "lock").exists()
+        """Whether another process, a broker most likely, has the store open for writing."""
+        return is_held(self.path / "lock")
 
     # ---- queues --------------------------------------------------------------------------------------------
 
@@ -308,6 +312,7 @@ class MessageStore:
         *,
         index_type: str | None = None,
         max_scan: int = MAX_SCAN,
+        threads: int = 1,
     ) -> QueryMessagesResult:
         """Find the messages of many keys by the index, and verify each on its record.
 
@@ -316,12 +321,13 @@ class MessageStore:
 
         Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
         max_num: messages of a key at most, the newest. begin_timestamp, end_timestamp: store time, epoch ms, inclusive.
-        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most.
+        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most. threads: so many
+        at once.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
         """
         return query_messages(
-            self._coverage, topic, keys, max_num, begin_timestamp, end_timestamp, index_type, max_scan
+            self._coverage, topic, keys, max_num, begin_timestamp, end_timestamp, index_type, max_scan, threads
         )
 
     def query_message(

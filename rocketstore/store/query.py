@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,11 +74,12 @@ def query_messages(
     begin_timestamp: int,
     end_timestamp: int,
     index_type: str | None,
-    max_scan: int = MAX_SCAN,
+    max_scan: int,
+    threads: int,
 ) -> QueryMessagesResult:
     """Find the messages of keys; the documentation is MessageStore.query_messages'."""
-    if max_num < 1 or max_scan < 1:
-        raise ValueError(f"max_num={max_num}, max_scan={max_scan}: at least 1 is needed")
+    if max_num < 1 or max_scan < 1 or threads < 1:
+        raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     if index_type not in KINDS:
         raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
     prefix = topic
@@ -94,6 +97,7 @@ def query_messages(
         (begin_timestamp, end_timestamp),
         max_num,
         max_scan,
+        threads,
     )
     if index is not None:
         index.check_file_sizes()
@@ -120,9 +124,10 @@ class _Search:
         times: tuple[int, int],
         max_num: int,
         max_scan: int,
+        threads: int,
     ) -> None:
         self.log, self.topics, self.keys, self.kind, self.times = log, topics, keys, kind, times
-        self.max_num, self.max_scan = max_num, max_scan
+        self.max_num, self.max_scan, self.threads = max_num, max_scan, threads
         self.found: list[tuple[np.ndarray, np.ndarray]] = []  # rows, physical offsets
         self.counts = np.zeros(keys.length, np.int64)
         self.scanned = np.zeros(keys.length, np.int64)
@@ -135,7 +140,11 @@ class _Search:
         seen, ask = 0, min(self.max_num, self.max_scan + 1)
         while len(rows):
             found = file.select_phy_offsets_by_hash(
-                hashes[rows], max_num=ask, begin_timestamp=LONG_MIN, end_timestamp=LONG_MAX
+                hashes[rows],
+                max_num=ask,
+                begin_timestamp=LONG_MIN,
+                end_timestamp=LONG_MAX,
+                threads=self.threads,
             )
             lengths = np.diff(found.offsets)
             candidates, phy_offsets = np.repeat(rows, lengths), found.values
@@ -151,15 +160,23 @@ class _Search:
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that are what was asked for."""
-        # In the order of the log: pages are then walked through once.
-        order = np.argsort(phy_offsets)
-        ordered, matched = phy_offsets[order], np.zeros((2, len(rows)), np.uint8)
-        windows, window_of = self.log.windows_of(ordered)
-        match_records(
-            windows, window_of, ordered, rows[order], self.topics, self.keys, self.kind, *self.times, matched[0]
-        )
-        matched[1][order] = matched[0]
-        hits = matched[1].view(np.bool_)
+        matched = np.zeros(len(rows), np.uint8)
+
+        def match(part: slice) -> None:
+            windows, window_of = self.log.windows_of(phy_offsets[part])
+            match_records(
+                windows, window_of, phy_offsets[part], rows[part], self.topics, self.keys, self.kind, *self.times,
+                matched[part],
+            )
+
+        ends = np.linspace(0, len(rows), self.threads + 1).astype(int).tolist()
+        parts = [slice(begin, end) for begin, end in pairwise(ends)]
+        if self.threads == 1:
+            match(parts[0])
+        else:
+            with ThreadPoolExecutor(self.threads, "rocketstore-query") as pool:
+                list(pool.map(match, parts))
+        hits = matched.view(np.bool_)
         rows, phy_offsets = distinct(rows[hits], phy_offsets[hits])
         known = self.are_known(rows, phy_offsets)
         if known.any():

@@ -48,6 +48,7 @@ class StoreSummary(NamedTuple):
     index_begin_phy_offset: int | None
     index_end_phy_offset: int | None
     last_exit_ok: bool
+    is_locked: bool
     problems: list[str]
 
 
@@ -109,7 +110,10 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             if headers:
                 index = headers[0].begin_phy_offset, headers[-1].end_phy_offset
     topics = len({topic for topic, _ in queues})
-    return StoreSummary(topics, len(queues), messages, *log, *index, store.last_exit_ok, problems)
+    is_locked = False
+    with noted():
+        is_locked = store.is_locked
+    return StoreSummary(topics, len(queues), messages, *log, *index, store.last_exit_ok, is_locked, problems)
 
 
 def log_span(log: CommitLog) -> Span:
@@ -142,5 +146,5 @@ def describe(store: MessageStore) -> str:
         parts.append("no index")
     else:
         parts.append(f"indexed from {about.index_begin_phy_offset:,} to {about.index_end_phy_offset:,}")
-    parts.append("stopped cleanly" if about.last_exit_ok else "running, or crashed")
+    parts.append("a broker runs" if about.is_locked else "stopped cleanly" if about.last_exit_ok else "crashed")
     return ", ".join(parts + about.problems)
