@@ -7,6 +7,11 @@ from numpy.typing import NDArray
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_filter import RecordFilter
 
+__all__ = [
+    "BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
+    "RecordScanner", "bad_reason", "find_record", "read_message"
+]
+
 DEFAULT_DELAYS: str
 OK: int
 BLANK: int

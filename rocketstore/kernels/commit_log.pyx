@@ -29,7 +29,6 @@ from rocketstore.kernels.record cimport (
     FIND_PROPERTIES,
     FLAG,
     MAGIC,
-    PHY_OFFSET,
     QUEUE_OFFSET,
     RECORD_BLANK,
     RECORD_END,
@@ -54,8 +53,12 @@ cdef enum:
     PIECE = 32 << 20  # bytes between two looks at the signals: some 10 ms with CRC, 50 from a slow disk
     GATHERED = 4096  # records, likewise
 
+__all__ = ["BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
+           "RecordScanner", "bad_reason", "find_record", "read_message"]
+
 DEFAULT_DELAYS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+TOO_LARGE = "a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once"
 OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
 
 
@@ -137,7 +140,7 @@ cdef class RecordScanner:
         finally:
             buffer.leave()
         if status < 0:
-            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once")
+            raise MemoryError(TOO_LARGE)
         return next_offset, status
 
     cdef int scan_piece(self, Buffer buffer, int64_t from_offset, int64_t *offset, int64_t end, Py_ssize_t room,
@@ -198,7 +201,7 @@ cdef class RecordScanner:
                 held.leave()
             first = stop
         if not room:
-            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory: ask for fewer at once")
+            raise MemoryError(TOO_LARGE)
 
     cdef bint gather_piece(self, Windows windows, const int64_t[::1] offsets, Py_ssize_t first, Py_ssize_t stop,
                            uint8_t[::1] statuses, bint at_rest) noexcept nogil:

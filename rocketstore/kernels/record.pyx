@@ -61,7 +61,6 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
     """
     cdef int64_t pos, length
     cdef uint32_t magic
-    cdef int status
     if remaining < 8:
         return RECORD_END
     record.data = data
@@ -107,7 +106,9 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
     length = load_be16(data + pos)
     pos += 2
     if length < 0:  # of no properties, in Java
-        return BAD_PROPERTY_CRC if todo & CHECK_PROPERTY_CRC else BAD_LENGTH if pos != record.size else BAD_PROPERTIES_LENGTH
+        if todo & CHECK_PROPERTY_CRC:
+            return BAD_PROPERTY_CRC
+        return BAD_LENGTH if pos != record.size else BAD_PROPERTIES_LENGTH
     if length > remaining - pos or length > record.size:
         return BAD_PROPERTIES_LENGTH
     record.properties.data, record.properties.size = data + pos, <int32_t>length

@@ -4,6 +4,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["RecordColumns", "take_values"]
+
 class RecordColumns:
     def __new__(cls, names: Iterable[str]) -> Self: ...
     @property

@@ -38,6 +38,9 @@ import numpy as np
 from rocketstore.kernels.message_columns import ListColumn, MapColumn, VarColumn
 
 
+__all__ = ["RecordColumns", "take_values"]
+
+
 cdef extern from "<arpa/inet.h>" nogil:
     enum:
         AF_INET6
@@ -527,9 +530,8 @@ cdef class MsgIdColumn(BytesColumn):
         return True
 
 
-cdef char HEX[512]
-for digit in range(256):
-    HEX[2 * digit], HEX[2 * digit + 1] = ord(f"{digit:02X}"[0]), ord(f"{digit:02X}"[1])
+cdef bytes ALL_HEX = bytes(range(256)).hex().upper().encode()
+cdef const char *HEX = ALL_HEX  # two digits for each byte
 
 
 cdef void write_hex(const uint8_t *data, int size, char *ret) noexcept nogil:

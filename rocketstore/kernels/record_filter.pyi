@@ -1,6 +1,8 @@
 from collections.abc import Iterable
 from typing import Self
 
+__all__ = ["RecordFilter"]
+
 class RecordFilter:
     def __new__(
         cls,

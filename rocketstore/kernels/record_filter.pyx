@@ -11,6 +11,9 @@ import numpy as np
 from rocketstore.kernels.columns import int64_column
 
 
+__all__ = ["RecordFilter"]
+
+
 cdef class TextSet:
     """A set of strings, asked with bytes that Java would decode to one of them. ``name`` is what errors call it."""
 

@@ -321,14 +321,13 @@ class MessageStore:
 
         Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
         max_num: messages of a key at most, the newest. begin_timestamp, end_timestamp: store time, epoch ms, inclusive.
-        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most. threads: so many
-        at once.
+        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most. threads: so
+        many at once.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
         """
-        return query_messages(
-            self._coverage, topic, keys, max_num, begin_timestamp, end_timestamp, index_type, max_scan, threads
-        )
+        times = begin_timestamp, end_timestamp
+        return query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
 
     def query_message(
         self,
