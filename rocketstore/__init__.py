@@ -20,7 +20,8 @@ from rocketstore.files.mapped_file import MappedFile, SelectMappedBufferResult
 from rocketstore.files.scan import Scan
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.message import Message, MessageBatch
+from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.index_service import IndexService, QueryOffsetResult
 from rocketstore.store.message_store import MessageStore

@@ -1,4 +1,4 @@
-"""Message: one message, and MessageBatch: many, as columns."""
+"""Message: one message, to be put or as it was read."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ import socket
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
+from typing import Any, Self
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
-from rocketstore.kernels.arrow_export import export_batch
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn, message_fields
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
-from rocketstore.kernels.record_columns import take_values
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
-
-__all__ = ["Message", "MessageBatch", "decompress"]
+__all__ = ["Message", "decompress", "utc"]
 
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
@@ -35,7 +26,6 @@ CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before ther
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
-INT_MAX = 2**31 - 1
 
 
 class Message:
@@ -265,176 +255,3 @@ def join_frames(new_decoder: Callable[[], Any], raw: bytes, max_size: int, max_p
     if at < len(raw):
         raise ValueError(f"it has more than {MAX_FRAMES} frames")
     return bytes(body)
-
-
-# ---- batches -----------------------------------------------------------------------------------------------
-
-
-class MessageBatch:
-    """Messages as columns, which are attributes under the names of Message's fields.
-
-    Numbers are NumPy arrays; topic, hosts, ids, tags, uniq_key and bodies VarColumn; keys ListColumn; properties
-    MapColumn. ``batch[i]`` is a Message. Goes to Arrow, and what takes Arrow, without a copy.
-
-    Attributes: columns: dict of column by name.
-    """
-
-    def __init__(self, columns: dict[str, Any], length: int, stored: dict[str, Any] | None = None) -> None:
-        """Hold columns. stored: what bodies are to be made from when they are asked for."""
-        self._columns = columns
-        self._length = length
-        self._stored = stored
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The columns by name. Raises: CorruptFileError if a body does not decompress."""
-        if self._stored is not None:
-            self._columns["body"], _ = decompressed(self._stored, self._length, None)
-            self._stored = None
-        return self._columns
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getattr__(self, name: str) -> Any:
-        columns = self.__dict__.get("_columns", {})
-        if name in columns:
-            return (self.columns if name == "body" else columns)[name]
-        raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
-
-    def __getitem__(self, i: int) -> Message:
-        if not -self._length <= i < self._length:
-            raise IndexError(f"message {i} of {self._length}")
-        i %= self._length
-        fields = {name: value_at(name, column, i) for name, column in self._columns.items() if column is not None}
-        if self._stored is not None:
-            fields["_stored"] = tuple(value_at(name, column, i) for name, column in self._stored.items())
-        return Message.of_fields(fields)
-
-    def __iter__(self) -> Iterator[Message]:
-        return (self[i] for i in range(self._length))
-
-    def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
-        """Return these rows, int64[n], in their order."""
-        chosen = np.ascontiguousarray(rows, np.int64)
-        taken, stored = (
-            {name: None if column is None else take_column(column, chosen) for name, column in columns.items()}
-            for columns in (self._columns, self._stored or {})
-        )
-        return MessageBatch(taken, len(chosen), stored or None)
-
-    def select(self, names: Iterable[str]) -> MessageBatch:
-        """Return a batch of these columns."""
-        return MessageBatch({name: self.columns[name] for name in names}, self._length)
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """Export as an Arrow record batch, with the names of tables."""
-        fields = message_fields(self.columns)
-        return export_batch(fields.values(), list(self.columns.values()), self._length)
-
-    def to_arrow(self) -> pyarrow.RecordBatch:
-        """Return a pyarrow.RecordBatch, without a copy."""
-        return import_extra("pyarrow", "arrow").record_batch(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas.DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return a polars.DataFrame."""
-        frame: polars.DataFrame = import_extra("polars", "arrow").DataFrame(self)
-        return frame
-
-    def __repr__(self) -> str:
-        return f"<MessageBatch: {self._length:,} messages, {', '.join(self._columns)}>"
-
-
-def batch_of(
-    columns: dict[str, Any],
-    fields: Iterable[str],
-    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
-) -> MessageBatch:
-    """Make the batch of these fields from what a scanner collected.
-
-    Parameters: on_bad_body: called with (phy_offset, bytes of the stored body, error) for a message whose body does not
-    decompress, which is then left out. None: the error is raised.
-    """
-    length = row_count(columns)
-    if "body" in fields:
-        columns["body"], good = decompressed(columns, length, on_bad_body)
-        if good is not None:
-            columns = {name: take_column(column, good) for name, column in columns.items()}
-            length = len(good)
-    return MessageBatch({name: columns[name.removesuffix("_ms")] for name in fields}, length)
-
-
-def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
-    """Make the batch of these fields whose bodies are decompressed when they are asked for."""
-    shown = {name: None if name == "body" else columns[name.removesuffix("_ms")] for name in fields}
-    stored = {name: columns[name] for name in ("raw_body", "sys_flag", "phy_offset")} if "body" in shown else None
-    return MessageBatch(shown, row_count(columns), stored)
-
-
-def row_count(columns: dict[str, Any]) -> int:
-    column = next(iter(columns.values()))
-    return len(column) if isinstance(column, np.ndarray) else len(column.offsets) - 1
-
-
-def decompressed(
-    columns: dict[str, Any], length: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None
-) -> tuple[VarColumn, np.ndarray | None]:
-    """Give the bodies, and the rows whose bodies are good, None for all."""
-    stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
-    compressed = np.flatnonzero(flags & COMPRESSED)
-    if not len(compressed):
-        return stored, None
-    bodies = [stored.data[stored.offsets[i] : stored.offsets[i + 1]] for i in range(length)]
-    bad = set()
-    for i in compressed.tolist():
-        raw = bodies[i].tobytes()
-        try:
-            bodies[i] = np.frombuffer(decompress(raw, int(flags[i]), int(offsets[i])), np.uint8)
-        except CorruptFileError as error:
-            if on_bad_body is None:
-                raise
-            on_bad_body(int(offsets[i]), len(raw), error)
-            bad.add(i)
-    ends = np.cumsum([0, *map(len, bodies)])
-    if ends[-1] > INT_MAX:
-        raise MemoryError("the bodies of the batch are more than 2 GiB when decompressed: ask for fewer at once")
-    column = VarColumn(ends.astype(np.int32), np.concatenate(bodies))
-    return column, np.array([i for i in range(length) if i not in bad], np.int64) if bad else None
-
-
-def value_at(name: str, column: Any, i: int) -> Any:
-    """Give row ``i`` of a column as a Python object."""
-    if isinstance(column, np.ndarray):
-        return column[i].item()
-    if isinstance(column, ListColumn):
-        return [text_at(column.values, k) for k in range(*column.offsets[i : i + 2])]
-    if isinstance(column, MapColumn):
-        return {text_at(column.keys, k): text_at(column.values, k) for k in range(*column.offsets[i : i + 2])}
-    if column.valid is not None and not column.valid[i]:
-        return None
-    data = bytes_at(column, i)
-    return data.decode() if MESSAGE_FIELDS[name].format == "u" else data
-
-
-def bytes_at(column: VarColumn, i: int) -> bytes:
-    return column.data[column.offsets[i] : column.offsets[i + 1]].tobytes()
-
-
-def text_at(column: VarColumn, i: int) -> str:
-    return bytes_at(column, i).decode()
-
-
-def take_column(column: Any, rows: np.ndarray) -> Any:
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    if isinstance(column, VarColumn):
-        offsets, data = take_values(column.offsets, column.data, rows)
-        return VarColumn(offsets, data, None if column.valid is None else column.valid[rows])
-    lengths = np.diff(column.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    inner = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return type(column)(offsets, *(take_column(values, inner) for values in column[1:]))

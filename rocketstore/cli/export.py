@@ -20,7 +20,7 @@ from rocketstore.cli.options import LONG_MAX, PATH, scan_conditions, selection_o
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.message import MessageBatch
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["export"]

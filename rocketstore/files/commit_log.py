@@ -30,7 +30,8 @@ from rocketstore.kernels.commit_log import (
 )
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
-from rocketstore.message import Message, MessageBatch, lazy_batch_of
+from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch, lazy_batch_of
 
 __all__ = ["CommitLog", "phy_offset_of"]
 

@@ -14,7 +14,7 @@ from rocketstore.files.mapped_file import data_ranges
 from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
-from rocketstore.message import MessageBatch, batch_of
+from rocketstore.message_batch import MessageBatch, batch_of
 
 if TYPE_CHECKING:
     import pandas

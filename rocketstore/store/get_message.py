@@ -13,7 +13,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
-from rocketstore.message import MessageBatch
+from rocketstore.message_batch import MessageBatch
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 

@@ -14,7 +14,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexFile
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
-from rocketstore.message import MessageBatch
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
