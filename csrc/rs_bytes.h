@@ -94,6 +94,12 @@ static inline uint64_t rs_copy_short(uint8_t *restrict ret, const uint8_t *restr
     return seen & 0x8080808080808080u;
 }
 
+/* What was read before it is older than what is read after it. */
+static inline void rs_acquire_fence(void)
+{
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
 /* Ordered forms, for memory that others use meanwhile; `p` is aligned to the value's size. */
 static inline uint32_t rs_load_be32_acquire(const void *p)
 {

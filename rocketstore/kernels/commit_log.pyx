@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
     RS_PREFETCH_R,
+    rs_acquire_fence,
     rs_find_magic,
     rs_load_be32,
     rs_load_be64,
@@ -29,6 +30,7 @@ from rocketstore.kernels.record cimport (
     FIND_PROPERTIES,
     FLAG,
     MAGIC,
+    MIN_RECORD,
     QUEUE_OFFSET,
     RECORD_BLANK,
     RECORD_END,
@@ -225,10 +227,25 @@ cdef class RecordScanner:
         return self.columns.append(self.block, n)
 
 
-cdef inline bint ends_in_zeros(const Record *record, int64_t remaining) noexcept nogil:
-    """Whether the last byte of a record and what follows are zeros: a writer, who goes forward, may be in it."""
-    cdef const uint8_t *last = record.data + record.size - (1 if record.properties.size else 3)
-    return last[0] == 0 and (remaining - record.size < 4 or rs_load_be32(record.data + record.size) == 0)
+# How much of a record a writer, who may be at it now, has left behind.
+cdef enum Written:
+    WHOLE
+    WHOLE_IF_NO_PROPERTIES
+    HALF_WRITTEN
+
+
+cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept nogil:
+    """Look at the end of a record, before the rest is read: it is written last, and zeros are what was there."""
+    cdef int64_t size
+    if remaining < MIN_RECORD:
+        return WHOLE
+    size = <int32_t>rs_load_be32(data)
+    if size < MIN_RECORD or size > remaining:
+        return WHOLE
+    if data[size - 1] != 0 or (remaining - size >= 4 and rs_load_be32(data + size) != 0):
+        return WHOLE
+    # Without properties the record ends with their length, 0, after the topic.
+    return WHOLE_IF_NO_PROPERTIES if data[size - 3] != 0 else HALF_WRITTEN
 
 
 cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcept nogil:
@@ -250,11 +267,16 @@ cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcep
 cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int todo, bint at_rest,
                          PropertyReader *reader, const DelayTable *delays, Record *record) noexcept nogil:
     """Find the fields of the record at `pos` of a file of `size` bytes, and check that it is where it should be."""
-    cdef int status = parse_record(data + pos, size - pos, todo, reader, delays, record)
+    cdef Written written = WHOLE if at_rest else how_written(data + pos, size - pos)
+    cdef int status
+    rs_acquire_fence()
+    status = parse_record(data + pos, size - pos, todo, reader, delays, record)
     if status == RECORD_OK:
         if record.phy_offset != from_offset + pos:
             return BAD_PHY_OFFSET
-        return RECORD_OK if at_rest or not ends_in_zeros(record, size - pos) else BAD_HALF
+        if written == WHOLE or (written == WHOLE_IF_NO_PROPERTIES and record.properties.size == 0):
+            return RECORD_OK
+        return BAD_HALF
     # A blank fills its file. Where the file is cut short, it may say more.
     if status == RECORD_BLANK and (record.size < 8 or record.size < size - pos):
         return BAD_SIZE
