@@ -535,6 +535,7 @@ def test_a_batch_is_a_table_too(golden):
 
 
 def test_an_empty_scan_is_an_empty_table_with_all_columns(tmp_path, threads):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     with CommitLog.open(tmp_path) as log:
         scan = log.scan(threads=threads)
         assert scan.to_arrow().num_rows == 0
@@ -543,6 +544,7 @@ def test_an_empty_scan_is_an_empty_table_with_all_columns(tmp_path, threads):
 
 
 def test_damage_reaches_whoever_reads_the_table(tmp_path, threads):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     log, offsets = make(tmp_path, some(60))
     damage(tmp_path, offsets[7])
     for make_table in (
