@@ -79,9 +79,10 @@ lint: build $(VENV)/lint
 
 SANITIZE ?= address
 SANITIZED := build/sanitize/$(SANITIZE)
-# Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered is the normal build's affair.
+# Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered and how much memory is taken is the normal
+# build's affair.
 # Thread: what runs threads.
-TESTS_address := tests --ignore tests/test_index_file_interrupt.py
+TESTS_address := tests --ignore tests/test_index_file_interrupt.py --ignore tests/test_store_memory.py
 TESTS_thread := tests/test_index_file_threads.py
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
