@@ -67,7 +67,7 @@ lint: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 lint: build $(VENV)/lint
 	ruff check .
 	mypy
-	$(RUN) -m mypy.stubtest --ignore-disjoint-bases --allowlist .ci/stubtest-allowlist \
+	$(RUN) -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-disjoint-bases --allowlist .ci/stubtest-allowlist \
 		$(STUBS:%=rocketstore.kernels.%)
 	cython-lint rocketstore/kernels/*.pyx rocketstore/kernels/*.pxd
 	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
