@@ -104,3 +104,17 @@ cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
 cdef object java_text(const Slice *text)
 cdef object property_dict(const Slice *properties, PropertyReader *reader)
 cdef int fill_delays(DelayTable *delays, str levels) except -1
+
+
+cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexcept nogil:
+    """Find the next word from `start` on, and move it behind. Java's split(" "), without the empty ones."""
+    cdef int32_t end
+    while start[0] < text.size:
+        end = start[0]
+        while end < text.size and text.data[end] != c" ":
+            end += 1
+        word.data, word.size = text.data + start[0], end - start[0]
+        start[0] = end + 1
+        if word.size > 0:
+            return True
+    return False

@@ -30,6 +30,7 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     next_property,
+    next_word,
     read_properties,
 )
 
@@ -346,22 +347,16 @@ cdef class KeysColumn(Column):
         """Add the words in blocks: of most records there is one."""
         cdef Slice words[MOST_RECORDS]
         cdef Py_ssize_t i, n_words = 0
-        cdef int32_t start, end, size
+        cdef int32_t start
         for i in range(n):
-            start, size = 0, records[i].keys.size
-            while start < size:
-                end = start
-                while end < size and records[i].keys.data[end] != c" ":
-                    end += 1
-                if end > start:
-                    words[n_words].data, words[n_words].size = records[i].keys.data + start, end - start
-                    n_words += 1
-                    self.count += 1
-                    if n_words == MOST_RECORDS:
-                        if not self.words.add_texts(words, n_words):
-                            return False
-                        n_words = 0
-                start = end + 1
+            start = 0
+            while next_word(&records[i].keys, &start, &words[n_words]):
+                n_words += 1
+                self.count += 1
+                if n_words == MOST_RECORDS:
+                    if not self.words.add_texts(words, n_words):
+                        return False
+                    n_words = 0
             if not self.offsets.add_int32(self.count):
                 return False
         return self.words.add_texts(words, n_words)

@@ -4,7 +4,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN
 from libc.string cimport memcmp
 
 from rocketstore.kernels.csrc cimport rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
-from rocketstore.kernels.record cimport MAX_PROPERTIES
+from rocketstore.kernels.record cimport MAX_PROPERTIES, next_word
 
 import numpy as np
 
@@ -98,18 +98,13 @@ cdef class RecordFilter:
         return self.topics is None or self.topics.contains(&record.topic)
 
     cdef bint matches_properties(self, const Record *record) noexcept nogil:
-        cdef int32_t start = 0, end
+        cdef int32_t start = 0
         cdef Slice word
         if self.tags is not None and not (record.tags.data != NULL and self.tags.contains(&record.tags)):
             return False
         if self.keys is None or (record.uniq_key.data != NULL and self.keys.contains(&record.uniq_key)):
             return True
-        while start < record.keys.size:
-            end = start
-            while end < record.keys.size and record.keys.data[end] != c" ":
-                end += 1
-            word.data, word.size = record.keys.data + start, end - start
-            if end > start and self.keys.contains(&word):
+        while next_word(&record.keys, &start, &word):
+            if self.keys.contains(&word):
                 return True
-            start = end + 1
         return False

@@ -10,6 +10,7 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     Slice,
+    next_word,
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport VarValues
@@ -138,14 +139,9 @@ cdef bint matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int
 
 cdef bint has_word(const Slice *text, const Slice *wanted) noexcept nogil:
     """Whether one of the words between single spaces, of which empty ones are none, is the wanted one."""
-    cdef int32_t start = 0, end
+    cdef int32_t start = 0
     cdef Slice word
-    while start < text.size:
-        end = start
-        while end < text.size and text.data[end] != c" ":
-            end += 1
-        word.data, word.size = text.data + start, end - start
-        if end > start and equals_decoded(&word, wanted.data, wanted.size):
+    while next_word(text, &start, &word):
+        if equals_decoded(&word, wanted.data, wanted.size):
             return True
-        start = end + 1
     return False
