@@ -116,19 +116,20 @@ build/sanitize/address/c: $(wildcard csrc/*.[ch] tests/c/*.[ch])
 
 PARTS := differential flips crash sanitize spark-versions
 PART ?=
-ROUNDS_differential := 60
-ROUNDS_flips := 400
+ROUNDS_differential := 50
+ROUNDS_flips := 100
 ROUNDS_crash := 400
 ROUNDS_sanitize := 8
-SEEDS = $(shell seq 1 $(ROUNDS_$(PART)))
+SEEDS_spark-versions := 4.1 4.2 4.3
+SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
+# So many rounds at once; those of the others share a directory.
+JOBS_differential := 2
+JOBS_flips := 2
+JOBS_crash := 2
 
 soak: build
 	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
-	@$(MAKE) --no-print-directory soak-$(PART)
-
-soak-differential soak-flips soak-crash soak-sanitize: $(addprefix build/soak/$(PART)/,$(SEEDS))
-
-soak-spark-versions: $(addprefix build/soak/spark-versions/,4.1 4.2 4.3)
+	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 
 build/soak/differential/%: $(PACKAGE)
 	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/interop tests/test_java_hash.py tests/test_index_file_bytes.py \

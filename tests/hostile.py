@@ -43,10 +43,10 @@ QUERIES = [
 ]
 
 
-def run(kind, seed, quarter, directory, *, timeout=900):
-    """Read the store after each damage of a quarter of a kind's, in another process. Return what it says is wrong."""
+def run(kind, seed, part, directory, *, timeout=900):
+    """Read the store after each damage of a part of a kind's, in another process. Return what it says is wrong."""
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", __file__, kind, str(seed), str(quarter), str(directory)],
+        [sys.executable, "-X", "faulthandler", __file__, kind, str(seed), str(part), str(directory)],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -59,7 +59,7 @@ def run(kind, seed, quarter, directory, *, timeout=900):
 # ---- in the subprocess -------------------------------------------------------------------------------------
 
 
-def main(kind, seed, quarter, directory):
+def main(kind, seed, part, directory):
     warnings.simplefilter("error")
     signal.signal(signal.SIGALRM, on_alarm)
     time.sleep = lambda seconds: None  # nobody writes here who could be waited for
@@ -70,10 +70,10 @@ def main(kind, seed, quarter, directory):
         Reader(sound, root, config, is_strict=True, is_whole=True).read_all()
     limit_memory()
     chosen = {
-        "every byte": lambda: damages.every_byte(sound.files, 4 * seed + quarter),
-        "many bytes": lambda: damages.many_bytes(sound.files, 4 * seed + quarter, 50),
-        "replacements": lambda: islice(damages.replacements(sound.files), (4 * seed + quarter) % 8, None, 8),
-        "strange names": lambda: islice(damages.strange_names(), (4 * seed + quarter) % 8, None, 8),
+        "every byte": lambda: damages.every_byte(sound.files, damages.SHARES_OF_A_ROUND * seed + part),
+        "many bytes": lambda: damages.many_bytes(sound.files, 4 * seed + part, 50),
+        "replacements": lambda: islice(damages.replacements(sound.files), (4 * seed + part) % 8, None, 8),
+        "strange names": lambda: islice(damages.strange_names(), (4 * seed + part) % 8, None, 8),
     }[kind]()
     options = {"is_strict": kind != "strange names", "is_whole": kind in ("strange names", "replacements")}
     failed = 0

@@ -163,8 +163,9 @@ def write_all(root, files):
 
 # ---- damages: (name, what changes the store in `root`) -----------------------------------------------------
 
-# Four of them are a round of `make soak PART=flips`: its 400 rounds together are all.
-SHARES = 1600
+# SHARES_OF_A_ROUND are a round of `make soak PART=flips`: its 100 rounds together are all.
+SHARES_OF_A_ROUND = 16
+SHARES = 100 * SHARES_OF_A_ROUND
 
 
 def every_byte(files, seed):

@@ -13,8 +13,10 @@ from reference.consume_queue import pack_batch_unit
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError
 
-# The first quarter is part of `make test`; a round of the soak does all four.
-QUARTERS = pytest.mark.parametrize("quarter", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+
+def parts(count):
+    """The first part is in `make test`; a round of the soak does all."""
+    return pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, count))])
 
 
 @pytest.fixture
@@ -23,25 +25,25 @@ def root(tmp_path):
     return tmp_path / "store"
 
 
-@QUARTERS
-def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(quarter, seed, tmp_path):
+@parts(hostile_store.SHARES_OF_A_ROUND)
+def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(part, seed, tmp_path):
     """Some of all there are, as the seed says; the rounds of the soak do all."""
-    assert not hostile.run("every byte", seed, quarter, tmp_path)
+    assert not hostile.run("every byte", seed, part, tmp_path)
 
 
-@QUARTERS
-def test_damage_of_many_bytes_is_survived(quarter, seed, tmp_path):
-    assert not hostile.run("many bytes", seed, quarter, tmp_path)
+@parts(4)
+def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
+    assert not hostile.run("many bytes", seed, part, tmp_path)
 
 
-@QUARTERS
-def test_what_is_no_file_in_the_place_of_one_is_survived(quarter, seed, tmp_path):
-    assert not hostile.run("replacements", seed, quarter, tmp_path)
+@parts(4)
+def test_what_is_no_file_in_the_place_of_one_is_survived(part, seed, tmp_path):
+    assert not hostile.run("replacements", seed, part, tmp_path)
 
 
-@QUARTERS
-def test_strange_names_are_survived(quarter, seed, tmp_path):
-    assert not hostile.run("strange names", seed, quarter, tmp_path)
+@parts(4)
+def test_strange_names_are_survived(part, seed, tmp_path):
+    assert not hostile.run("strange names", seed, part, tmp_path)
 
 
 # ---- the smallest cases of bugs that were found --------------------------------------------------------------
