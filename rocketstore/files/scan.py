@@ -99,10 +99,14 @@ class Scan:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
 
     def _batch(self, scanner: RecordScanner, skipped: list[Skipped]) -> MessageBatch:
-        on_bad_body = None
-        if self._on_corrupt == "skip":
-            def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
-                skipped.append(Skipped(offset, offset + size, error))
+        def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
+            file = self._log.queue.find(offset)
+            if file is not None:  # which is what the error knows not
+                error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
+            if self._on_corrupt == "raise":
+                raise error
+            skipped.append(Skipped(offset, offset + size, error))
+
         return batch_of(scanner.take(), self._fields, on_bad_body)
 
     def _resync(self, offset: int, end: int) -> int:
