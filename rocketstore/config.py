@@ -22,16 +22,28 @@ DEFAULT_SIZES: dict[str, Any] = {
     "max_hash_slot_num": DEFAULT_HASH_SLOT_NUM,
     "max_index_num": DEFAULT_INDEX_NUM,
 }
+LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
+    ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
+)
 TEXT_PATTERNS = {"flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH", "message_delay_level": "[0-9]+[smhd]( [0-9]+[smhd])*"}
+OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names of RocketMQ's
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 0)
 
-# Each difference in the bytes, with the first release that has it and the first that no longer has it.
-DIFFERENCES: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
-    "counts_every_put": (OLDEST, (4, 7, 1)),  # hashSlotCount rises with each put, not with each slot that fills
-    "indexes_tags": ((5, 4, 0), None),  # an index item "topic#T#tags" for each message with tags
+# Each difference in the bytes: from which release on it is what.
+DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
+    "counts_every_put": {OLDEST: True, (4, 7, 1): False},
+    "indexes_tags": {OLDEST: False, (5, 4, 0): True},
+    "batch_properties": {OLDEST: "none", (4, 8, 0): "joined", (4, 9, 3): "separated", (5, 4, 0): "none"},
+    "trailing_separator": {OLDEST: True, (4, 9, 1): False, (5, 2, 0): True},
+    "has_ipv6": {OLDEST: False, (4, 6, 0): True},
+    "has_v2": {OLDEST: False, (5, 1, 0): True},
+    "has_prop_crc": {OLDEST: False, (5, 2, 0): True},
+    "has_master_flushed_offset": {OLDEST: False, (5, 0, 0): True},
+    "has_confirm_phy_offset": {OLDEST: False, (5, 1, 1): True},
+    "has_logics_physical_offset": {OLDEST: False, (5, 5, 0): True},
 }
 
 
@@ -39,13 +51,26 @@ DIFFERENCES: dict[str, tuple[tuple[int, ...], tuple[int, ...] | None]] = {
 class Compat:
     """What the RocketMQ release ``release`` would have written.
 
-    ``counts_every_put``: IndexHeader.hashSlotCount is increased by each put (until 4.7.0).
-    ``indexes_tags``: IndexService.buildIndex puts one more item for the tags of a message (from 5.4.0).
+    ``counts_every_put``: IndexHeader.hashSlotCount is increased by each put, not by each slot that fills.
+    ``indexes_tags``: IndexService.buildIndex puts one more item "topic#T#tags" for the tags of a message.
+    ``batch_properties``: what each message of a client's batch gets of the batch's own properties: "none"; "joined",
+    they follow as they are; "separated", they follow after a 0x02.
+    ``trailing_separator``: the last property ends with 0x02 too.
+    ``has_ipv6``, ``has_v2``, ``has_prop_crc``: records have IPv6 hosts, topics beyond 127 bytes, a CRC property.
+    ``has_master_flushed_offset``, ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
     """
 
     release: str
     counts_every_put: bool
     indexes_tags: bool
+    batch_properties: str
+    trailing_separator: bool
+    has_ipv6: bool
+    has_v2: bool
+    has_prop_crc: bool
+    has_master_flushed_offset: bool
+    has_confirm_phy_offset: bool
+    has_logics_physical_offset: bool
 
     @classmethod
     def of(cls, release: str) -> Compat:
@@ -54,11 +79,8 @@ class Compat:
         Raises ValueError if it is not a release from 4.5.2 to 5.5.0.
         """
         number = _parse(release)
-        has = {
-            name: first <= number and (gone is None or number < gone)
-            for name, (first, gone) in DIFFERENCES.items()
-        }
-        return cls(release, **has)
+        return cls(release, **{name: values[max(since for since in values if since <= number)]
+                               for name, values in DIFFERENCES.items()})
 
 
 def _parse(release: str) -> tuple[int, ...]:
@@ -88,8 +110,11 @@ class StoreConfig:
     """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.0.
 
     Sizes of files are bytes; a size that is None is what the files show. ``mapped_file_size_consume_queue`` is rounded
-    up to whole units. ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several
-    directories. ``compat``: the release to write as. ``other``: what a broker's file says besides.
+    up to whole units. ``flush_*``: milliseconds and pages of 4 KiB. ``default_topic_queue_nums``: queues of a new
+    topic, as many as a producer gets. ``file_reserved_time``: hours. ``allocate_file_ahead``: the log's next file is
+    made before it is needed. ``store_host``: "address:port" that records name as their broker.
+    ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several directories. ``compat``: the
+    release to write as. ``other``: what a broker's file says besides.
 
     Raises ValueError for a value that RocketMQ could not have. Source: MessageStoreConfig.
     """
@@ -114,6 +139,13 @@ class StoreConfig:
     max_message_size: int = 4 << 20
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_disk_type: str = "ASYNC_FLUSH"
+    flush_interval_commit_log: int = 500
+    flush_commit_log_least_pages: int = 4
+    flush_commit_log_thorough_interval: int = 10_000
+    default_topic_queue_nums: int = 4
+    file_reserved_time: int = 72
+    allocate_file_ahead: bool = True
+    store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
     compat: str = DEFAULT_COMPAT
@@ -123,7 +155,7 @@ class StoreConfig:
         if size := self.mapped_file_size_consume_queue:
             object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // 20) * 20)
         for name, value in vars(self).items():
-            least = 1 if name in DEFAULT_SIZES else INT_MIN
+            least = LEAST.get(name, INT_MIN)
             if isinstance(value, int) and not least <= value <= INT_MAX:
                 raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
@@ -132,9 +164,9 @@ class StoreConfig:
 
     @classmethod
     def small(cls) -> Self:
-        """Give the layout of a store inside a program: log files of 64 MiB, index files of 400,000 items."""
+        """Give the layout of a store inside a program: log files of 64 MiB and none ahead, 400,000 items an index."""
         sizes = {"mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 100_000, "max_index_num": 400_000}
-        return cls(**DEFAULT_SIZES | sizes)
+        return cls(**DEFAULT_SIZES | sizes, allocate_file_ahead=False)
 
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str]) -> Self:
@@ -145,7 +177,7 @@ class StoreConfig:
         """
         values = dict(DEFAULT_SIZES)
         other: dict[str, str] = {}
-        names = {camel_case(entry.name): entry.name for entry in fields(cls) if entry.name not in ("compat", "other")}
+        names = {camel_case(entry.name): entry.name for entry in fields(cls) if entry.name not in OUR_OWN}
         for line, *escaped in _properties(Path(path).read_bytes().decode("iso-8859-1")):
             try:
                 key, text = (ESCAPE.sub(_unescape, part) for part in escaped)
@@ -159,12 +191,18 @@ class StoreConfig:
                 raise ValueError(f"{path}, line {line}, {escaped[0]}: {error}") from None
         return cls(**values, other=other)
 
-    def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str]) -> list[Path]:
-        """Give the directories of the commit log, read-only ones last. Source: CommitLog, MultiPathMappedFileQueue."""
+    def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
+        """Give the directories of the commit log, read-only ones last or not at all.
+
+        Source: CommitLog, MultiPathMappedFileQueue.
+        """
         text = (self.store_path_commit_log or "").strip()
         if "," in text:  # without one, RocketMQ knows no read-only paths
             text += "," + (self.read_only_commit_log_store_paths or "").strip()
         paths = [Path(path) for path in dict.fromkeys(text.split(",")) if path]
+        if writable and len(paths) > 1:
+            read_only = set(map(Path, (self.read_only_commit_log_store_paths or "").strip().split(",")))
+            paths = [path for path in paths if path not in read_only]
         return paths or [Path(store_path_root_dir, "commitlog")]
 
 

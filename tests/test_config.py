@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case
+from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, Compat, StoreConfig, camel_case
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,
@@ -41,6 +41,10 @@ ROCKETMQ_DEFAULTS = {
     "maxMessageSize": 4194304,
     "messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
     "flushDiskType": "ASYNC_FLUSH",
+    "flushIntervalCommitLog": 500,
+    "flushCommitLogLeastPages": 4,
+    "flushCommitLogThoroughInterval": 10000,
+    "fileReservedTime": 72,
     "storePathCommitLog": None,
     "readOnlyCommitLogStorePaths": None,
 }
@@ -61,7 +65,9 @@ def conf(tmp_path):
 def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
     config = conf("")
     ours = {camel_case(entry.name): getattr(config, entry.name) for entry in fields(config)}
-    assert ours == {**ROCKETMQ_DEFAULTS, "compat": "5.5.0", "other": {}}
+    # A producer's and a broker's own default, and what RocketMQ has no setting for.
+    besides = {"defaultTopicQueueNums": 4, "allocateFileAhead": True, "storeHost": "127.0.0.1:10911"}
+    assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.0", "other": {}}
 
 
 def test_without_a_broker_file_sizes_are_left_to_the_files_and_all_else_is_the_same(conf):
@@ -75,6 +81,7 @@ def test_the_small_layout_knows_every_size():
     assert config.mapped_file_size_commit_log == 64 * 1024 * 1024
     assert (config.max_hash_slot_num, config.max_index_num) == (100_000, 400_000)
     assert all(getattr(config, name) > 0 for name in SIZES)
+    assert not config.allocate_file_ahead
 
 
 def test_a_config_is_frozen_hashable_and_pickles(conf):
@@ -120,6 +127,11 @@ def test_a_consume_queue_size_that_overflows_when_it_is_rounded_is_refused():
         {"message_delay_level": ""},
         {"message_delay_level": "1s  5s"},
         {"message_delay_level": "1s 5y"},
+        {"file_reserved_time": -1},
+        {"flush_interval_commit_log": 0},
+        {"flush_commit_log_least_pages": -1},
+        {"flush_commit_log_thorough_interval": -1},
+        {"default_topic_queue_nums": 0},
         {"compat": "3.0"},
     ],
     ids=str,
@@ -145,15 +157,16 @@ def test_every_key_of_rocketmq_is_read(conf):
 
 
 def test_keys_that_matter_to_the_broker_alone_are_kept_as_text(conf):
-    config = conf("brokerName = broker-a\ncompat=4.9\nother=x\nfileReservedTime=48 \nStoreType=x")
+    config = conf("brokerName = broker-a\ncompat=4.9\nother=x\nallocateFileAhead=48 \nStoreType=x")
     # Trailing blanks are part of a value in Java.
     assert config.other == {
         "brokerName": "broker-a",
         "compat": "4.9",
         "other": "x",
-        "fileReservedTime": "48 ",
+        "allocateFileAhead": "48 ",
         "StoreType": "x",
     }
+    assert config.allocate_file_ahead
     assert config.compat == "5.5.0"
 
 
@@ -330,3 +343,46 @@ def test_a_path_with_commas_is_several_directories_each_once_read_only_ones_last
 def test_read_only_paths_count_only_beside_several_others():
     config = StoreConfig(store_path_commit_log="/a", read_only_commit_log_store_paths="/b,/c")
     assert config.commit_log_paths("/root") == [Path("/a")]
+
+
+# (difference, release before it, the first with it, what it was, what it is)
+CHANGES = [
+    ("counts_every_put", "4.7.0", "4.7.1", True, False),
+    ("indexes_tags", "5.3.3", "5.4.0", False, True),
+    ("batch_properties", "4.7.1", "4.8.0", "none", "joined"),
+    ("batch_properties", "4.9.2", "4.9.3", "joined", "separated"),
+    ("batch_properties", "5.3.3", "5.4.0", "separated", "none"),
+    ("trailing_separator", "4.9.0", "4.9.1", True, False),
+    ("trailing_separator", "5.1.4", "5.2.0", False, True),
+    ("has_ipv6", "4.5.2", "4.6.0", False, True),
+    ("has_v2", "5.0.0", "5.1.0", False, True),
+    ("has_prop_crc", "5.1.4", "5.2.0", False, True),
+    ("has_master_flushed_offset", "4.9.8", "5.0.0", False, True),
+    ("has_confirm_phy_offset", "5.1.0", "5.1.1", False, True),
+    ("has_logics_physical_offset", "5.4.0", "5.5.0", False, True),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "since", "was", "now"), CHANGES)
+def test_a_release_writes_as_it_did_until_the_next_one_changed_it(name, before, since, was, now):
+    assert getattr(Compat.of(before), name) == was
+    assert getattr(Compat.of(since), name) == now
+
+
+def test_every_difference_has_its_releases_tested():
+    tested = {(name, since) for name, _, since, _, _ in CHANGES}
+    assert tested == {
+        (name, ".".join(map(str, since))) for name, values in DIFFERENCES.items() for since in list(values)[1:]
+    }
+
+
+def test_a_release_of_two_numbers_is_its_last_patch():
+    assert Compat.of("4.9").batch_properties == Compat.of("4.9.8").batch_properties == "separated"
+    assert Compat.of("5.1").has_confirm_phy_offset
+    assert replace(Compat.of("5.5"), release="5.5.0") == Compat.of("5.5.0")
+
+
+@pytest.mark.parametrize("release", ["4.5.1", "5.5.1", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", None, 5.3])
+def test_what_is_no_release_is_refused(release):
+    with pytest.raises(ValueError, match="compat="):
+        Compat.of(release)
