@@ -2,32 +2,128 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
 import sys
+import threading
 from pathlib import Path
 
-__all__ = ["is_held"]
+from rocketstore.errors import StoreLockedError
 
-# struct flock, which the system's headers give in another order there.
-FLOCK, TYPE = ("qqihh", 3) if sys.platform == "darwin" else ("hhqqi", 0)
+__all__ = ["StoreLock", "is_held"]
+
+# struct flock, which the system's headers give in another order there; of it the type and the holder's process.
+FLOCK, TYPE, PID = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
+
+# These locks are a process's: they do not keep it from itself, and go when it closes any descriptor of the file.
+# So what is locked here is known by (device, inode), and not opened again.
+HELD: dict[tuple[int, int], StoreLock] = {}
+MUTEX = threading.RLock()
+
+
+class StoreLock:
+    """The lock of the one writer that a store may have, a broker or rocketstore. Safe to use from several threads.
+
+    Attributes: ``path`` of the file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd = -1
+        self._pid = 0  # of the process that acquired it
+
+    def acquire(self) -> None:
+        """Take the lock, making the file if it is missing. Nothing waits.
+
+        Raises: StoreLockedError if another process, or another StoreLock in this one, has it; OSError.
+        Source: DefaultMessageStore.start.
+        """
+        with MUTEX:
+            if _is_held_here(self.path):
+                raise StoreLockedError(
+                    f"{self.path}: this process has the store open for writing already: use that one, or close it"
+                )
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                self._lock(fd)
+                os.pwrite(fd, b"lock", 0)
+                os.fsync(fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            HELD[_identity(os.fstat(fd))] = self
+            self._fd, self._pid = fd, os.getpid()
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except (BlockingIOError, PermissionError):
+            pid = _ask(fd)[PID]
+            who = f"process {pid}" if pid > 0 else "another process"
+            raise StoreLockedError(
+                f"{self.path}: {who} has the store open for writing, a broker or another rocketstore writer: "
+                "stop it first, or open the store with mode 'r'"
+            ) from None
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process holds the lock by this object: a process forked from the holder does not."""
+        return self._pid == os.getpid()
+
+    def release(self) -> None:
+        """Give the lock up, if it is owned. The file stays. Source: DefaultMessageStore.shutdown."""
+        with MUTEX:
+            if self.owned:
+                self._pid = 0
+                del HELD[_identity(os.fstat(self._fd))]
+                os.close(self._fd)
 
 
 def is_held(path: Path) -> bool:
-    """Whether another process holds the lock. False if the file is missing. Raises: OSError if it cannot be asked.
+    """Whether a process, this one too, holds the lock. False if the file is missing. Takes no lock.
 
-    Not for a process that holds it itself: closing the file would give the lock up.
-    Source: DefaultMessageStore.start.
+    Raises: OSError if it cannot be asked. Source: DefaultMessageStore.start.
     """
-    asked = (0, 1, 0, fcntl.F_WRLCK, 0) if sys.platform == "darwin" else (fcntl.F_WRLCK, 0, 0, 1, 0)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        answer = fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(FLOCK, *asked))
-    finally:
-        os.close(fd)
-    held: bool = struct.unpack(FLOCK, answer)[TYPE] != fcntl.F_UNLCK
-    return held
+    with MUTEX:
+        if _is_held_here(path):
+            return True
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return _ask(fd)[TYPE] != fcntl.F_UNLCK
+        finally:
+            os.close(fd)
+
+
+def _ask(fd: int) -> tuple[int, ...]:
+    """Give the struct flock of whoever is in the way of a lock."""
+    wanted = [0] * 5
+    wanted[TYPE] = fcntl.F_WRLCK
+    wanted[FLOCK.index("q") + 1] = 1  # byte 0, length 1
+    return struct.unpack(FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, struct.pack(FLOCK, *wanted)))
+
+
+def _is_held_here(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return _identity(path.stat()) in HELD
+    return False
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _disown() -> None:
+    """Forget, after a fork, what the parent holds; closing its descriptors later would free a lock of our own."""
+    for lock in HELD.values():
+        os.close(lock._fd)
+        lock._pid = 0
+    HELD.clear()
+    MUTEX.release()
+
+
+os.register_at_fork(before=MUTEX.acquire, after_in_parent=MUTEX.release, after_in_child=_disown)
