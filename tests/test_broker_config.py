@@ -1,13 +1,17 @@
 """config/*.json: what a broker writes, what fastjson allows, files that are damaged, and their repair."""
 
+import contextlib
+import itertools
 import json
 import os
 import random
 import tarfile
+import time
 
 import pytest
 from conftest import GOLDEN
 
+from rocketstore.errors import StoreError
 from rocketstore.files import broker_config
 from rocketstore.files.broker_config import (
     BrokerConfig,
@@ -15,6 +19,7 @@ from rocketstore.files.broker_config import (
     SubscriptionGroupConfig,
     TopicConfig,
     check,
+    extend_topics,
     parse_json,
     repair,
 )
@@ -560,7 +565,232 @@ def test_repair_never_writes_through_a_link_in_the_place_of_its_temporary_file(s
     outside.write_text("mine")
     bak(topics).write_bytes(GOOD)
     topics.with_name(f"topics.json.tmp-{os.getpid()}").symlink_to(outside)
-    with pytest.raises(FileExistsError):
-        repair(store)
+    repair(store)
     assert outside.read_text() == "mine"
+    assert topics.read_bytes() == GOOD
+    assert not topics.is_symlink()
+
+
+# As a broker of 5.5.0 writes it, but for the time.
+NEW_TOPICS = """{
+\t"dataVersion":{
+\t\t"counter":1,
+\t\t"stateVersion":0,
+\t\t"timestamp":TIME
+\t},
+\t"topicConfigTable":{
+\t\t"T":{
+\t\t\t"attributes":{},
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":4,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"T",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":4
+\t\t},
+\t\t"批":{
+\t\t\t"attributes":{
+\t\t\t\t"queue.type":"BatchCQ"
+\t\t\t},
+\t\t\t"order":false,
+\t\t\t"perm":6,
+\t\t\t"readQueueNums":2,
+\t\t\t"topicFilterType":"SINGLE_TAG",
+\t\t\t"topicName":"批",
+\t\t\t"topicSysFlag":0,
+\t\t\t"writeQueueNums":2
+\t\t}
+\t}
+}"""
+
+
+def version_of(path):
+    return json.loads(path.read_bytes())["dataVersion"]
+
+
+def test_topics_are_made_as_a_broker_writes_them(tmp_path):
+    before = time.time_ns() // 1_000_000
+    assert extend_topics(tmp_path, {"T": 4, "批": 2}, {"批": "BatchCQ"}) is True
+    path = tmp_path / "config" / "topics.json"
+    now = version_of(path)["timestamp"]
+    assert before <= now <= time.time_ns() // 1_000_000
+    assert path.read_text("utf-8") == NEW_TOPICS.replace("TIME", str(now))
+    assert [file.name for file in path.parent.iterdir()] == ["topics.json"]
+    assert BrokerConfig.open(tmp_path).topics["批"] == TopicConfig("批", 2, 2, attributes={"queue.type": "BatchCQ"})
+
+
+def test_of_a_brokers_topics_only_the_version_and_what_is_asked_for_changes(golden):
+    path = golden / "config" / "topics.json"
+    before = path.read_bytes()
+    assert extend_topics(golden, {"new": 3}) is True
+    assert bak(path).read_bytes() == before
+    old, new = json.loads(before), json.loads(path.read_bytes())
+    added = new["topicConfigTable"].pop("new")
+    assert list(added) == list(old["topicConfigTable"]["LabTopic"])
+    assert added == old["topicConfigTable"]["LabTopic"] | {
+        "topicName": "new", "readQueueNums": 3, "writeQueueNums": 3
+    }
+    version = new["dataVersion"]
+    assert version["counter"] == old["dataVersion"]["counter"] + 1
+    assert version["timestamp"] != old["dataVersion"]["timestamp"]
+    # With these two undone the rest is the same, byte for byte.
+    new["dataVersion"] = old["dataVersion"]
+    assert broker_config._pretty(new) == before
+
+
+def test_topics_that_have_their_queues_change_nothing(golden):
+    before = tree(golden / "config")
+    assert extend_topics(golden, {"LabTopic": 4, "lab": 1, "SCHEDULE_TOPIC_XXXX": 5}) is False
+    assert extend_topics(golden, {}) is False
+    assert tree(golden / "config") == before
+
+
+def test_without_topics_nothing_is_made(tmp_path):
+    assert extend_topics(tmp_path, {}) is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_queues_are_raised_each_kind_by_itself_and_never_lowered(store, topics):
+    topics.write_text('{"topicConfigTable":{"T":{"topicName":"T","readQueueNums":9,"writeQueueNums":2,"perm":4}}}')
+    assert extend_topics(store, {"T": 5})
+    assert json.loads(topics.read_bytes())["topicConfigTable"]["T"] == {
+        "topicName": "T", "readQueueNums": 9, "writeQueueNums": 5, "perm": 4
+    }
+
+
+def test_numbers_that_are_left_out_are_rocketmqs_default(store, topics):
+    topics.write_bytes(GOOD)
+    assert not extend_topics(store, {"T": 16})
+    assert extend_topics(store, {"T": 17})
+    assert BrokerConfig.open(store).topics["T"] == TopicConfig("T", 17, 17)
+
+
+def test_what_rocketstore_does_not_know_is_kept(store, topics):
+    topics.write_text('{"z":{3:[1,{}]},"topicConfigTable":{"T":{"new":1.5,"topicName":"T","order":null}},"a":"é\\n"}')
+    assert extend_topics(store, {"U": 1})
+    root = json.loads(topics.read_bytes())
+    assert list(root) == ["z", "topicConfigTable", "a", "dataVersion"]
+    assert (root["z"], root["a"]) == ({"3": [1, {}]}, "é\n")
+    assert root["topicConfigTable"]["T"] == {"new": 1.5, "topicName": "T", "order": None}
+    assert root["dataVersion"].keys() == {"counter", "timestamp"}
+
+
+def test_a_null_topic_is_made_anew(store, topics):
+    topics.write_text('{"dataVersion":null,"topicConfigTable":{"T":null}}')
+    assert extend_topics(store, {"T": 1})
+    assert BrokerConfig.open(store).topics == {"T": TopicConfig("T", 1, 1)}
+    assert version_of(topics)["counter"] == 1
+
+
+@pytest.mark.parametrize("there", [{}, {"attributes": {"queue.type": "SimpleCQ"}}, {"attributes": {}}], ids=str)
+def test_a_topic_never_changes_the_type_of_its_queues(store, topics, there):
+    topics.write_text(json.dumps({"topicConfigTable": {"T": there}}))
+    before = tree(store / "config")
+    with pytest.raises(ValueError, match="'T' has queues of type SimpleCQ, which cannot become BatchCQ"):
+        extend_topics(store, {"U": 1, "T": 20}, {"T": "BatchCQ"})
+    assert tree(store / "config") == before
+    assert extend_topics(store, {"T": 20}, {"T": "SimpleCQ"})
+
+
+@pytest.mark.parametrize(
+    ("topics", "types"),
+    [({"T": 0}, {}), ({"T": -1}, {}), ({"T": 2**31}, {}), ({"T": 1}, {"T": "RocksDBCQ"}), ({"\ud800": 1}, {})],
+)
+def test_topics_that_cannot_be_are_refused_and_nothing_is_made(tmp_path, topics, types):
+    with pytest.raises(ValueError):  # noqa: PT011 - which of them is in the message, in its own words
+        extend_topics(tmp_path, topics, types)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD)
+def test_bad_topics_are_kept_aside_and_their_bak_extended(store, topics, data):
+    topics.write_bytes(data)
+    bak(topics).write_bytes(OLDER)
+    assert extend_topics(store, {"T": 1})
+    assert BrokerConfig.open(store).topics == {"Older": TopicConfig("Older"), "T": TopicConfig("T", 1, 1)}
+    assert bak(topics).read_bytes() == OLDER
+    assert [file.read_bytes() for file in topics.parent.glob("topics.json.bad-*")] == [data]
+    assert extend_topics(store, {"T": 1}) is False
+
+
+def test_missing_topics_with_a_bak_are_the_bak_extended(store, topics):
+    bak(topics).write_bytes(OLDER)
+    assert extend_topics(store, {"Older": 1}) is False
     assert not topics.exists()
+    assert extend_topics(store, {"T": 1})
+    assert BrokerConfig.open(store).topics.keys() == {"Older", "T"}
+    assert bak(topics).read_bytes() == OLDER
+
+
+@pytest.mark.parametrize(("main", "spare"), [(b"x", None), (b"x", b"y"), (None, b"y"), (b"", b"")])
+def test_where_no_good_topics_are_left_nothing_is_made_up(store, topics, main, spare):
+    for path, data in ((topics, main), (bak(topics), spare)):
+        if data is not None:
+            path.write_bytes(data)
+    before = tree(store / "config")
+    with pytest.raises(StoreError, match=rf"{topics} .*topics.json.bak .*repair"):
+        extend_topics(store, {"T": 1})
+    assert tree(store / "config") == before
+
+
+def test_topics_that_cannot_be_read_are_not_replaced(store, topics):
+    topics.mkdir()
+    bak(topics).write_bytes(GOOD)
+    with pytest.raises(StoreError, match="no regular file"):
+        extend_topics(store, {"T": 1})
+    assert topics.is_dir()
+
+
+@pytest.mark.parametrize("counter", ["1", 1.5, True, None])
+def test_a_version_that_is_none_makes_the_file_bad(store, topics, counter):
+    topics.write_text(json.dumps({"dataVersion": {"counter": counter}}))
+    bak(topics).write_bytes(OLDER)
+    assert extend_topics(store, {"T": 1})
+    assert BrokerConfig.open(store).topics.keys() == {"Older", "T"}
+
+
+def test_extended_topics_keep_their_mode(store, topics):
+    topics.write_bytes(GOOD)
+    topics.chmod(0o640)
+    assert extend_topics(store, {"U": 1})
+    assert {path.stat().st_mode & 0o777 for path in (topics, bak(topics))} == {0o640}
+
+
+@pytest.mark.parametrize("data", [GOOD, b"x"], ids=["good", "bad"])
+@pytest.mark.parametrize("call", ["fsync", "replace", "link"])
+def test_at_every_failure_good_topics_are_left(store, topics, monkeypatch, data, call):
+    """The n-th call fails, for every n: what can be read is the topics of before, or with the new one."""
+    really = getattr(os, call)
+    for n in itertools.count(1):
+        for path in topics.parent.iterdir():
+            path.unlink()
+        topics.write_bytes(data)
+        bak(topics).write_bytes(OLDER)
+        before = BrokerConfig.open(store).topics
+        error = OSError(5, "Input/output error")
+        answers = itertools.chain([None] * (n - 1), [error], itertools.repeat(None))
+
+        def failing(*args, _answers=answers, **kwargs):
+            if error := next(_answers):
+                raise error
+            return really(*args, **kwargs)
+
+        done = False
+        with monkeypatch.context() as patch, contextlib.suppress(OSError):
+            patch.setattr(os, call, failing)
+            done = extend_topics(store, {"New": 1})
+        after = BrokerConfig.open(store).topics
+        assert after in ([] if done else [before]) + [before | {"New": TopicConfig("New", 1, 1)}]
+        assert not list(topics.parent.glob("*tmp*"))
+        extend_topics(store, {"New": 1})
+        assert BrokerConfig.open(store).topics == before | {"New": TopicConfig("New", 1, 1)}
+        if done:
+            break
+    assert n > 1 or (call, data) == ("link", GOOD)
+
+
+def test_what_a_killed_process_left_is_no_hindrance(store, topics):
+    topics.with_name(f"topics.json.tmp-{os.getpid()}").write_bytes(b"x")
+    assert extend_topics(store, {"T": 1})
+    assert [path.name for path in topics.parent.iterdir()] == ["topics.json"]

@@ -15,9 +15,13 @@ from reprlib import repr as short
 from typing import Any, NamedTuple, Self
 
 from rocketstore.config import camel_case
+from rocketstore.errors import StoreError
 
-__all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "repair"]
+__all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
+__all__ += ["repair", "replace_file"]
 
+TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
+QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
 MISSING = "is missing"
 TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
@@ -118,12 +122,80 @@ def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -
         main, bak = _read_both(path, decode)
         if bak.data is None or bak.value is None or (main.data is None and main.what != MISSING):
             continue
-        kept = path.with_name(f"{path.name}.bad-{time.time_ns() // 1_000_000}") if main.what != MISSING else None
+        kept = _bad(path) if main.what != MISSING else None
         if not dry_run:
-            _restore(path, bak.data, kept)
+            replace_file(path, bak.data, like=_bak(path), kept=kept)
         what = f"{main.what}; made from {_bak(path).name}"
         done.append(ConfigProblem(path, f"{what}, the bad file is {kept.name}" if kept else what))
     return done
+
+
+def extend_topics(
+    store_path_root_dir: str | os.PathLike[str],
+    topics: Mapping[str, int],
+    queue_types: Mapping[str, str] | None = None,
+) -> bool:
+    """Make topics.json, or extend it, for a broker to serve these topics; whoever calls has the store's lock.
+
+    Topics that are missing are added, those with fewer queues get more, and all else stays. The file of before is then
+    the .bak; a bad one, where the .bak is good, is kept as ``NAME.bad-<milliseconds>``.
+    Parameters: topics: numbers of queues. queue_types: "SimpleCQ" or "BatchCQ", for topics that are to be of one.
+    Returns: whether anything changed.
+    Raises: ValueError if a topic is there with another type of queue; StoreError if only bad files are there; OSError.
+    Source: TopicConfigManager.encode, ConfigManager.persist.
+    """
+    path = Path(store_path_root_dir, "config", TOPICS)
+    main, bak = _read_both(path, _topics_root)
+    root = _good_root(path, main, bak)
+    old = root.get(TOPIC_TABLE) or {}
+    table = dict(old)
+    for topic, queue_nums in topics.items():
+        table[topic] = _with_queues(topic, table.get(topic), queue_nums, (queue_types or {}).get(topic))
+    if table == old:
+        return False
+    data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    is_bad = main.data is not None and main.value is None
+    if main.data is not None and not is_bad:
+        replace_file(_bak(path), main.data, like=path)
+    like = next(filter(Path.exists, (path, _bak(path))), None)
+    replace_file(path, data, like=like, kept=_bad(path) if is_bad else None)
+    return True
+
+
+def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
+    if main.what == bak.what == MISSING:
+        return {"dataVersion": {"counter": 0, "stateVersion": 0}}
+    if main.value is None and (bak.value is None or (main.data is None and main.what != MISSING)):
+        raise StoreError(f"{path} {main.what}, {_bak(path).name} {bak.what or 'is good'}: repair or remove them first")
+    root: dict[str, Any] = bak.value if main.value is None else main.value
+    return root
+
+
+def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | None) -> dict[str, Any]:
+    """Give a topic of topics.json at least so many queues, and make it if ``members`` is None."""
+    if not 1 <= queue_nums < 2**31 or queue_type not in (None, SIMPLE, "BatchCQ"):
+        raise ValueError(f"{queue_nums} queues of type {queue_type} for topic {short(topic)}: cannot be")
+    if members is None:
+        attributes = {QUEUE_TYPE: queue_type} if queue_type else {}
+        bean = vars(TopicConfig(topic, queue_nums, queue_nums, attributes=attributes))
+        return {camel_case(name): bean[name] for name in sorted(bean)}
+    old = _bean(TopicConfig, topic, members)
+    if queue_type not in (None, old_type := old.attributes.get(QUEUE_TYPE, SIMPLE)):
+        raise ValueError(f"topic {short(topic)} has queues of type {old_type}, which cannot become {queue_type}")
+    numbers = {"readQueueNums": old.read_queue_nums, "writeQueueNums": old.write_queue_nums}
+    return {**members, **{name: queue_nums for name, number in numbers.items() if number < queue_nums}}
+
+
+def _next_version(version: dict[str, Any]) -> dict[str, Any]:
+    """Source: DataVersion.nextVersion."""
+    counter = version.get("counter", 0) + 1
+    return {**version, "counter": counter, "timestamp": time.time_ns() // 1_000_000}
+
+
+def _pretty(root: dict[str, Any]) -> bytes:
+    """Write JSON as fastjson does."""
+    return json.dumps(root, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
 
 
 class _Read(NamedTuple):
@@ -134,6 +206,10 @@ class _Read(NamedTuple):
 
 def _bak(path: Path) -> Path:
     return path.with_name(f"{path.name}.bak")
+
+
+def _bad(path: Path) -> Path:
+    return path.with_name(f"{path.name}.bad-{time.time_ns() // 1_000_000}")
 
 
 def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Decoder]]:
@@ -173,15 +249,20 @@ def _read(path: Path, decode: Decoder) -> _Read:
         return _Read(None, f"cannot be decoded: {error}" if data else "is empty", data)
 
 
-def _restore(path: Path, data: bytes, kept: Path | None) -> None:
-    """Put ``data`` in the place of a file, with the mode and owner of its .bak."""
-    status = _bak(path).stat()
+def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None) -> None:
+    """Put ``data`` in the place of a file: after a crash either is there, and whole.
+
+    Parameters: like: the file whose mode and owner it gets. kept: another name that the file of before keeps.
+    """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # what a process that was killed has left
     with temporary.open("xb") as file:
         try:
-            os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-            with contextlib.suppress(PermissionError):
-                os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            if like:
+                status = like.stat()
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -265,8 +346,17 @@ def _offsets(value: Any, what: str) -> dict[int, int]:
     return {int(key): offset for key, offset in members.items()}
 
 
+def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
+    """Give topics.json as it is, if it is good. The version is not looked at by those who only read."""
+    TYPED_FILES[TOPICS](root)
+    version = _object(root.get("dataVersion"), "dataVersion")
+    if type(version.get("counter", 0)) is not int:
+        raise ValueError(f"counter of dataVersion must not be {short(version['counter'])}")
+    return {**root, "dataVersion": version}
+
+
 TYPED_FILES: dict[str, Decoder] = {
-    "topics.json": _beans("topicConfigTable", TopicConfig),
+    TOPICS: _beans(TOPIC_TABLE, TopicConfig),
     "subscriptionGroup.json": _beans("subscriptionGroupTable", SubscriptionGroupConfig),
     "consumerOffset.json": _consumer_offsets,
     "delayOffset.json": lambda root: _offsets(root.get("offsetTable"), "offsetTable"),
