@@ -1,4 +1,4 @@
-"""Units of consume queues: decoding them into columns, and finding one among them.
+"""Units of consume queues: decoding them into columns, finding one among them, and packing them.
 
     unit, 20 bytes                                batch unit, 46 bytes: from byte 20 on also
        0  i64  offset of the record                 20  i64  storeTimestamp
@@ -14,12 +14,20 @@
 Integers are big-endian. A filler, which stands for what a queue that began later does not have, is (0, 2147483647, 0).
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport rs_columns_8_4_8, rs_fits, rs_load_be32, rs_load_be64
+from rocketstore.kernels.csrc cimport (
+    rs_columns_8_4_8,
+    rs_fits,
+    rs_load_be32,
+    rs_load_be64,
+    rs_store_be32,
+    rs_store_be64,
+)
 
 from rocketstore.errors import CorruptFileError
 
@@ -32,11 +40,12 @@ cdef enum:
     MSG_BASE_OFFSET = 28
     BATCH_SIZE = 36
     COMPACTED_OFFSET = 38
+    RESERVED = 42
     EXT_TAGS_CODE = 2
     EXT_STORE_TIMESTAMP = 10
     EXT_BITMAP_SIZE = 18
     EXT_BITMAP = 20
-    PIECE = 524288  # units decoded between two looks at the signals: one to six milliseconds
+    PIECE = 524288  # units decoded or packed between two looks at the signals: one to six milliseconds
 
 
 cdef inline int64_t int64_at(const uint8_t *p) noexcept nogil:
@@ -49,6 +58,11 @@ cdef inline int32_t int32_at(const uint8_t *p) noexcept nogil:
 
 cdef inline int16_t int16_at(const uint8_t *p) noexcept nogil:
     return <int16_t>((p[0] << 8) | p[1])
+
+
+cdef inline void store_int16(uint8_t *p, int64_t value) noexcept nogil:
+    p[0] = <uint8_t>((value >> 8) & 0xFF)
+    p[1] = <uint8_t>(value & 0xFF)
 
 
 cdef inline bint is_filler(const uint8_t *unit) noexcept nogil:
@@ -132,9 +146,11 @@ def decode_batch_units(Buffer buffer not None, int64_t pos, int64_t[:, ::1] long
 # ---- finding -----------------------------------------------------------------------------------------------
 
 
-def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size):
+def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size,
+                      int64_t last_phy_offset=INT64_MAX):
     """Count the units at byte ``pos`` that come before the first invalid one, of n.
 
+    Parameters: last_phy_offset: bytes; a unit of a record after it ends the count too.
     Source: ConsumeQueue.recover, BatchConsumeQueue.recover.
     """
     cdef int64_t count = 0, end
@@ -147,7 +163,7 @@ def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t un
         unit = buffer.data + pos + count * unit_size
         with nogil:
             while count < end:
-                valid = int64_at(unit) >= 0 and int32_at(unit + SIZE) > 0
+                valid = 0 <= int64_at(unit) <= last_phy_offset and int32_at(unit + SIZE) > 0
                 if unit_size == BATCH_UNIT_SIZE:
                     valid = valid and int64_at(unit + MSG_BASE_OFFSET) >= 0 and int16_at(unit + BATCH_SIZE) > 0
                 if not valid:
@@ -203,3 +219,117 @@ def read_ext_unit(Buffer buffer not None, int64_t pos):
             raise CorruptFileError(buffer.path, pos, "size", f"{size} bytes, of which {bitmap_size} are the bitmap")
         bitmap = PyBytes_FromStringAndSize(<const char *>unit + EXT_BITMAP, bitmap_size)
         return int64_at(unit + EXT_TAGS_CODE), int64_at(unit + EXT_STORE_TIMESTAMP), bitmap
+
+
+# ---- packing -----------------------------------------------------------------------------------------------
+
+
+cdef inline bint is_record(int64_t phy_offset, int64_t size) noexcept nogil:
+    """Whether a record can be there: a unit of anything else would end its queue at the next recovery."""
+    return phy_offset >= 0 and 0 < size <= INT64_MAX - phy_offset
+
+
+def pack_units(const int64_t[::1] phy_offsets not None, const int32_t[::1] sizes not None,
+               const int64_t[::1] tags_codes not None, const int64_t[::1] queue_offsets not None,
+               int64_t max_phy_offset, int64_t next_queue_offset):
+    """Pack, of n units in order, those that a queue takes: not what it has already.
+
+    Parameters: max_phy_offset: where the record of the queue's last unit ends, bytes, -1 if there is none.
+    next_queue_offset: the queue's end, -1 to begin at the first unit's.
+    Returns: 20 bytes for each; the row of the first, n if there is none; whether a queue offset that the queue has
+    already came behind the last: a broker finds that out after it has made a file for it.
+    Raises: ValueError for a row that cannot be; nothing is packed then. Source: ConsumeQueue.putMessagePositionInfo.
+    """
+    cdef Py_ssize_t n = phy_offsets.shape[0], i = 0, end, first = n, count = 0
+    cdef bint good = True, is_old = False
+    cdef uint8_t *unit
+    if not sizes.shape[0] == tags_codes.shape[0] == queue_offsets.shape[0] == n:
+        raise ValueError("the columns differ in length")
+    packed = PyBytes_FromStringAndSize(NULL, n * UNIT_SIZE)
+    unit = <uint8_t *>PyBytes_AS_STRING(packed)
+    while good and i < n:
+        end = min(i + PIECE, n)
+        with nogil:
+            while i < end:
+                good = is_record(phy_offsets[i], sizes[i]) and 0 <= queue_offsets[i] < INT64_MAX // UNIT_SIZE
+                if not good:
+                    break
+                if phy_offsets[i] + sizes[i] > max_phy_offset:
+                    is_old = 0 < queue_offsets[i] < next_queue_offset
+                    if not is_old:
+                        if count == 0:
+                            first = i
+                        if next_queue_offset < 0:
+                            next_queue_offset = queue_offsets[i]
+                        rs_store_be64(unit, phy_offsets[i])
+                        rs_store_be32(unit + SIZE, sizes[i])
+                        rs_store_be64(unit + TAGS_CODE, tags_codes[i])
+                        max_phy_offset = phy_offsets[i] + sizes[i]
+                        next_queue_offset += 1
+                        unit += UNIT_SIZE
+                        count += 1
+                i += 1
+        PyErr_CheckSignals()
+    if not good:
+        raise ValueError(f"row {i}: a record of {sizes[i]} bytes at {phy_offsets[i]}, queue offset {queue_offsets[i]}")
+    return packed if count == n else packed[:count * UNIT_SIZE], first, is_old
+
+
+def pack_batch_units(const int64_t[::1] phy_offsets not None, const int32_t[::1] sizes not None,
+                     const int64_t[::1] tags_codes not None, const int64_t[::1] store_timestamps not None,
+                     const int64_t[::1] msg_base_offsets not None, const int32_t[::1] batch_sizes not None,
+                     int64_t max_phy_offset):
+    """Pack, of n batch units in order, those that a queue takes: not what it has already, nor what has no offset.
+
+    Parameters: max_phy_offset: where the record of the queue's last unit begins, bytes, -1 if there is none.
+    Returns: 46 bytes for each. Raises: ValueError for a row that cannot be; nothing is packed then.
+    Source: BatchConsumeQueue.putMessagePositionInfoWrapper, putBatchMessagePositionInfo.
+    """
+    cdef Py_ssize_t n = phy_offsets.shape[0], i = 0, end, count = 0
+    cdef bint good = True
+    cdef uint8_t *unit
+    if not (sizes.shape[0] == tags_codes.shape[0] == store_timestamps.shape[0] == msg_base_offsets.shape[0]
+            == batch_sizes.shape[0] == n):
+        raise ValueError("the columns differ in length")
+    packed = PyBytes_FromStringAndSize(NULL, n * BATCH_UNIT_SIZE)
+    unit = <uint8_t *>PyBytes_AS_STRING(packed)
+    while good and i < n:
+        end = min(i + PIECE, n)
+        with nogil:
+            while i < end:
+                good = is_record(phy_offsets[i], sizes[i]) and INT16_MIN <= batch_sizes[i] <= INT16_MAX
+                if not good:
+                    break
+                if phy_offsets[i] > max_phy_offset and msg_base_offsets[i] >= 0 and batch_sizes[i] >= 0:
+                    rs_store_be64(unit, phy_offsets[i])
+                    rs_store_be32(unit + SIZE, sizes[i])
+                    rs_store_be64(unit + TAGS_CODE, tags_codes[i])
+                    rs_store_be64(unit + STORE_TIMESTAMP, store_timestamps[i])
+                    rs_store_be64(unit + MSG_BASE_OFFSET, msg_base_offsets[i])
+                    store_int16(unit + BATCH_SIZE, batch_sizes[i])
+                    rs_store_be32(unit + COMPACTED_OFFSET, <uint32_t>-1)
+                    rs_store_be32(unit + RESERVED, 0)
+                    max_phy_offset = phy_offsets[i]
+                    unit += BATCH_UNIT_SIZE
+                    count += 1
+                i += 1
+        PyErr_CheckSignals()
+    if not good:
+        raise ValueError(f"row {i}: a record of {sizes[i]} bytes at {phy_offsets[i]}, {batch_sizes[i]} messages")
+    return packed if count == n else packed[:count * BATCH_UNIT_SIZE]
+
+
+def pack_ext_unit(int64_t tags_code, int64_t store_timestamp, bytes bitmap not None):
+    """Pack an ext unit. Raises: ValueError for a bitmap of more than 32,747 bytes. Source: CqExtUnit.write."""
+    cdef Py_ssize_t size = EXT_BITMAP + len(bitmap)
+    cdef uint8_t *unit
+    if size > INT16_MAX:
+        raise ValueError(f"a bitmap of {len(bitmap)} bytes: a unit has {INT16_MAX} at most")
+    packed = PyBytes_FromStringAndSize(NULL, size)
+    unit = <uint8_t *>PyBytes_AS_STRING(packed)
+    store_int16(unit, size)
+    rs_store_be64(unit + EXT_TAGS_CODE, tags_code)
+    rs_store_be64(unit + EXT_STORE_TIMESTAMP, store_timestamp)
+    store_int16(unit + EXT_BITMAP_SIZE, len(bitmap))
+    memcpy(unit + EXT_BITMAP, PyBytes_AS_STRING(bitmap), len(bitmap))
+    return packed

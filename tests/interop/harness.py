@@ -39,15 +39,29 @@ def is_built(classpath):
             and all(Path(jar).exists() for jar in classpath.read_text().split(os.pathsep)))
 
 
+def name_of(release, profile):
+    return f"{release}-{profile}" if profile else release
+
+
+def classpath(release, profile=""):
+    """Return the class path of a build."""
+    target = HERE / "target" / name_of(release, profile)
+    return os.pathsep.join([str(target / "classes"), (target / "classpath.txt").read_text().strip()])
+
+
 @functools.cache
-def build(release):
-    """Compile the harness against a RocketMQ release; return why that cannot be done here, or None."""
+def build(release, profile=""):
+    """Compile the harness against a RocketMQ release; return why that cannot be done here, or None.
+
+    profile: of pom.xml; it has a build of its own.
+    """
     for tool in ("java", "mvn"):
         if not shutil.which(tool):
             return f"needs {tool} on the PATH (Java 17 and Maven)"
-    if is_built(HERE / "target" / release / "classpath.txt"):
+    if is_built(HERE / "target" / name_of(release, profile) / "classpath.txt"):
         return None
     maven = ["mvn", "-q", "-B", "-Dstyle.color=never", f"-Drocketmq.version={release}", "process-classes"]
+    maven += [f"-P{profile}"] if profile else []
     for offline in (["-o"], []):
         try:
             result = subprocess.run(maven + offline, cwd=HERE, stdin=subprocess.DEVNULL, capture_output=True,
@@ -65,19 +79,20 @@ def build(release):
 class Java:
     """A JVM with the classes of one release."""
 
+    main = "Harness"
+    profile = ""
+
     def __init__(self, release, scratch):
-        reason = build(release)
+        reason = build(release, self.profile)
         if reason:
             pytest.skip(reason)
         self.release = release
         self.scratch = scratch
         self.numbers = itertools.count()
-        target = HERE / "target" / release
-        classpath = os.pathsep.join([str(target / "classes"), (target / "classpath.txt").read_text().strip()])
         with (scratch / "stderr").open("wb") as stderr:
             self.process = subprocess.Popen(
-                ["java", *JVM, f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}", "-cp", classpath,
-                 "org.rocketstore.interop.Harness"],
+                ["java", *JVM, f"-Duser.home={scratch}", f"-Djava.io.tmpdir={scratch}",
+                 "-cp", classpath(release, self.profile), f"org.rocketstore.interop.{self.main}"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, encoding="utf-8")
 
     def call(self, *command):
@@ -145,6 +160,14 @@ class Java:
         # With duplicationEnable recovery takes records without DUP_INFO for bad.
         config = {**options["config"], "duplicationEnable": False}
         return self.json_answers("read", copy, json.dumps({**options, "config": config, "load": load}), rows=requests)
+
+    def recover(self, root, options, *, start=True):
+        """Do to a store itself what a broker's next start and clean stop do; return what it said after the load.
+
+        start=False: load it and leave it like that. See StoreRecovery.java.
+        """
+        config = {"haListenPort": 0, **options["config"], "duplicationEnable": False}
+        return json.loads(self.call("recover", root, json.dumps({**options, "config": config, "start": start})))
 
     def parse(self, records, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False):
         """Return what CommitLog and MessageDecoder make of bytes, each beginning with a record."""

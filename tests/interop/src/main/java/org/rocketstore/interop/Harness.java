@@ -20,8 +20,10 @@ import java.util.Arrays;
  * load   ROOT SLOTS ITEMS CHECKPOINT_MS     IndexService.load after a crash
  * write  ROOT OPTIONS MESSAGES OUT          DefaultMessageStore.putMessage into a new store
  * read   ROOT OPTIONS REQUESTS OUT          what DefaultMessageStore reads in ROOT, which is deleted then
+ * recover ROOT OPTIONS                      what the next start and stop of a broker do to ROOT itself
  * parse  REQUESTS OUT                       CommitLog.checkMessageAndReturnSize, MessageDecoder.decode
  * text   REQUESTS OUT                       String of UTF-8, MessageDecoder.string2messageProperties
+ * queues ROOT OPTIONS STEPS OUT             ConsumeQueue, BatchConsumeQueue: put, recover, cut; ROOT is deleted then
  * </pre>
  * What the files of rows, messages, requests and queries hold is said at the methods that read them.
  */
@@ -30,43 +32,60 @@ public final class Harness {
     }
 
     public static void main(String[] args) throws Exception {
+        serve(Harness::run);
+    }
+
+    /** What a command does with its arguments; null if it is unknown. */
+    interface Commands {
+        Object run(String command, String[] args) throws Exception;
+    }
+
+    static void serve(Commands commands) throws Exception {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
         System.setOut(System.err); // whatever a library prints must not pass for an answer
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            answers.println(answer(line.split("\t", -1)));
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            answers.println(answer(commands, line.split("\t", -1)));
         }
         System.exit(0); // stores that were never started leave threads behind
     }
 
-    private static String answer(String[] command) {
+    private static String answer(Commands commands, String[] line) {
         try {
-            String[] args = Arrays.copyOfRange(command, 1, command.length);
-            switch (command[0]) {
-                case "put":
-                    return "ok " + IndexFiles.put(args);
-                case "select":
-                    return "ok " + IndexFiles.select(args);
-                case "build":
-                    return "ok " + IndexServices.build(args);
-                case "query":
-                    return "ok " + IndexServices.query(args);
-                case "load":
-                    return "ok " + IndexServices.load(args);
-                case "write":
-                    return "ok " + StoreWriter.write(args);
-                case "read":
-                    return "ok " + StoreReader.read(args);
-                case "parse":
-                    return "ok " + Records.parse(args);
-                case "text":
-                    return "ok " + Records.text(args);
-                default:
-                    return "error unknown command " + command[0];
-            }
+            Object answer = commands.run(line[0], Arrays.copyOfRange(line, 1, line.length));
+            return answer == null ? "error unknown command " + line[0] : "ok " + answer;
         } catch (Exception | LinkageError e) {
             Throwable cause = e.getCause() == null ? e : e.getCause();
             return "error " + cause.toString().replaceAll("\\s+", " ") + " at " + cause.getStackTrace()[0];
+        }
+    }
+
+    private static Object run(String command, String[] args) throws Exception {
+        switch (command) {
+            case "put":
+                return IndexFiles.put(args);
+            case "select":
+                return IndexFiles.select(args);
+            case "build":
+                return IndexServices.build(args);
+            case "query":
+                return IndexServices.query(args);
+            case "load":
+                return IndexServices.load(args);
+            case "write":
+                return StoreWriter.write(args);
+            case "read":
+                return StoreReader.read(args);
+            case "recover":
+                return StoreRecovery.recover(args);
+            case "parse":
+                return Records.parse(args);
+            case "text":
+                return Records.text(args);
+            case "queues":
+                return ConsumeQueues.run(args);
+            default:
+                return null;
         }
     }
 }

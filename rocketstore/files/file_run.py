@@ -1,0 +1,210 @@
+"""FileRun: files of one length, each named by the offset of its first byte, that are written without a mapping."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.files.mapped_file import MappedFileQueue, data_ranges
+
+__all__ = ["FileRun"]
+
+
+class FileRun(ABC):
+    """A run of files that grows at its end. They are sparse; at most one is open at a time.
+
+    What is there already is recovered before the first use. A full disk is an OSError, after which the call can be
+    made again: nothing counts as written that is not. Source: MappedFileQueue, DefaultMappedFile.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
+        """Nothing is opened or made before it is needed. Parameters: mapped_file_size: of every file, bytes."""
+        self.directory = Path(directory)
+        self.mapped_file_size = mapped_file_size
+        self._starts: list[int] = []
+        self._end = 0
+        self._recovered = False
+        self._closed = False
+        self._open_start, self._fd = -1, -1
+        self._descriptor: weakref.finalize[..., FileRun] = weakref.finalize(self, int)
+        self._unflushed: set[int] = set()
+        self._changed_directories: set[Path] = set()
+
+    def load(self) -> None:
+        """Take the files that are there for full, until ``recover`` finds the end. An empty last one is deleted.
+
+        Raises: CorruptFileError for a file of another length. Source: MappedFileQueue.load.
+        """
+        self._require_open()
+        try:
+            files = MappedFileQueue([self.directory]).files
+        except FileNotFoundError:
+            files = []
+        if files and files[-1].size == 0:  # it never got its length
+            files.pop().path.unlink()
+            self._changed_directories.add(self.directory)
+        for file in files:
+            if file.size != self.mapped_file_size or file.file_from_offset % self.mapped_file_size:
+                reason = f"{file.size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
+                raise CorruptFileError(file.path, file.size, "file size", reason)
+        self._starts = [file.file_from_offset for file in files]
+        self._end = files[-1].end_offset if files else 0
+        self._recovered = True
+
+    def recover(self, *, zero: bool = False) -> None:
+        """Find the end as RocketMQ does, and delete the files behind it.
+
+        Parameters: zero: also overwrite the bytes behind it in the last file. Units that stand there come back when
+        new ones have filled the place of the invalid one. Raises: CorruptFileError for a file of another length.
+        Source: ConsumeQueue.recover, BatchConsumeQueue.recover, ConsumeQueueExt.recover.
+        """
+        self.load()
+        self._recovered = False
+        self._recover(zero)
+        self._recovered = True
+
+    @abstractmethod
+    def _recover(self, zero: bool) -> None: ...
+
+    def flush(self) -> None:
+        """Return when all that was written, and every file made or deleted, is on the disk.
+
+        Another thread may write meanwhile. Raises: OSError; what is not on the disk then, the next call tries again.
+        """
+        self._require_open()
+        for start in sorted(self._unflushed):
+            try:
+                _sync(self._path(start), self._unflushed, start)
+            except FileNotFoundError:
+                if start in self._unflushed:  # not deleted meanwhile by us
+                    raise
+        for directory in sorted(self._changed_directories):
+            _sync(directory, self._changed_directories, directory)
+
+    def release(self) -> None:
+        """Close the descriptor, which is opened again when it is needed: there may be more queues than descriptors."""
+        self._open_start = -1
+        self._descriptor()
+
+    def close(self) -> None:
+        """Close without a flush. Later calls raise StoreClosedError."""
+        self._closed = True
+        self.release()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if nothing else is in it. Source: MappedFileQueue.destroy."""
+        self._require_open()
+        if not self._recovered:
+            self.load()
+        self._delete(self._starts[::-1])
+        self._end, self._recovered = 0, True
+        with contextlib.suppress(OSError):  # it was never made, or is not empty
+            self.directory.rmdir()
+            self._changed_directories = {self.directory.parent}
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+
+    def _require_recovered(self) -> None:
+        self._require_open()
+        if not self._recovered:
+            self.recover()
+
+    def _path(self, start: int) -> Path:
+        return self.directory / f"{start:020}"
+
+    def _open(self, start: int) -> int:
+        if start != self._open_start:
+            self.release()
+            self._keep(os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC), start)
+        return self._fd
+
+    def _keep(self, fd: int, start: int) -> None:
+        # The finalizer closes it also when the writer is dropped.
+        self._fd, self._open_start, self._descriptor = fd, start, weakref.finalize(self, os.close, fd)
+
+    def _create(self, start: int) -> None:
+        self.release()
+        made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._changed_directories.update([self.directory, *(path.parent for path in made)])
+        path = self._path(start)
+        self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
+        try:
+            os.ftruncate(self._fd, self.mapped_file_size)
+        except BaseException:
+            self.release()
+            path.unlink()
+            raise
+        self._starts.append(start)
+        self._end = start
+        self._unflushed.add(start)
+
+    def _last_file(self, first_start: int = 0) -> int:
+        """Where the file begins that has room; it is made if there is none. Source: getLastMappedFile."""
+        if not self._starts:
+            self._create(first_start)
+        elif self._end == self._starts[-1] + self.mapped_file_size:
+            self._create(self._end)
+        return self._starts[-1]
+
+    def _delete(self, starts: list[int]) -> None:
+        for start in starts:
+            if start == self._open_start:
+                self.release()
+            self._unflushed.discard(start)
+            self._path(start).unlink(missing_ok=True)
+            self._starts.remove(start)
+            self._changed_directories.add(self.directory)
+
+    def _cut(self, end: int, *, zero: bool) -> None:
+        """End here: files behind go, from the last, bytes behind stay unless ``zero``. Source: truncateDirtyFiles."""
+        self._delete([start for start in reversed(self._starts) if start > end])
+        self._end = 0
+        if not self._starts:
+            return
+        last = self._starts[-1]
+        self._end = min(end, last + self.mapped_file_size)
+        if zero:
+            for begin, stop in data_ranges(self._path(last), self._end - last, self.mapped_file_size):
+                if self._read(last + begin, stop - begin).strip(b"\0"):
+                    self._write(bytes(stop - begin), last + begin, last)
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Read bytes that one file has."""
+        start = next(start for start in reversed(self._starts) if start <= position)
+        data = os.pread(self._open(start), size, position - start)
+        if len(data) < size:
+            raise CorruptFileError(self._path(start), position - start, "file size", "the file was cut while open")
+        return data
+
+    def _write(self, data: bytes, position: int, start: int) -> None:
+        """Write bytes of the file that begins at ``start``, all of them."""
+        fd = self._open(start)
+        written = os.pwrite(fd, data, position - start)
+        while written < len(data):
+            written += os.pwrite(fd, data[written:], position - start + written)
+        self._unflushed.add(start)  # not before: a flush in between would take it for done
+
+
+def _sync(path: Path, waiting: set[Any], item: object) -> None:
+    """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    waiting.discard(item)
+    try:
+        os.fsync(fd)
+    except BaseException:
+        waiting.add(item)
+        raise
+    finally:
+        os.close(fd)
