@@ -100,6 +100,12 @@ static inline void rs_acquire_fence(void)
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
+/* What was written before it is seen by whoever sees what is written after it. */
+static inline void rs_release_fence(void)
+{
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
 /* Ordered forms, for memory that others use meanwhile; `p` is aligned to the value's size. */
 static inline uint32_t rs_load_be32_acquire(const void *p)
 {

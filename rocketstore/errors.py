@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CorruptFileError",
+    "PutMessageError",
     "StoreClosedError",
     "StoreError",
     "StoreLockedError",
@@ -42,3 +43,14 @@ class StoreClosedError(StoreError):
 
 class StoreLockedError(StoreError):
     """Another process writes to this store."""
+
+
+class PutMessageError(ValueError):
+    """A message that is not stored, for what it is. Attributes: ``status``, of RocketMQ's PutMessageStatus."""
+
+    def __init__(self, status: str, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status = status
+
+    def __str__(self) -> str:
+        return f"{self.args[1]} ({self.status})"

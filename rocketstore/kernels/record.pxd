@@ -52,6 +52,9 @@ cdef enum:
     FIND_PROPERTIES = 8  # keys, tags, uniq_key
     FIND_DISPATCH = 16  # and what a consume queue needs
 
+cdef enum:
+    DISPATCH_MULTI = 1  # INNER_MULTI_DISPATCH names more queues
+
 # Bytes of a record; `data` NULL for a property that is not there.
 cdef struct Slice:
     const uint8_t *data
@@ -76,6 +79,7 @@ cdef struct Record:
     int64_t tags_code
     int64_t msg_base_offset
     int32_t batch_size
+    int32_t dispatches  # DISPATCH_MULTI, or 0
 
 # One "name 0x01 value 0x02" of a property string.
 cdef struct Property:

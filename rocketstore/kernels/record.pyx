@@ -234,10 +234,13 @@ cdef int dispatch_fields(Record *record, int64_t end, int todo, PropertyReader *
     cdef Slice delay, dup, inner_num, inner_base
     delay.data = dup.data = inner_num.data = inner_base.data = NULL
     delay.size = dup.size = inner_num.size = inner_base.size = 0
+    record.dispatches = 0
     find_properties(record, reader)
     read_properties(reader, &record.properties)
     while next_property(reader, &item):
-        if is_named(&item, "DELAY", 5):
+        if is_named(&item, "INNER_MULTI_DISPATCH", 20):
+            record.dispatches = DISPATCH_MULTI
+        elif is_named(&item, "DELAY", 5):
             delay = item.value
         elif is_named(&item, "DUP_INFO", 8):
             dup = item.value

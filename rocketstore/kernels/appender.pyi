@@ -1,0 +1,30 @@
+from collections.abc import Callable
+
+from numpy import int64
+from numpy.typing import NDArray
+
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.record_encoder import RecordEncoder
+
+__all__ = ["Appender"]
+
+class Appender:
+    from_offset: int
+    position: int
+    queue_offsets: dict[tuple[str, int], int]
+    last_phy_offset: int
+    last_store_timestamp: int
+    def __init__(self, find_queue_offset: Callable[[str, int], int]) -> None: ...
+    @property
+    def phy_offset(self) -> int: ...
+    def set_file(self, buffer: Buffer, from_offset: int, position: int) -> None: ...
+    def append(
+        self,
+        records: RecordEncoder,
+        first: int,
+        store_timestamp: int | None,
+        is_batch: bool,
+        phy_offsets: NDArray[int64],
+        queue_offsets: NDArray[int64],
+    ) -> int: ...
+    def next_queue_offset(self, queue: tuple[str, int]) -> int: ...

@@ -1,0 +1,259 @@
+"""Records of a commit log to what consume queues and the index are built from, in columns."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy
+from rocketstore.kernels.keys cimport key_hash_of
+from rocketstore.kernels.record cimport (
+    DISPATCH_MULTI,
+    FIND_DISPATCH,
+    RECORD_BLANK,
+    RECORD_OK,
+    TRANSACTION_TYPE,
+    DelayTable,
+    PropertyReader,
+    Record,
+    Slice,
+    fill_delays,
+    java_text,
+    next_word,
+    parse_record,
+)
+from rocketstore.kernels.record_columns cimport Growing
+
+import numpy as np
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.commit_log import bad_reason
+
+cdef enum:
+    PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC
+    NO_MEMORY = -1
+
+# One queue that was met. The text of its topic is its own.
+cdef struct QueueEntry:
+    uint32_t hash
+    uint32_t prefix  # the hash of "topic#"
+    int32_t queue_id
+    Slice topic
+    uint8_t *owned
+
+# A message for a queue.
+cdef struct Request:
+    int64_t phy_offset
+    int64_t tags_code
+    int64_t store_timestamp
+    int64_t msg_base_offset
+    int32_t size
+    int32_t batch_size
+    int32_t queue  # its number among the queues that were met
+    int32_t flags
+
+# An item for the index.
+cdef struct Item:
+    int64_t phy_offset
+    int64_t store_timestamp
+    int32_t key_hash
+    int32_t padding
+
+REQUEST = np.dtype([
+    ("phy_offset", np.int64), ("tags_code", np.int64), ("store_timestamp", np.int64), ("msg_base_offset", np.int64),
+    ("size", np.int32), ("batch_size", np.int32), ("queue", np.int32), ("flags", np.int32),
+])
+ITEM = np.dtype([
+    ("phy_offset", np.int64), ("store_timestamp", np.int64), ("key_hash", np.int32), ("padding", np.int32),
+])
+MULTI_DISPATCH = DISPATCH_MULTI  # of flags: INNER_MULTI_DISPATCH names more queues
+
+
+cdef class RequestScanner:
+    """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
+
+    Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
+    -1 before.
+    Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
+    """
+
+    cdef readonly list queues
+    cdef readonly int64_t last_phy_offset
+    cdef readonly int64_t last_store_timestamp
+    cdef bint indexes_tags
+    cdef DelayTable delays
+    cdef PropertyReader reader
+    cdef Growing requests
+    cdef Growing items
+    cdef QueueEntry *entries
+    cdef int32_t n_entries
+    cdef int32_t capacity
+    cdef int32_t *slots  # ordinals + 1 of entries, by hash; twice as many as entries
+
+    def __cinit__(self, *, str message_delay_level, bint indexes_tags):
+        fill_delays(&self.delays, message_delay_level)
+        self.indexes_tags = indexes_tags
+        self.queues = []
+        self.requests, self.items = Growing(), Growing()
+        self.last_phy_offset = self.last_store_timestamp = -1
+
+    def __dealloc__(self):
+        for i in range(self.n_entries):
+            free(self.entries[i].owned)
+        free(self.entries)
+        free(self.slots)
+
+    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62):
+        """Collect the records of one file from ``begin`` on, physical offsets, where one begins, to ``end``.
+
+        Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log. most: bytes after which to
+        stop. Returns: where it stopped: there, at ``end``, or where the file has no more records.
+        Raises: CorruptFileError, StoreClosedError, MemoryError.
+        """
+        cdef int64_t pos = begin - from_offset, stop = min(end - from_offset, <int64_t>buffer.size), limit
+        cdef int64_t last = min(stop, pos + most)
+        cdef int status = RECORD_OK
+        if pos < 0:
+            raise ValueError(f"begin={begin}: the buffer begins at {from_offset}")
+        buffer.check_file_size()
+        while pos < last and status == RECORD_OK:
+            PyErr_CheckSignals()
+            limit = min(pos + PIECE, last)
+            buffer.enter()
+            try:
+                with nogil:
+                    status = self.scan_piece(buffer.data, &pos, limit, stop)
+            finally:
+                buffer.leave()
+            self.name_queues()
+        if status == NO_MEMORY:
+            raise MemoryError
+        if status not in (RECORD_OK, RECORD_BLANK):
+            raise CorruptFileError(buffer.path, pos, *bad_reason(status))
+        return from_offset + pos
+
+    cdef int scan_piece(self, const uint8_t *data, int64_t *pos, int64_t limit, int64_t stop) noexcept nogil:
+        cdef Record record
+        cdef int status
+        while pos[0] < limit:
+            status = parse_record(data + pos[0], stop - pos[0], FIND_DISPATCH, &self.reader, &self.delays, &record)
+            if status != RECORD_OK:
+                return status
+            if not self.collect(&record):
+                return NO_MEMORY
+            self.last_phy_offset, self.last_store_timestamp = record.phy_offset, record.store_timestamp
+            pos[0] += record.size
+        return RECORD_OK
+
+    cdef bint collect(self, const Record *record) noexcept nogil:
+        cdef int32_t kind = record.sys_flag & TRANSACTION_TYPE
+        cdef int32_t number = self.number_of(record)
+        if number < 0:
+            return False
+        if kind != TRANSACTION_ROLLBACK and not self.add_items(record, self.entries[number].prefix):
+            return False
+        return (kind != 0 and kind != TRANSACTION_COMMIT) or self.add_request(record, number)
+
+    cdef bint add_request(self, const Record *record, int32_t number) noexcept nogil:
+        cdef Request request
+        request.phy_offset, request.size = record.phy_offset, record.size
+        request.tags_code, request.store_timestamp = record.tags_code, record.store_timestamp
+        request.msg_base_offset, request.batch_size = record.msg_base_offset, record.batch_size
+        request.queue, request.flags = number, record.dispatches
+        return self.requests.add(&request, sizeof(Request))
+
+    cdef bint add_items(self, const Record *record, uint32_t prefix) noexcept nogil:
+        """Unique key, keys, tags, as IndexService.buildIndex puts them."""
+        cdef Slice word
+        cdef int32_t at = 0
+        if record.uniq_key.data != NULL and not self.add_item(record, prefix, &record.uniq_key):
+            return False
+        while next_word(&record.keys, &at, &word):
+            if not self.add_item(record, prefix, &word):
+                return False
+        if self.indexes_tags and record.tags.size > 0:
+            return self.add_item(record, rs_java_hash_latin1(prefix, b"T#", 2), &record.tags)
+        return True
+
+    cdef bint add_item(self, const Record *record, uint32_t prefix, const Slice *text) noexcept nogil:
+        cdef Item item
+        item.phy_offset, item.store_timestamp, item.padding = record.phy_offset, record.store_timestamp, 0
+        item.key_hash = key_hash_of(rs_java_hash_utf8_lossy(prefix, text.data, <size_t>text.size))
+        return self.items.add(&item, sizeof(Item))
+
+    def take(self):
+        """Give what was collected, and begin again: (requests, items), structured arrays of REQUEST and ITEM.
+
+        Requests have no uncommitted transactions, items no rolled-back ones; both are in the order of the log.
+        """
+        taken = taken_array(self.requests, REQUEST), taken_array(self.items, ITEM)
+        self.requests, self.items = Growing(), Growing()
+        return taken
+
+    # ---- queues ----------------------------------------------------------------------------------------------
+
+    cdef int32_t number_of(self, const Record *record) noexcept nogil:
+        """The number of the record's queue, a new one if it was not met before; -1 without memory."""
+        cdef uint32_t code = rs_java_hash_utf8_lossy(0, record.topic.data, <size_t>record.topic.size)
+        cdef uint32_t mixed = (code ^ <uint32_t>record.queue_id * 0x9E3779B1u) * 0x85EBCA6Bu
+        cdef int32_t found
+        if 2 * self.n_entries >= self.capacity and not self.grow():
+            return -1
+        found = self.slots[self.slot_of(mixed, record)]
+        return found - 1 if found else self.add_queue(mixed, code, record)
+
+    cdef uint32_t slot_of(self, uint32_t mixed, const Record *record) noexcept nogil:
+        """The slot that has the queue, or the free one where it belongs."""
+        cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = (mixed >> 8) & mask
+        cdef const QueueEntry *entry
+        while self.slots[slot]:
+            entry = &self.entries[self.slots[slot] - 1]
+            if (record != NULL and entry.hash == mixed and entry.queue_id == record.queue_id
+                    and entry.topic.size == record.topic.size
+                    and memcmp(entry.topic.data, record.topic.data, record.topic.size) == 0):
+                return slot
+            slot = (slot + 1) & mask
+        return slot
+
+    cdef int32_t add_queue(self, uint32_t mixed, uint32_t code, const Record *record) noexcept nogil:
+        cdef QueueEntry *entry = &self.entries[self.n_entries]
+        entry.owned = <uint8_t *>malloc(max(record.topic.size, 1))
+        if entry.owned == NULL:
+            return -1
+        memcpy(entry.owned, record.topic.data, record.topic.size)
+        entry.topic.data, entry.topic.size = entry.owned, record.topic.size
+        entry.hash, entry.queue_id = mixed, record.queue_id
+        entry.prefix = rs_java_hash_latin1(code, b"#", 1)
+        self.n_entries += 1
+        self.slots[self.slot_of(mixed, NULL)] = self.n_entries
+        return self.n_entries - 1
+
+    cdef bint grow(self) noexcept nogil:
+        cdef int32_t i, capacity = max(2 * self.capacity, 64)
+        cdef QueueEntry *entries = <QueueEntry *>malloc(sizeof(QueueEntry) * <size_t>(capacity // 2))
+        cdef int32_t *slots = <int32_t *>calloc(<size_t>capacity, sizeof(int32_t))
+        if entries == NULL or slots == NULL:
+            free(entries)
+            free(slots)
+            return False
+        if self.n_entries:
+            memcpy(entries, self.entries, sizeof(QueueEntry) * <size_t>self.n_entries)
+        free(self.entries)
+        free(self.slots)
+        self.entries, self.slots, self.capacity = entries, slots, capacity
+        for i in range(self.n_entries):
+            slots[self.slot_of(entries[i].hash, NULL)] = i + 1
+        return True
+
+    cdef int name_queues(self) except -1:
+        cdef int32_t i
+        for i in range(<int32_t>len(self.queues), self.n_entries):
+            self.queues.append((java_text(&self.entries[i].topic), self.entries[i].queue_id))
+        return 0
+
+
+cdef taken_array(Growing rows, dtype):
+    return np.frombuffer(rows, dtype) if rows.size else np.empty(0, dtype)

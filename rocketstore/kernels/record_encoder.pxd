@@ -1,0 +1,55 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from rocketstore.kernels.record cimport Slice
+from rocketstore.kernels.record_columns cimport Growing
+
+# Where an encoded record is among the others, and what is not in it yet.
+cdef struct Encoded:
+    int64_t start
+    int32_t size
+    int32_t store_timestamp  # where it is in the record
+    int32_t queue_id
+    int32_t message_num  # queue offsets it takes; 0 for a transaction that is not committed
+
+
+# What a record is made of.
+cdef struct Parts:
+    Slice topic
+    Slice body
+    int32_t queue_id
+    int32_t flag
+    int32_t sys_flag
+    int32_t reconsume_times
+    int64_t born_timestamp
+    int64_t store_timestamp
+    int64_t prepared_transaction_offset
+    Slice born_host  # as it is stored: address and port
+    Slice store_host
+
+
+cdef class RecordEncoder:
+    cdef readonly bint append_prop_crc
+    cdef readonly list queues  # (topic, queueId) of each record
+    cdef tuple queue  # of the last record
+    cdef int32_t queue_id
+    cdef Growing data
+    cdef Growing encoded
+    cdef Growing properties
+    cdef bint trailing_separator
+    cdef bint has_v2
+    cdef bint has_ipv6
+    cdef bint is_doubtful  # the properties of the record being made may be unreadable
+    cdef str batch_properties
+    cdef int64_t max_message_size
+    cdef object store_host
+    cdef dict hosts
+    cdef list kept
+    cdef object find_queue_id
+
+    cdef Slice utf8_of(self, str text) except *
+    cdef bytes host_bytes(self, str host)
+    cdef int add_properties(self, dict properties) except -1
+    cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1
+    cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil
+    cdef int add_property(self, const Slice *name, const Slice *value) except -1
+    cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1

@@ -1,0 +1,337 @@
+"""Messages to the records that a commit log stores, but for what they get when they are appended.
+
+That is the queue offset, the physical offset, the store time, and the CRC of the whole record.
+"""
+
+from cpython.dict cimport PyDict_Next
+from cpython.ref cimport PyObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be64, rs_store_be32, rs_store_be64
+from rocketstore.kernels.record cimport (
+    BODY_CRC,
+    BORN_HOST,
+    BORN_HOST_V6,
+    BORN_TIMESTAMP,
+    FIND_DISPATCH,
+    FLAG,
+    HOST_SIZE,
+    IPV6_HOST_SIZE,
+    MAGIC,
+    MAX_PROPERTIES,
+    MIN_RECORD,
+    PHY_OFFSET,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECORD_OK,
+    STORE_HOST_V6,
+    SYS_FLAG,
+    TRANSACTION_TYPE,
+    DelayTable,
+    PropertyReader,
+    Record,
+    parse_record,
+)
+
+import operator
+import socket
+import struct
+
+import numpy as np
+
+from rocketstore.errors import PutMessageError
+
+cdef enum:
+    MAGIC_V1 = 0xDAA320A7
+    MAGIC_V2 = 0xDAA320AB
+    MAX_V1_TOPIC = 127
+    MAX_TOPIC = 32767
+    CRC_PROPERTY_SIZE = 20
+    BEYOND_BODY = 65536  # what a record may have besides the largest body
+    TRANSACTION_COMMIT = 0x8
+
+ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
+MAX_HOSTS = 4096
+
+
+cdef class RecordEncoder:
+    """Records to be appended together. ``clear`` begins anew.
+
+    Parameters: store_host: "address:port", for messages that have none. find_queue_id: gives the queue of a topic for
+    a message without one. append_prop_crc: a last property for the CRC of the record. trailing_separator, has_v2,
+    has_ipv6, batch_properties: as Compat says. max_message_size: of a body, bytes.
+    Source: MessageExtEncoder.
+    """
+
+    def __init__(self, store_host, find_queue_id, *, bint append_prop_crc=False, bint trailing_separator=True,
+                 bint has_v2=True, bint has_ipv6=True, str batch_properties="none", int64_t max_message_size=4 << 20):
+        self.data, self.encoded, self.properties = Growing(), Growing(), Growing()
+        self.queues, self.kept = [], []
+        self.hosts = {}
+        self.store_host = store_host
+        self.find_queue_id = find_queue_id
+        self.append_prop_crc = append_prop_crc
+        self.trailing_separator = trailing_separator
+        self.has_v2 = has_v2
+        self.has_ipv6 = has_ipv6
+        self.batch_properties = batch_properties
+        self.max_message_size = max_message_size
+
+    def __len__(self):
+        return len(self.queues)
+
+    @property
+    def size(self):
+        """Bytes of all records."""
+        return self.data.size
+
+    @property
+    def largest(self):
+        """Bytes of the largest record."""
+        cdef Py_ssize_t i
+        cdef int32_t most = 0
+        for i in range(len(self.queues)):
+            most = max(most, self.at(i).size)
+        return most
+
+    def columns(self):
+        """Give sizes int32[n], queue ids int32[n] and store times int64[n] of the records as they are now."""
+        cdef Py_ssize_t i, n = len(self.queues)
+        cdef int32_t[::1] size_view, queue_view
+        cdef int64_t[::1] time_view
+        sizes, queue_ids, times = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
+        size_view, queue_view, time_view = sizes, queue_ids, times
+        for i in range(n):
+            size_view[i], queue_view[i] = self.at(i).size, self.at(i).queue_id
+            time_view[i] = <int64_t>rs_load_be64(self.data.data + self.at(i).start + self.at(i).store_timestamp)
+        return sizes, queue_ids, times
+
+    def clear(self):
+        """Forget all records."""
+        self.data.size = self.encoded.size = 0
+        self.queues.clear()
+        self.kept.clear()
+
+    cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil:
+        return <const Encoded *>self.encoded.data + i
+
+    # ---- one message -----------------------------------------------------------------------------------------
+
+    def add(self, message not None, *, int32_t message_num=1, batch=None, bint keeps_store=False):
+        """Encode a message.
+
+        Parameters: message_num: queue offsets that it takes. batch: the message whose topic, queue, hosts, times and
+        system flags it has. keeps_store: it has a store time and host of its own, if it has them at all.
+        Raises: PutMessageError for one that RocketMQ refuses, or would store so that it could not be read; TypeError,
+        ValueError.
+        """
+        cdef Parts parts
+        cdef dict fields = message.__dict__
+        cdef dict head = fields if batch is None else batch.__dict__
+        cdef str topic = head["topic"]
+        cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
+        cdef object store_host = head.get("store_host") if keeps_store else None
+        cdef bytes born = self.host_bytes(head["born_host"])
+        cdef bytes store = self.host_bytes(self.store_host if store_host is None else store_host)
+        queue_id = head["queue_id"]
+        parts.queue_id = self.find_queue_id(topic) if queue_id is None else operator.index(queue_id)
+        parts.topic = self.utf8_of(topic)
+        parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
+        parts.flag = fields["flag"]
+        parts.sys_flag = head["sys_flag"]
+        parts.reconsume_times = head.get("reconsume_times", 0)
+        parts.born_timestamp = head["born_timestamp"]
+        parts.store_timestamp = head.get("store_timestamp", 0) if keeps_store else 0
+        parts.prepared_transaction_offset = 0 if batch is not None else head.get("prepared_transaction_offset", 0)
+        parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
+        parts.store_host.data, parts.store_host.size = store, <int32_t>len(store)
+        self.properties.size, self.is_doubtful = 0, False
+        self.add_properties(fields["properties"])
+        if batch is not None and self.batch_properties != "none" and head["properties"]:
+            if self.batch_properties == "joined" and not self.trailing_separator and self.properties.size:
+                self.properties.size -= 1
+            self.add_properties(head["properties"])
+        self.add_record(&parts, topic, message_num)
+
+    cdef Slice utf8_of(self, str text) except *:
+        """The UTF-8 of a str, which is the str's own or is kept until ``clear``."""
+        cdef Slice found
+        cdef Py_ssize_t n
+        try:
+            found.data = <const uint8_t *>PyUnicode_AsUTF8AndSize(text, &n)
+        except UnicodeEncodeError:
+            data = java_bytes(text)
+            self.kept.append(data)
+            found.data, n = <const uint8_t *><bytes>data, len(data)
+        found.size = <int32_t>min(n, INT32_MAX)
+        return found
+
+    cdef bytes host_bytes(self, str host):
+        """Address and port as they are stored. Few hosts come again and again."""
+        found = self.hosts.get(host)
+        if found is None:
+            if host.startswith("[") and not self.has_ipv6:
+                raise PutMessageError(ILLEGAL, f"host {host}: releases before 4.6.0 have no IPv6 addresses")
+            if len(self.hosts) >= MAX_HOSTS:
+                self.hosts.clear()
+            found = self.hosts[host] = parse_host(host)
+        return found
+
+    cdef int add_properties(self, dict properties) except -1:
+        """Source: MessageDecoder.messageProperties2String, in the order given."""
+        cdef Py_ssize_t at = 0
+        cdef PyObject *name
+        cdef PyObject *value
+        cdef Slice name_utf8, value_utf8
+        while PyDict_Next(properties, &at, &name, &value):
+            if <object>value is None:
+                continue
+            name_utf8, value_utf8 = self.utf8_of(<str?><object>name), self.utf8_of(<str?><object>value)
+            self.add_property(&name_utf8, &value_utf8)
+        return 0
+
+    cdef int add_property(self, const Slice *name, const Slice *value) except -1:
+        cdef Growing into = self.properties
+        cdef uint8_t *text
+        if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I" or memchr(value.data, 2, value.size) != NULL:
+            self.is_doubtful = True
+        if self.append_prop_crc and name.size == 8 and memcmp(name.data, b"__CRC32#", 8) == 0:
+            return 0  # of another record; this one's comes last
+        if into.size > MAX_PROPERTIES:
+            return 0  # refused in any case
+        if not into.reserve(<Py_ssize_t>name.size + value.size + 2):
+            raise MemoryError
+        text = into.data + into.size
+        memcpy(text, name.data, name.size)
+        text[name.size] = 1
+        memcpy(text + name.size + 1, value.data, value.size)
+        text[name.size + 1 + value.size] = 2
+        into.size += name.size + value.size + 2
+        return 0
+
+    # ---- the record ------------------------------------------------------------------------------------------
+
+    cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1:
+        cdef Py_ssize_t properties = self.properties.size
+        cdef int64_t size
+        cdef Encoded *made
+        cdef bint is_v2 = parts.topic.size > MAX_V1_TOPIC and self.has_v2 and utf16_length(&parts.topic) > MAX_V1_TOPIC
+        if properties and not self.trailing_separator:
+            properties -= 1
+        if self.append_prop_crc:
+            properties += CRC_PROPERTY_SIZE
+        size = MIN_RECORD + is_v2 + parts.topic.size + <int64_t>parts.body.size + properties
+        size += parts.born_host.size + parts.store_host.size - 2 * HOST_SIZE
+        if properties > MAX_PROPERTIES:
+            raise refused(TOO_MANY_PROPERTIES, topic, f"properties of {properties} bytes: {MAX_PROPERTIES} is the most")
+        if parts.body.size > self.max_message_size:
+            raise refused(ILLEGAL, topic, f"a body of {parts.body.size} bytes: {self.max_message_size} is the most")
+        if size > min(self.max_message_size + BEYOND_BODY, <int64_t>INT32_MAX):
+            raise refused(ILLEGAL, topic, f"a record of {size} bytes: max_message_size and 64 KiB is the most")
+        if parts.topic.size > (MAX_TOPIC if is_v2 else MAX_V1_TOPIC):
+            raise refused(ILLEGAL, topic, f"a topic of {parts.topic.size} bytes cannot be read back")
+        if not self.data.reserve(size) or not self.encoded.reserve(sizeof(Encoded)):
+            raise MemoryError("the messages of one call are more than 2 GiB")
+        parts.sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
+        parts.sys_flag |= BORN_HOST_V6 if parts.born_host.size == IPV6_HOST_SIZE else 0
+        parts.sys_flag |= STORE_HOST_V6 if parts.store_host.size == IPV6_HOST_SIZE else 0
+        made = <Encoded *>(self.encoded.data + self.encoded.size)
+        made.start, made.size, made.queue_id = self.data.size, <int32_t>size, parts.queue_id
+        made.store_timestamp = BORN_HOST + parts.born_host.size
+        is_counted = parts.sys_flag & TRANSACTION_TYPE in (0, TRANSACTION_COMMIT)
+        made.message_num = message_num if is_counted else 0
+        encode(self.data.data + made.start, parts, <int32_t>size, is_v2, self.properties.data,
+               <int32_t>properties, <int32_t>self.properties.size)
+        if self.is_doubtful:
+            self.require_readable(made.start, <int32_t>size, topic)
+        self.data.size += size
+        self.encoded.size += sizeof(Encoded)
+        if self.queue is None or self.queue[0] is not topic or self.queue_id != parts.queue_id:
+            self.queue, self.queue_id = (topic, parts.queue_id), parts.queue_id
+        self.queues.append(self.queue)
+        return 0
+
+
+    cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
+        """Refuse what a broker would store, and then could not dispatch: DELAY or INNER_NUM that are no numbers."""
+        cdef Record record
+        cdef PropertyReader reader
+        cdef DelayTable delays
+        delays.max_level = 0
+        status = parse_record(self.data.data + start, size, FIND_DISPATCH, &reader, &delays, &record)
+        if status != RECORD_OK:
+            raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
+        return 0
+
+
+cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,
+                 int32_t properties_size, int32_t properties_given) noexcept nogil:
+    """Write all fields. Of properties that are longer than what is given, the rest is for the CRC."""
+    cdef uint8_t *p
+    rs_store_be32(into, <uint32_t>size)
+    rs_store_be32(into + MAGIC, MAGIC_V2 if is_v2 else MAGIC_V1)
+    rs_store_be32(into + BODY_CRC, rs_crc32(0, parts.body.data, <size_t>parts.body.size) & INT32_MAX)
+    rs_store_be32(into + QUEUE_ID, <uint32_t>parts.queue_id)
+    rs_store_be32(into + FLAG, <uint32_t>parts.flag)
+    rs_store_be64(into + QUEUE_OFFSET, 0)
+    rs_store_be64(into + PHY_OFFSET, 0)
+    rs_store_be32(into + SYS_FLAG, <uint32_t>parts.sys_flag)
+    rs_store_be64(into + BORN_TIMESTAMP, <uint64_t>parts.born_timestamp)
+    p = put_bytes(into + BORN_HOST, &parts.born_host)
+    rs_store_be64(p, <uint64_t>parts.store_timestamp)
+    p = put_bytes(p + 8, &parts.store_host)
+    rs_store_be32(p, <uint32_t>parts.reconsume_times)
+    rs_store_be64(p + 4, <uint64_t>parts.prepared_transaction_offset)
+    rs_store_be32(p + 12, <uint32_t>parts.body.size)
+    p = put_bytes(p + 16, &parts.body)
+    if is_v2:
+        p[0] = <uint8_t>(parts.topic.size >> 8)
+        p += 1
+    p[0] = <uint8_t>parts.topic.size
+    p = put_bytes(p + 1, &parts.topic)
+    p[0] = <uint8_t>(properties_size >> 8)
+    p[1] = <uint8_t>properties_size
+    memcpy(p + 2, properties, min(properties_size, properties_given))
+    if properties_size > properties_given:
+        memset(p + 2 + properties_given, 0, properties_size - properties_given)
+
+
+cdef inline uint8_t *put_bytes(uint8_t *into, const Slice *text) noexcept nogil:
+    memcpy(into, text.data, text.size)
+    return into + text.size
+
+
+cdef int32_t utf16_length(const Slice *text) noexcept nogil:
+    """Java's length of a text: characters beyond U+FFFF, which have four bytes, count twice."""
+    cdef int32_t i, n = 0
+    for i in range(text.size):
+        n += (text.data[i] & 0xC0) != 0x80
+        n += text.data[i] >= 0xF0
+    return n
+
+
+# ---- texts and hosts -------------------------------------------------------------------------------------------
+
+
+def java_bytes(str text not None):
+    """Return the UTF-8 of a str, as Java makes it: a surrogate that has no partner becomes "?"."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
+
+
+def parse_host(str host not None):
+    """Return address and port of "1.2.3.4:80" or "[::1]:80" as a record has them. Raises: ValueError for another."""
+    address, _, port = host.rpartition(":")
+    if not (port.isascii() and port.isdecimal()):
+        port = "none"
+    is_v6 = address.startswith("[") and address.endswith("]")
+    try:
+        packed = socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, address.strip("[]"))
+        return packed + struct.pack(">xxH", int(port))
+    except (OSError, ValueError, struct.error):
+        raise ValueError(f"host {host!r}: must be an address and a port, as 127.0.0.1:80 or [::1]:80") from None
+
+
+def refused(str status, topic, str reason):
+    return PutMessageError(status, f"a message of topic {topic!r} is refused: {reason}")
