@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import struct
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,6 +17,7 @@ __all__ = ["StoreCheckpoint"]
 
 FILE_SIZE = 4096
 FIELDS = struct.Struct(">6q")
+MUTEX = threading.Lock()  # what is written later is newer
 
 
 @dataclass
@@ -62,14 +64,15 @@ class StoreCheckpoint:
         """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
         if self.path is None:
             return
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            if os.fstat(fd).st_size < FILE_SIZE:
-                os.ftruncate(fd, FILE_SIZE)
-            os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        with MUTEX:
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.fstat(fd).st_size < FILE_SIZE:
+                    os.ftruncate(fd, FILE_SIZE)
+                os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def _numbers(self) -> tuple[int, ...]:
         return (

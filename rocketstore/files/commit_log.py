@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import operator
 import os
 import re
@@ -12,8 +13,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, data_ranges
+from rocketstore.files.log_writer import LogWriter, StoreTimestamp
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, data_ranges, make_directory
+from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
 from rocketstore.kernels.columns import int64_column
 from rocketstore.kernels.commit_log import (
@@ -42,15 +46,17 @@ ON_CORRUPT = ("raise", "skip")
 
 
 class CommitLog:
-    """The commit log of a store, for reading. Made by ``open``; a context manager. A broker may write meanwhile.
+    """The commit log of a store. Made by ``open``; a context manager. Where it is read, a broker may write meanwhile.
 
-    Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw, or None.
+    Attributes: directories; mode, "r" or "a"; last_phy_offset: where the last record was that ``max_phy_offset`` saw, or
+    None.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
-    def __init__(self, queue: MappedFileQueue, options: dict[str, Any]) -> None:
+    def __init__(self, queue: MappedFileQueue, options: dict[str, Any], mode: str = "r") -> None:
         self.directories = queue.directories
-        self.mode = "r"
+        self.mode = mode
+        self.writer: LogWriter | None = None
         self.queue = queue
         self._options = options
         self._end: int | None = None
@@ -66,20 +72,57 @@ class CommitLog:
         mapped_file_size: int | None = None,
         force_verify_prop_crc: bool = False,
         message_delay_level: str = DEFAULT_DELAYS,
+        config: StoreConfig | None = None,
     ) -> Self:
         """Open the files of a directory, or of several that make one log.
 
-        Parameters: mapped_file_size: bytes of a whole file, else what the files show. force_verify_prop_crc: where a
-        CRC is checked, check the one in the properties and not that of the body. message_delay_level: as the broker's.
-        Raises: FileNotFoundError.
+        Parameters: mode: "r" reads; "a" also appends, to a log alone: of a store, queues and index are built and the
+        lock is taken by ``rocketstore.open``. mapped_file_size: bytes of a whole file, else what the files show.
+        force_verify_prop_crc: where a CRC is checked, check the one in the properties and not that of the body.
+        message_delay_level: as the broker's. config: how records are written, in mode "a".
+        Raises: FileNotFoundError in mode "r"; StoreError in mode "a" if the log ends in something else than records.
         """
-        if mode != "r":
-            raise ValueError(f"mode={mode!r}: must be 'r'")
+        if mode not in ("r", "a"):
+            raise ValueError(f"mode={mode!r}: must be 'r' or 'a'")
         paths = [directory] if isinstance(directory, str | os.PathLike) else directory
+        if mode == "a":
+            make_directory(Path(paths[0]))
         queue = MappedFileQueue([Path(path) for path in paths], mapped_file_size=mapped_file_size)
-        self = cls(queue, {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level})
+        options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
+        self = cls(queue, options, mode)
         self.refresh()
+        if mode == "a":
+            self.writer = LogWriter.of_log(self, config or StoreConfig())
         return self
+
+    # ---- append --------------------------------------------------------------------------------------------
+
+    def append(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
+        """Append a message, as ``MessageStore.put_message`` does, but to the log alone.
+
+        Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
+        Raises: PutMessageError; OSError. Source: CommitLog.asyncPutMessage.
+        """
+        writer = self._writing()
+        with writer.lock:
+            return writer.append(message, store_timestamp)
+
+    def append_batch(self, messages: Sequence[Message], *, store_timestamp: StoreTimestamp = None) -> PutMessagesResult:
+        """Append messages in order; if one is refused, none."""
+        writer = self._writing()
+        with writer.lock:
+            return writer.append_together(messages, store_timestamp)
+
+    def flush(self) -> None:
+        """Return when all that was appended is on the disk. Raises OSError: it may be lost then."""
+        self._writing().flush()
+
+    def _writing(self) -> LogWriter:
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        if self.writer is None:
+            raise io.UnsupportedOperation(f"{self.directories[0]} is open for reading: open it with mode 'a' to append")
+        return self.writer
 
     @property
     def mapped_file_size(self) -> int:
@@ -373,9 +416,15 @@ class CommitLog:
         return None
 
     def close(self) -> None:
-        """Close the files. Later calls, and scans that go on later, raise StoreClosedError."""
-        self._closed = True
-        self.queue.close()
+        """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""
+        try:
+            if self.writer is not None and not self._closed:
+                self.writer.flush()
+        finally:
+            self._closed = True
+            self.queue.close()
+            if self.writer is not None:
+                self.writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -384,6 +433,8 @@ class CommitLog:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self.writer is not None:
+            raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
         paths = [str(path.absolute()) for path in self.directories]
         return _reopen, (type(self), paths, self.queue.given_size, self._options)
 

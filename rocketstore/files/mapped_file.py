@@ -64,6 +64,7 @@ class MappedFile:
         self._descriptor = weakref.finalize(self, os.close, descriptor)
         try:
             if create_size is not None:
+                os.ftruncate(descriptor, create_size)  # at once: killed while it grows, it had a length of no file
                 allocate(descriptor, create_size)
             if self.path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
@@ -110,6 +111,11 @@ class MappedFile:
             end = self.buffer.size if size is None else min(pos + size, self.buffer.size)
             if option is not None and start < end:
                 self._map.madvise(option, start, end - start)
+
+    def allocate(self, pos: int) -> None:
+        """Have the disk's room for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
+        with self.buffer:
+            allocate(self.fd, self.buffer.size, pos)
 
     def view(self) -> memoryview:
         """Give the bytes. The mapping stays while the view does, also after ``close``."""
@@ -283,11 +289,30 @@ def is_offset_name(name: str) -> bool:
     return len(name) == 20 and name.isascii() and name.isdecimal() and int(name) <= LONG_MAX
 
 
-def allocate(fd: int, size: int) -> None:
-    """Give a new file ``size`` bytes of zeros that the disk really has. Raises OSError if it has not."""
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it, so that they are on the disk."""
+    if not directory.is_dir():
+        make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names in a directory to the disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def allocate(fd: int, size: int, begin: int = 0) -> None:
+    """Give a file ``size`` bytes that the disk really has, zeros from ``begin`` on. Raises OSError if it has not."""
+    if begin >= size:
+        return
     try:
         if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
+            os.posix_fallocate(fd, begin, size - begin)
             return
         if sys.platform == "darwin":
             preallocate, all_at_once, from_end_of_file = 42, 4, 3  # F_PREALLOCATE and its fstore_t
@@ -297,6 +322,5 @@ def allocate(fd: int, size: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP):
             raise
-    position = 0
-    while position < size:
-        position += os.pwrite(fd, ZEROS[: size - position], position)
+    while begin < size:
+        begin += os.pwrite(fd, ZEROS[: size - begin], begin)

@@ -1,0 +1,326 @@
+"""LogWriter: the end of a commit log, where messages are appended."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import PutMessageError, StoreError
+from rocketstore.files.mapped_file import MappedFile, data_ranges, make_directory, sync_directory
+from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.kernels.appender import Appender
+from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.message import Message, encode_message
+from rocketstore.message_batch import to_put
+
+__all__ = ["LogWriter", "StoreTimestamp", "illegal"]
+
+END_FILE_MIN_BLANK_LENGTH = 8
+INT_MAX = 2**31 - 1
+DEFAULT_SIZE = 1 << 30
+TRANSACTION_TYPE = 0xC
+StoreTimestamp = int | str | None  # epoch ms; "given": what messages have; None: now
+
+
+class LogWriter:
+    """Appends to the last file of a commit log, and makes the next one ahead.
+
+    Attributes: lock: held by who calls ``append`` and its like; flushed_where: up to where the log is on the disk, and
+    last_flushed: physical offset and store time of the last record there, None before.
+    Source: CommitLog.asyncPutMessage, MappedFileQueue.getLastMappedFile, AllocateMappedFileService,
+    MultiPathMappedFileQueue.
+    """
+
+    def __init__(
+        self,
+        directories: Iterable[Path],
+        config: StoreConfig,
+        phy_offset: int,
+        find_queue_offset: Callable[[str, int], int],
+        find_queue_id: Callable[[str], int],
+    ) -> None:
+        """Go on at a physical offset, bytes: in the file that has it, or in a new one.
+
+        Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
+        find_queue_id: give what the next message of a queue gets, and the queue of a message without one.
+        """
+        compat, options = Compat.of(config.compat), vars(config)
+        self.lock = threading.Lock()
+        self.directories = sorted(directories)
+        self.mapped_file_size: int = options["mapped_file_size_commit_log"]
+        self.flushed_where = phy_offset
+        self.last_flushed: tuple[int, int] | None = None
+        self._store_host = config.store_host
+        self._find_queue_id = find_queue_id
+        self._max_message_size = config.max_message_size
+        self._appender = Appender(find_queue_offset)
+        self._encoder = RecordEncoder(
+            config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
+            trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
+            batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
+        )
+        self._offsets = np.empty((2, 1), np.int64)  # of one message: physical and queue offset
+        self._flush_lock = threading.Lock()
+        self._files_lock = threading.Lock()
+        self._unflushed: list[MappedFile] = []
+        self._maker = ThreadPoolExecutor(1, "rocketstore-file-ahead") if config.allocate_file_ahead else None
+        self._next: Future[MappedFile] | None = None
+        self._file: MappedFile | None = None
+        self._next_start = phy_offset - phy_offset % self.mapped_file_size
+        if self._find(self._next_start) is not None:
+            self._go_on(self._open(self._next_start), phy_offset - self._next_start)
+
+    @classmethod
+    def of_log(cls, log: Any, config: StoreConfig) -> Self:
+        """Go on where a CommitLog ends, with queue offsets that go on with those of its records.
+
+        Raises: StoreError if something else than zeros is behind its last record.
+        """
+        size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
+        end = log.max_phy_offset
+        for file in log.queue.files:
+            for begin, stop in data_ranges(file.path, max(end - file.file_from_offset, 0), file.size):
+                if any_nonzero(file.path, begin, stop):
+                    raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
+        offsets: dict[tuple[str, int], int] = {}
+
+        def find_queue_offset(topic: str, queue_id: int) -> int:
+            if not offsets:
+                offsets.update(next_queue_offsets(log, end))
+            return offsets.get((topic, queue_id), 0)
+
+        config = replace(config, mapped_file_size_commit_log=size)
+        return cls(log.directories, config, end, find_queue_offset, lambda topic: 0)
+
+    @property
+    def phy_offset(self) -> int:
+        """Where the next record goes, bytes."""
+        return self._next_start if self._file is None else self._appender.phy_offset
+
+    @property
+    def queue_offsets(self) -> dict[tuple[str, int], int]:
+        """The queue offset of the next message, of each queue that was asked for."""
+        return self._appender.queue_offsets
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        return self._appender.next_queue_offset((topic, queue_id))
+
+    # ---- append --------------------------------------------------------------------------------------------
+
+    def append(
+        self, message: Message, store_timestamp: StoreTimestamp, message_num: int = 1, max_size: int = INT_MAX
+    ) -> PutMessageResult:
+        """Append one message.
+
+        Parameters: message_num: queue offsets that it takes. max_size: of its record, bytes, if that is less than for
+        any. Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
+        """
+        encoder, offsets, host = self._encoder, self._offsets, self._store_host
+        encoder.clear()
+        self._add(message, message_num=message_num, keeps_store=store_timestamp is not None)
+        if store_timestamp is None:
+            store_timestamp = now_millis()
+        else:
+            require_time([message], store_timestamp)
+            host = message.__dict__.get("store_host", host)
+        if encoder.size > max_size:
+            raise illegal(f"a record of {encoder.size} bytes: {max_size} is the most")
+        self._write(encoder.size, store_timestamp, False, offsets)
+        return PutMessageResult(
+            int(offsets[0, 0]), encoder.size, encoder.queues[0][1], int(offsets[1, 0]),
+            self._appender.last_store_timestamp, host,
+        )
+
+    def append_together(
+        self, messages: Sequence[Message], store_timestamp: StoreTimestamp, batch: Message | None = None
+    ) -> PutMessagesResult:
+        """Append messages, all of them or, if one is refused, none.
+
+        Parameters: batch: they are a client's batch, one after the other in one file, and have this message's topic,
+        queue, hosts, times and system flags. Raises: as ``append``. Source: CommitLog.asyncPutMessages.
+        """
+        if batch is not None:
+            batch = self._checked_batch(batch, messages)
+        encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
+        encoder.clear()
+        for message in messages:
+            self._add(message, batch=batch, keeps_store=store_timestamp is not None)
+        hosts = [self._store_host] * len(messages)
+        if store_timestamp is None:
+            store_timestamp = now_millis()
+        else:
+            heads = messages if batch is None else [batch] * len(messages)
+            require_time(heads, store_timestamp)
+            hosts = [head.__dict__.get("store_host", self._store_host) for head in heads]
+        for queue in set(encoder.queues):  # raises for a topic that cannot be, before anything is written
+            self._appender.next_queue_offset(queue)
+        largest = encoder.largest if batch is None else encoder.size
+        self._write(largest, store_timestamp, batch is not None, offsets)
+        sizes, queue_ids, times = encoder.columns()
+        return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
+
+    def _add(self, message: Message, **options: Any) -> None:
+        try:
+            self._encoder.add(message, **options)
+        except KeyError:  # it was read, and not with all fields that one has that is made
+            self._encoder.add(to_put(message), **options)
+
+    def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
+        if batch.sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
+            raise illegal("a batch has neither a transaction type nor a delay level")
+        size = sum(len(encode_message(message)) for message in messages)
+        if size > self._max_message_size:
+            raise illegal(f"a batch of {size} bytes: {self._max_message_size} is the most")
+        if batch.queue_id is not None:
+            return batch
+        return Message.of_fields({**batch.__dict__, "queue_id": self._find_queue_id(batch.topic)})
+
+    def _write(self, largest: int, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
+        """Write all encoded records, in as many files as it takes; a batch in one."""
+        encoder, append = self._encoder, self._appender.append
+        given = None if isinstance(store_timestamp, str) else store_timestamp
+        if largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
+            raise illegal(f"{largest} bytes do not fit a file of {self.mapped_file_size}")
+        done = append(encoder, 0, given, is_batch, offsets[0], offsets[1])
+        while done < len(encoder):
+            self._roll()
+            done = append(encoder, done, given, is_batch, offsets[0], offsets[1])
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        """Go on in the next file. Raises OSError if it cannot be made: the log is as it was."""
+        made, self._next = self._next, None
+        file = None
+        if made is not None:
+            with contextlib.suppress(OSError):  # tried again now, when it is needed
+                file = made.result()
+        self._go_on(file or self._open(self._next_start), 0)
+
+    def _go_on(self, file: MappedFile, position: int) -> None:
+        file.allocate(position)
+        self._appender.set_file(file.buffer, self._next_start, position)
+        with self._files_lock:
+            self._file = file
+            self._unflushed.append(file)
+        self._next_start += self.mapped_file_size
+        if self._maker is not None:
+            self._next = self._maker.submit(self._open, self._next_start)
+
+    def _find(self, start: int) -> Path | None:
+        paths = (directory / f"{start:020}" for directory in self.directories)
+        return next((path for path in paths if path.exists()), None)
+
+    def _open(self, start: int) -> MappedFile:
+        """Open the file that begins at an offset, or make it where its turn is."""
+        path = self._find(start)
+        if path is not None:
+            return MappedFile(path, "r+")
+        directory = self.directories[start // self.mapped_file_size % len(self.directories)]
+        make_directory(directory)
+        file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
+        sync_directory(directory)
+        return file
+
+    # ---- flush ---------------------------------------------------------------------------------------------
+
+    def flush(self, end: int | None = None) -> None:
+        """Bring the log to the disk, up to an offset at least; None for all. Who comes first does it for all who wait.
+
+        Raises OSError: what was not flushed may be lost then, whatever comes later; StoreError if a file is gone.
+        """
+        with self._flush_lock:
+            if end is not None and end <= self.flushed_where:
+                return
+            self.check_file()
+            with self._files_lock:
+                end, files, last = self.phy_offset, list(self._unflushed), self._file
+                record = self._appender.last_phy_offset, self._appender.last_store_timestamp
+            for file in files:
+                file.flush()
+            with self._files_lock:
+                self._unflushed = [file for file in self._unflushed if file is last or file not in files]
+                self.flushed_where = end
+                self.last_flushed = record if record[0] >= 0 else None
+
+    def check_file(self) -> None:
+        """Raise StoreError unless the file that is written is still the one with its name."""
+        file = self._file
+        if file is None:
+            return
+        try:
+            found = file.path.stat()
+        except FileNotFoundError:
+            found = None
+        mine = os.fstat(file.fd)
+        if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
+            raise StoreError(f"{file.path}: was removed or replaced while it was written: another process is here")
+
+    def close(self) -> None:
+        """Unmap the files, without a flush, and delete the one that was made ahead."""
+        if self._maker is not None:
+            self._maker.shutdown()
+        if self._next is not None:
+            with contextlib.suppress(OSError):
+                ahead = self._next.result()
+                ahead.close()
+                ahead.path.unlink()
+        for file in self._unflushed:
+            file.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
+    """Give the queue offset after the last message of each queue, by the records of a log that ends at ``end``."""
+    scanner = RequestScanner(message_delay_level=StoreConfig.message_delay_level, indexes_tags=False)
+    found: dict[tuple[str, int], int] = {}
+    for file in log.queue.files:
+        if file.file_from_offset < end:
+            window = log.queue.read(file.file_from_offset, file.size, "sequential")
+            scanner.scan(window.buffer, window.from_offset, file.file_from_offset, end)
+            requests, _ = scanner.take()
+            following = (requests["msg_base_offset"] + np.maximum(requests["batch_size"], 1)).tolist()
+            queues = map(scanner.queues.__getitem__, requests["queue"].tolist())
+            found |= dict(zip(queues, following, strict=True))
+    return found
+
+
+def any_nonzero(path: Path, begin: int, end: int) -> bool:
+    with path.open("rb", buffering=0) as file:
+        file.seek(begin)
+        while begin < end and (data := file.read(min(end - begin, 1 << 20))):
+            if data.strip(b"\0"):
+                return True
+            begin += len(data)
+    return False
+
+
+def require_time(messages: Sequence[Message], store_timestamp: int | str) -> None:
+    """Raise unless a store time is epoch ms, or "given" and every message has one."""
+    if not isinstance(store_timestamp, str):
+        operator.index(store_timestamp)
+    elif store_timestamp != "given":
+        raise ValueError(f"store_timestamp={store_timestamp!r}: must be epoch ms, None or 'given'")
+    elif not all("store_timestamp" in message.__dict__ for message in messages):
+        raise ValueError("store_timestamp='given': a message has none")
+
+
+def now_millis() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def illegal(reason: str) -> PutMessageError:
+    return PutMessageError("MESSAGE_ILLEGAL", f"the message is refused: {reason}")
