@@ -16,16 +16,20 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
+from rocketstore.kernels.record_encoder import java_bytes
 
 __all__ = ["Message", "decompress", "utc"]
 
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
 COMPRESSED, COMPRESSION_TYPE_SHIFT = 0x1, 8
+INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
+MAX_PROPERTIES = MAX_BATCH = 32767
 CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before there were types
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
+OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
 
 class Message:
@@ -80,6 +84,20 @@ class Message:
         self.born_host = born_host
 
     @classmethod
+    def batch(cls, topic: str, messages: Iterable[Message], **fields: Any) -> Self:
+        """Make one message of many, an inner batch, for a topic whose queue.type is BatchCQ.
+
+        Parameters: fields: as for a message. Source: MessageBatch.encode, SendMessageProcessor.sendBatchMessage.
+        """
+        items = list(messages)
+        if not 1 <= len(items) <= MAX_BATCH:
+            raise ValueError(f"a batch of {len(items)} messages: 1 to {MAX_BATCH} are possible")
+        made = cls(topic, b"".join(map(encode_message, items)), **fields)
+        made.sys_flag |= INNER_BATCH | NEEDS_UNWRAP
+        made.properties["INNER_NUM"] = str(len(items))
+        return made
+
+    @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Self:
         """Make the message that was read with these fields, by their names."""
         self = cls.__new__(cls)
@@ -115,7 +133,8 @@ class Message:
         base = int(text)
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
-            fields = {**self.__dict__, "flag": flag, "raw_body": body, "body": body, "properties": properties}
+            fields = {name: value for name, value in self.__dict__.items() if name not in OF_PROPERTIES}
+            fields |= {"flag": flag, "raw_body": body, "body": body, "properties": properties}
             fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
             messages.append(Message.of_fields(fields))
         return messages
@@ -166,6 +185,17 @@ def offset_msg_id(store_host: str, phy_offset: int) -> str:
     family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
     packed = socket.inet_pton(family, address.strip("[]"))
     return (packed + struct.pack(">iq", int(port), phy_offset)).hex().upper()
+
+
+def encode_message(message: Message) -> bytes:
+    """Return a message as it is in the body of a batch. Source: MessageDecoder.encodeMessage."""
+    text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
+    properties = java_bytes(text)
+    size = INNER_MESSAGE.size + len(message.raw_body) + 2 + len(properties)
+    if len(properties) > MAX_PROPERTIES:
+        raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")
+    head = INNER_MESSAGE.pack(size, 0, 0, message.flag, len(message.raw_body))
+    return head + message.raw_body + struct.pack(">h", len(properties)) + properties
 
 
 def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:

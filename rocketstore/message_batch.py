@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from rocketstore.arrow_import import read_columns
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MessageBatch", "batch_of", "lazy_batch_of"]
+__all__ = ["MessageBatch", "batch_of", "lazy_batch_of", "to_put"]
 
 INT_MAX = 2**31 - 1
+PUT_FIELDS = ("queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host")
+PUT_FIELDS += ("reconsume_times", "prepared_transaction_offset")
 
 
 class MessageBatch:
@@ -38,6 +41,21 @@ class MessageBatch:
         self._columns = columns
         self._length = length
         self._stored = stored
+
+    @classmethod
+    def of_arrow(cls, table: Any) -> Self:
+        """Make a batch of an Arrow table: a pyarrow, pandas or polars one, whatever exports itself to Arrow.
+
+        Parameters: table: with the columns that ``to_arrow`` and ``rocketstore export`` give, of them ``topic`` and
+        ``body`` (bytes, or text for its UTF-8) at least; times of any unit or epoch ms, ``properties`` a map, a list of
+        pairs or a struct. Raises: TypeError, ValueError that name column and row; ModuleNotFoundError without pyarrow.
+        """
+        return cls(*next(read_columns(table, whole=True)))
+
+    @classmethod
+    def iter_arrow(cls, stream: Any, *, first_row: int = 0) -> Iterator[Self]:
+        """Give batches of an Arrow stream piece by piece; the parameters are of ``of_arrow``, and see there."""
+        return (cls(*piece) for piece in read_columns(stream, first_row=first_row))
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -80,6 +98,10 @@ class MessageBatch:
     def select(self, names: Iterable[str]) -> MessageBatch:
         """Return a batch of these columns."""
         return MessageBatch({name: self.columns[name] for name in names}, self._length)
+
+    def to_put(self) -> Iterator[Message]:
+        """Give messages that can be put, from these columns: topic and body or raw_body at least; see ``to_put``."""
+        return map(to_put, self)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export as an Arrow record batch, with the names of tables."""
@@ -158,6 +180,40 @@ def decompressed(
         raise MemoryError("the bodies of the batch are more than 2 GiB when decompressed: ask for fewer at once")
     column = VarColumn(ends.astype(np.int32), np.concatenate(bodies))
     return column, np.array([i for i in range(length) if i not in bad], np.int64) if bad else None
+
+
+def to_put(message: Message) -> Message:
+    """Make a message that can be put, of one that has some fields only: as it was read, or in a table.
+
+    The body is stored as it was if that is known, else without compression. KEYS, TAGS and UNIQ_KEY are made of keys,
+    tags and uniq_key where properties lack them. What is not given is as in a new message.
+    Raises: ValueError for what contradicts itself, AttributeError without topic or body.
+    """
+    given = message.__dict__
+    made = Message(message.topic, b"", properties=given.get("properties"))
+    fields = made.__dict__ | {name: given[name] for name in PUT_FIELDS if given.get(name) is not None}
+    for name in ("born_timestamp", "store_timestamp"):
+        if f"{name}_ms" in given:
+            fields[name] = given[f"{name}_ms"]
+    if "_stored" in given:
+        fields["raw_body"], fields["sys_flag"], _ = given["_stored"]
+    elif {"raw_body", "sys_flag"} <= given.keys():
+        fields["raw_body"] = given["raw_body"]
+    else:
+        fields["raw_body"] = message.body
+        fields["sys_flag"] &= ~COMPRESSED
+    keys = given.get("keys") or []
+    derived = {"KEYS": " ".join(keys), "TAGS": given.get("tags"), "UNIQ_KEY": given.get("uniq_key")}
+    if split_words(derived["KEYS"]) != keys:
+        raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
+    for name, value in derived.items():
+        if value and split_words(made.properties.setdefault(name, value)) != split_words(value):
+            raise ValueError(f"properties say that {name} is {made.properties[name]!r}, the column {value!r}")
+    return Message.of_fields(fields)
+
+
+def split_words(text: str) -> list[str]:
+    return [word for word in text.split(" ") if word]
 
 
 def value_at(name: str, column: Any, i: int) -> Any:

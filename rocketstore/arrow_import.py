@@ -1,0 +1,247 @@
+"""Arrow tables of messages, in the shape that rocketstore gives them, to the columns of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from rocketstore.extras import import_extra
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn
+
+__all__ = ["BATCH_NAMES", "check_names", "read_columns"]
+
+PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # a piece is not larger than the one, or has not more than the other
+BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
+LONG_MAX = 2**63 - 1
+PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"
+
+
+def read_columns(source: Any, *, whole: bool = False, first_row: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """Give columns, by their names in a batch, and the number of their rows, piece by piece.
+
+    Parameters: source: has ``__arrow_c_stream__`` or ``__arrow_c_array__``. whole: all in one piece. first_row: the
+    number of its first row, for errors.
+    Raises: TypeError for a column of another type; ValueError for columns that are unknown or missing, and for a value
+    that no message has, with column and row; ModuleNotFoundError without pyarrow.
+    """
+    pa = import_extra("pyarrow", "arrow")
+    if hasattr(source, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(source)
+    else:
+        batch = pa.record_batch(source)
+        reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    check_names(reader.schema.names)
+    for piece in [whole_of(reader, pa)] if whole else (piece for batch in reader for piece in pieces(batch)):
+        yield columns_of(piece, first_row, pa), piece.num_rows
+        first_row += piece.num_rows
+
+
+def check_names(names: list[str]) -> None:
+    """Raise ValueError unless these are columns that messages can be made of."""
+    unknown = [name for name in names if name not in BATCH_NAMES]
+    if unknown:
+        raise ValueError(f"columns {', '.join(unknown)}: are none of {', '.join(BATCH_NAMES)}")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"columns {', '.join(twice)}: are there more than once")
+    if "topic" not in names or not {"body", "rawBody"} & {*names}:
+        raise ValueError(f"columns {', '.join(names)}: topic and body are missing, or one of them")
+    if "rawBody" in names and "sysFlag" not in names:
+        raise ValueError("column rawBody: needs sysFlag, which says how it is compressed")
+
+
+def whole_of(reader: Any, pa: Any) -> Any:
+    table = reader.read_all().combine_chunks()
+    batches = table.to_batches()
+    if len(batches) > 1:
+        raise ValueError("a column has more than 2 GiB: take the table piece by piece")
+    return batches[0] if batches else pa.record_batch([column.combine_chunks() for column in table.columns], table.schema)
+
+
+def pieces(batch: Any) -> Iterator[Any]:
+    """Cut a batch into small ones. Arrow counts views and dictionaries whole, however few rows there are."""
+    if batch.nbytes <= PIECE_BYTES or batch.num_rows <= PIECE_ROWS:
+        yield batch
+    else:
+        half = batch.num_rows // 2
+        yield from pieces(batch.slice(0, half))
+        yield from pieces(batch.slice(half))
+
+
+def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
+    """Make the columns of a batch. One of the type null is none; a time is taken from its twin if it has one."""
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns = {}
+    for name, array in arrays.items():
+        column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
+        if not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody"):
+            columns[BATCH_NAMES[name]] = column.plain().read()
+    return columns
+
+
+class Column(NamedTuple):
+    """A column to be read: its name and the number of its first row, for errors, and the Arrow array."""
+
+    name: str
+    first_row: int
+    array: Any
+    pa: Any
+
+    def refuse(self, row: int, what: str) -> NoReturn:
+        raise ValueError(f"column {self.name}, row {self.first_row + row}: {what}")
+
+    def refuse_type(self, expected: str) -> NoReturn:
+        raise TypeError(f"column {self.name}: {expected} is needed, not {self.array.type}")
+
+    def plain(self) -> Column:
+        """Check an array, and do without dictionaries and views."""
+        pa, array = self.pa, self.array
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"column {self.name}: {error}") from None
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_string_view(array.type):
+            array = array.cast(pa.large_string())
+        elif pa.types.is_binary_view(array.type):
+            array = array.cast(pa.large_binary())
+        return self._replace(array=array)
+
+    def read(self) -> Any:
+        field = MESSAGE_FIELDS[BATCH_NAMES[self.name]]
+        if field.format == "+l":
+            return self.strings_of_lists()
+        if field.format == "+m":
+            return self.properties()
+        if not field.nullable or field.format.startswith("ts"):
+            self.refuse_nulls("is null")
+        if field.format in ("u", "z"):
+            return var_column(self.strings()) if field.format == "u" else self.bodies()
+        if field.format.startswith("ts"):
+            return self.millis()
+        return self.integers(np.dtype(np.int32 if field.format == "i" else np.int64))
+
+    def refuse_nulls(self, what: str) -> None:
+        if self.array.null_count:
+            self.refuse(int(np.argmax(self.array.is_null().to_numpy(zero_copy_only=False))), what)
+
+    # ---- numbers ---------------------------------------------------------------------------------------------
+
+    def integers(self, dtype: np.dtype[Any]) -> np.ndarray:
+        if not self.pa.types.is_integer(self.array.type):
+            self.refuse_type(f"an integer that fits {dtype}")
+        values: np.ndarray = self.array.to_numpy(zero_copy_only=False)
+        if not np.can_cast(values.dtype, dtype):
+            least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if len(values) and not least <= int(values.min()) <= int(values.max()) <= most:
+                row = next(i for i, value in enumerate(values.tolist()) if not least <= value <= most)
+                self.refuse(row, f"{values[row]} does not fit {dtype}")
+        return np.ascontiguousarray(values, dtype)
+
+    def millis(self) -> np.ndarray:
+        """Epoch milliseconds, of times or as they are. A time without a zone is in UTC."""
+        if not self.pa.types.is_timestamp(self.array.type):
+            return self.integers(np.dtype(np.int64))
+        unit = self.array.type.unit
+        values = self._replace(array=self.array.cast(self.pa.int64())).integers(np.dtype(np.int64))
+        if unit != "s":
+            return values // {"ms": 1, "us": 1000, "ns": 1_000_000}[unit]
+        beyond = np.abs(values) > LONG_MAX // 1000
+        if beyond.any():
+            self.refuse(int(beyond.argmax()), f"{values[beyond.argmax()]} s does not fit int64 in milliseconds")
+        return values * 1000
+
+    # ---- strings and bytes -----------------------------------------------------------------------------------
+
+    def strings(self) -> Any:
+        kind, types = self.array.type, self.pa.types
+        if not (types.is_string(kind) or types.is_large_string(kind) or types.is_null(kind)):
+            self.refuse_type("string")
+        return self.array.cast(self.pa.string())
+
+    def bodies(self) -> VarColumn:
+        """Bytes; a string is its UTF-8."""
+        kind, types = self.array.type, self.pa.types
+        if not (types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)):
+            return var_column(self.strings())
+        return var_column(self.array.cast(self.pa.binary()))
+
+    # ---- lists and maps --------------------------------------------------------------------------------------
+
+    def lists(self) -> tuple[np.ndarray, Any]:
+        """Offsets and values of lists; one that is null is empty."""
+        lengths = import_extra("pyarrow.compute", "arrow").list_value_length(self.array).fill_null(0).to_numpy()
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.array.flatten()
+
+    def values(self, array: Any, offsets: np.ndarray, what: str) -> VarColumn:
+        """The strings in lists. Row numbers are those of the lists."""
+        column = self._replace(array=array).plain()
+        if column.array.null_count:
+            place = int(np.argmax(column.array.is_null().to_numpy(zero_copy_only=False)))
+            self.refuse(row_of(offsets, place), f"{what} is null")
+        return var_column(column.strings())
+
+    def strings_of_lists(self) -> ListColumn:
+        if not is_list(self.array.type, self.pa):
+            self.refuse_type("a list of strings")
+        offsets, values = self.lists()
+        return ListColumn(offsets, self.values(values, offsets, "a key"))
+
+    def properties(self) -> MapColumn:
+        pa, kind = self.pa, self.array.type
+        if pa.types.is_struct(kind):
+            return self.properties_of_struct()
+        if pa.types.is_map(kind):
+            pair = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
+            return self._replace(array=self.array.cast(pa.list_(pair))).properties()
+        if not is_list(kind, pa):
+            self.refuse_type(PROPERTIES)
+        offsets, pairs = self.lists()
+        if pa.types.is_struct(pairs.type) and pairs.type.num_fields == 2:
+            names, values = pairs.flatten()
+        elif pa.types.is_null(pairs.type):
+            names = values = pairs
+        elif is_list(pairs.type, pa):
+            lengths, texts = self._replace(array=pairs).lists()
+            if (np.diff(lengths) != 2).any():
+                self.refuse(row_of(offsets, int(np.argmax(np.diff(lengths) != 2))), "a property is no pair")
+            names, values = texts.take(pa.array(lengths[:-1])), texts.take(pa.array(lengths[:-1] + 1))
+        else:
+            self.refuse_type(PROPERTIES)
+        return MapColumn(offsets, self.values(names, offsets, "a name"), self.values(values, offsets, "a value"))
+
+    def properties_of_struct(self) -> MapColumn:
+        """A field is a property of the rows where it is not null."""
+        pa, n = self.pa, len(self.array)
+        names = [field.name for field in self.array.type]
+        fields = [self._replace(array=array).plain().strings() for array in self.array.flatten()]
+        present = np.array([field.is_valid().to_numpy(zero_copy_only=False) for field in fields], bool).reshape(-1, n).T
+        rows, which = np.nonzero(present)
+        values = pa.concat_arrays(fields).take(pa.array(which * n + rows)) if fields else pa.array([], pa.string())
+        offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int32)
+        keys = pa.array(names, pa.string()).take(pa.array(which))
+        return MapColumn(offsets, self.values(keys, offsets, ""), self.values(values, offsets, ""))
+
+
+def is_list(kind: Any, pa: Any) -> bool:
+    types = pa.types
+    tests = types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view
+    return any(test(kind) for test in tests)
+
+
+def row_of(offsets: np.ndarray, place: int) -> int:
+    """The row of lists that has a value."""
+    return int(np.searchsorted(offsets, place, "right")) - 1
+
+
+def var_column(array: Any) -> VarColumn:
+    """Take the offsets and the data of an array of string or binary as they are."""
+    n = len(array)
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets, np.int32, n + 1, array.offset * 4) if n else np.zeros(1, np.int32)
+    values = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    return VarColumn(bounds - bounds[0], values[bounds[0] : bounds[-1]], valid)
