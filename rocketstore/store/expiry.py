@@ -1,0 +1,113 @@
+"""What of a store has expired, and its deletion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.config import StoreConfig
+from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.files.mapped_file import LogFile, sync_directory
+from rocketstore.store.index_service import IndexService
+
+__all__ = ["Deleted", "ExpiredFiles", "delete_expired_files", "expired_files"]
+
+
+class Deleted(NamedTuple):
+    """Files of one kind, oldest first, and their size together, bytes."""
+
+    paths: list[Path]
+    size: int
+
+
+@dataclass(frozen=True)
+class ExpiredFiles:
+    """What was deleted, or would be, and ``min_phy_offset``, where the commit log begins then."""
+
+    min_phy_offset: int
+    commit_log: Deleted
+    consume_queue: Deleted
+    index: Deleted
+
+
+def expired_files(
+    files: Sequence[LogFile],
+    max_phy_offset: int,
+    config: StoreConfig,
+    hours: float | None = None,
+    before_phy_offset: int | None = None,
+) -> list[LogFile]:
+    """Give the files of a commit log that may go: the oldest, as long as they are expired, never the last.
+
+    Parameters: files: of the log, oldest first. max_phy_offset: where the log ends; what begins there, made ahead, is
+    not its last file. hours: since a file was changed; None for config.file_reserved_time, or any time if
+    ``before_phy_offset`` is given. before_phy_offset: only files that end there or before. Raises: ValueError.
+    Source: MappedFileQueue.deleteExpiredFileByTime.
+    """
+    if hours is None:
+        hours = config.file_reserved_time if before_phy_offset is None else 0
+    if not hours >= 0:
+        raise ValueError(f"hours={hours}: must not be negative")
+    latest = time.time() - hours * 3600
+
+    def is_expired(file: LogFile) -> bool:
+        return (
+            file.end_offset < max_phy_offset
+            and (before_phy_offset is None or file.end_offset <= before_phy_offset)
+            and file.path.stat().st_mtime <= latest
+        )
+
+    return list(takewhile(is_expired, files[:-1]))
+
+
+def delete_expired_files(
+    files: Sequence[LogFile],
+    max_phy_offset: int,
+    queues: Iterable[ConsumeQueueWriter | BatchConsumeQueueWriter],
+    index: IndexService | None,
+    config: StoreConfig,
+    hours: float | None = None,
+    before_phy_offset: int | None = None,
+    dry_run: bool = False,
+) -> ExpiredFiles:
+    """Delete the files of the commit log that have expired, and those of queues and index that lose all by it.
+
+    What an interrupted call left is deleted by the next. Parameters: as ``expired_files``; dry_run: change nothing.
+    Raises: ValueError; OSError.
+    Source: CleanCommitLogService, CleanConsumeQueueService.
+    """
+    expired = expired_files(files, max_phy_offset, config, hours, before_phy_offset)
+    min_phy_offset = files[len(expired)].file_from_offset if files else 0
+    # The log first, and each file for good before the next: whatever stops this leaves a log without a gap, and queues
+    # and index that begin before it, as RocketMQ's do for seconds. Recovery then only corrects their first offset; but
+    # a message whose unit is deleted before it, it would have to take for one that was never dispatched.
+    if not dry_run:
+        for file in expired:
+            file.path.unlink(missing_ok=True)
+            sync_directory(file.path.parent)
+    queue_paths: list[Path] = []
+    size = 0
+    for queue in queues:
+        paths = queue.delete_expired(min_phy_offset, dry_run)
+        queue.release()  # there may be more queues than descriptors
+        queue_paths += paths
+        size += len(paths) * queue.mapped_file_size
+    return ExpiredFiles(
+        min_phy_offset,
+        Deleted([file.path for file in expired], sum(file.size for file in expired)),
+        Deleted(queue_paths, size),
+        _delete_index_files(index, min_phy_offset, dry_run),
+    )
+
+
+def _delete_index_files(index: IndexService | None, min_phy_offset: int, dry_run: bool) -> Deleted:
+    older = index.files[:-1] if index is not None else []
+    expired = list(takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older))
+    deleted = Deleted([file.path for file in expired], sum(file.path.stat().st_size for file in expired))
+    if index is not None and not dry_run:
+        index.delete_expired_file(min_phy_offset)
+    return deleted

@@ -1,0 +1,182 @@
+"""The sizes of a store's files, which no file says: what to write with, and none of it guessed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.broker_config import replace_file
+from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue
+from rocketstore.store.index_service import index_paths
+
+__all__ = ["save_geometry", "writing_config"]
+
+LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
+# The other sizes, of which directory, and of how many bytes a multiple.
+QUEUES = {
+    "mapped_file_size_consume_queue": ("consumequeue", 20),
+    "mapper_file_size_batch_consume_queue": ("batchconsumequeue", 46),
+    "mapped_file_size_consume_queue_ext": ("consumequeue_ext", 1),
+}
+PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
+# What rocketstore.json has: all that the bytes of a store depend on.
+SAVED: dict[str, type] = {
+    **dict.fromkeys(DEFAULT_SIZES, int),
+    **dict.fromkeys((*PATHS, "message_delay_level", "store_host", "compat"), str),
+    **dict.fromkeys(("enable_consume_queue_ext", "enable_multi_dispatch", "enable_lmq"), bool),
+    **dict.fromkeys(("enabled_append_prop_crc", "message_index_enable", "allocate_file_ahead"), bool),
+}
+
+
+def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+    """Give what to write a store with, every size set. Changes nothing.
+
+    A size is what ``config`` says; else what ``config/rocketstore.json`` says, which every rocketstore writer leaves;
+    else what the files show beyond doubt; RocketMQ's default only where there is no file of that kind.
+
+    Parameters: config: None for all as the store was last written; else only its sizes that are None are filled in.
+    Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
+    would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
+    """
+    root = Path(store_path_root_dir)
+    saved = _read_saved(_saved_path(root))
+    for name in PATHS:  # of a copy of a store they lead to the log of the other one
+        if name in saved and (config is None or getattr(config, name) is None):
+            raise ValueError(f"{name}: give it: {_saved_path(root)} has {saved[name]!r}, which may be another store's")
+    config = config or StoreConfig(**saved)
+    given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
+    shown = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], 1)}
+    for name, (directory, unit) in QUEUES.items():
+        shown[name] = _length(name, _queue_directories(root / directory), given[name], unit)
+    shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
+    if not (shown[LOG] or given[LOG]) and any(shown.values()):
+        raise ValueError(
+            f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
+            f"{LOG} if it is lost"
+        )
+    sizes: dict[str, Any] = {name: given[name] or shown[name] or size for name, size in DEFAULT_SIZES.items()}
+    return replace(config, **sizes)
+
+
+def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
+    """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
+    path = _saved_path(Path(store_path_root_dir))
+    values = {name: value for name in SAVED if (value := getattr(config, name)) is not None}
+    if _read_saved(path) != values:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, json.dumps(values, indent="\t").encode())
+
+
+def _saved_path(root: Path) -> Path:
+    return root / "config" / "rocketstore.json"
+
+
+def _read_saved(path: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(path.read_bytes())
+        for name, value in values.items():
+            if name not in SAVED or type(value) is not SAVED[name]:
+                raise ValueError(f"{name}={value!r} is not known here")
+        StoreConfig(**values)
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError) as error:
+        reason = f"{error}: repair the file, or remove it and give what it had"
+        raise CorruptFileError(path, getattr(error, "pos", 0), "JSON", reason) from None
+    return values
+
+
+def _queue_directories(directory: Path) -> Iterator[Path]:
+    """Give the directories of queues that RocketMQ loads. Source: ConsumeQueueStore.loadConsumeQueues."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as topics:
+        for topic in topics:
+            if topic.is_dir():
+                with os.scandir(topic) as queues:
+                    yield from (Path(queue.path) for queue in queues if re.fullmatch("[+-]?[0-9]+", queue.name))
+
+
+def _length(name: str, directories: Iterable[Path], given: int | None, unit: int) -> int | None:
+    """Give the one length that the files of all these runs have, None if there are no files.
+
+    A last file of no length is none: RocketMQ deletes it. Source: MappedFileQueue.doLoad.
+    """
+    known, whose = given, "what is given"
+    found = None
+    for directory in directories:
+        try:
+            files = MappedFileQueue([directory]).files
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for file in files[:-1] if files and files[-1].size == 0 else files:
+            if known is None:
+                known, whose = file.size, str(file.path)
+            if file.size < known and file is files[-1]:
+                continue  # cut, or made when the power went: recovery gives it its length
+            if file.size != known:
+                raise ValueError(f"{name}: {known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it")
+            if given is None and (known == 0 or known % unit or file.file_from_offset % known):
+                raise ValueError(f"{name}: give it: {known}, the length of {file.path}, does not fit its name or units")
+            found = known
+    return found
+
+
+def _index_geometry(directory: Path, slots: int | None, items: int | None) -> tuple[int, int] | None:
+    """Give the geometry of the index files, None if there are none. Half of one and their length give the rest."""
+    lengths = {}
+    with contextlib.suppress(FileNotFoundError):
+        lengths = {path: length for path in index_paths(directory) if (length := path.stat().st_size)}
+    if not lengths:
+        return None
+    paths = list(lengths)
+    length = lengths[paths[-1]]
+    if slots is None and items is None:
+        slots, items = _shown_geometry(paths)
+    slots = slots or max(1, (length - file_size(0, items or 0)) // SLOT_SIZE)
+    items = items or max(2, (length - file_size(slots, 0)) // ITEM_SIZE)
+    expected = file_size(slots, items)
+    for path, length in lengths.items():
+        if length != expected:
+            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}")
+    _check_items(paths, slots, items)
+    return slots, items
+
+
+def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
+    try:
+        return geometry_of(paths, for_writing=True)
+    except ValueError:
+        hint = ""
+    with contextlib.suppress(ValueError, CorruptFileError):
+        hint = " (it looks like {} and {})".format(*geometry_of(paths[:1], for_writing=False))
+    raise ValueError(f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}")
+
+
+def _check_items(paths: list[Path], slots: int, items: int) -> None:
+    """Refuse a geometry if the newest items are found with another alone. Found with none, they are a crash's."""
+    for path in reversed(paths):
+        file = MappedFile(path)
+        try:
+            data = np.frombuffer(file.view(), np.uint8)
+            count = int(data[36:40].view(">i4")[0])
+            agree = items_agree(data, count, slots, items)
+        finally:
+            file.close()
+        other = slots, items
+        if not agree:
+            with contextlib.suppress(ValueError, CorruptFileError):
+                other = geometry_of([path], for_writing=False)
+        if other != (slots, items):
+            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
+        if count > 1:
+            return
