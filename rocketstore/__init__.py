@@ -5,6 +5,7 @@ import os
 from rocketstore.config import StoreConfig
 from rocketstore.errors import (
     CorruptFileError,
+    PutMessageError,
     StoreClosedError,
     StoreError,
     StoreLockedError,
@@ -17,11 +18,13 @@ from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile, SelectMappedBufferResult
+from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
+from rocketstore.store.dispatch import DispatchRequest
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.index_service import IndexService, QueryOffsetResult
 from rocketstore.store.message_store import MessageStore
@@ -36,6 +39,7 @@ __all__ = [
     "ConsumeQueueExt",
     "ConsumerLag",
     "CorruptFileError",
+    "DispatchRequest",
     "GetMessageResult",
     "GetMessageStatus",
     "IndexFile",
@@ -46,6 +50,9 @@ __all__ = [
     "MessageBatch",
     "MessageStore",
     "PhyOffsets",
+    "PutMessageError",
+    "PutMessageResult",
+    "PutMessagesResult",
     "QueryMessageResult",
     "QueryMessagesResult",
     "QueryOffsetResult",
@@ -66,12 +73,16 @@ __version__ = "0.1.0"
 
 
 def open(path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> MessageStore:
-    """Open the store that a broker left in a directory, or is writing there.
+    """Open the store that a broker left in a directory or is writing there, or a store to write.
 
-    Reading changes no byte and takes no lock. Sizes of files are taken from the files, unless ``config`` gives them.
+    Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store and leaves it as a
+    broker does. Sizes of files are taken from ``config``, else from what the last writer noted, else from the files.
 
-    Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r". config: how the store is laid out.
-    Raises: FileNotFoundError, NotADirectoryError; StoreError if there is no store; ValueError for another mode.
-    Source: DefaultMessageStore.load.
+    Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r" reads; "r+" also writes to a store
+    that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered.
+    Raises: FileNotFoundError, NotADirectoryError; StoreError if there is no store; StoreLockedError if somebody else
+    writes it; CorruptFileError if it cannot be recovered without loss; ValueError for another mode, or where sizes are
+    open.
+    Source: DefaultMessageStore.load, DefaultMessageStore.start.
     """
     return MessageStore.open(path, mode, config=config)

@@ -19,6 +19,7 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
+from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
@@ -99,7 +100,7 @@ class IndexService:
         Compat.of(compat)
         directory = Path(directory)
         if mode == "a":
-            directory.mkdir(parents=True, exist_ok=True)
+            make_directory(directory)
         self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint())
         try:
             self._load(last_exit_ok)
@@ -199,6 +200,22 @@ class IndexService:
             self._put(items.key_hashes, offsets[items.rows], times[items.rows], _messages_after(items.rows, n))
         return len(items.rows)
 
+    def build_items(
+        self, key_hashes: np.ndarray, phy_offsets: np.ndarray, store_timestamps: np.ndarray, last_phy_offset: int
+    ) -> None:
+        """Put the items of dispatched messages, int32[n], int64[n], int64[n], as IndexService.buildIndex makes them.
+
+        Parameters: last_phy_offset: of the last of these messages, which may have no item. Raises: OSError.
+        """
+        self._require_open(writing=True)
+        self.check_file_sizes()
+        # What ends before the newest file does is there already.
+        first = int(np.searchsorted(phy_offsets, self._files[-1].header.end_phy_offset)) if self._files else 0
+        hashes, offsets, times = (
+            np.ascontiguousarray(column[first:]) for column in (key_hashes, phy_offsets, store_timestamps)
+        )
+        self._put(hashes, offsets, times, not len(phy_offsets) or int(phy_offsets[-1]) < last_phy_offset)
+
     def _put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, messages_after: bool) -> None:
         """Put items into the newest file and into those that follow as it fills."""
         file = self._last_file()
@@ -226,7 +243,7 @@ class IndexService:
         for attempt in range(1, CREATE_ATTEMPTS + 1):
             path = self.directory / index_file_name(datetime.now(), last.path.name if last else "")
             try:
-                return IndexFile.create(
+                file = IndexFile.create(
                     path,
                     hash_slot_num=slots,
                     index_num=items,
@@ -234,6 +251,8 @@ class IndexService:
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self.compat,
                 )
+                sync_directory(self.directory)
+                return file
             except OSError as error:
                 if attempt == CREATE_ATTEMPTS:
                     raise

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import operator
 import os
 import re
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -21,15 +23,22 @@ from rocketstore.files.commit_log import CommitLog, phy_offset_of
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
+from rocketstore.files.log_writer import StoreTimestamp
+from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch
+from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
+from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH, IndexService
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
+from rocketstore.store.writer import OwnDispatcher, StoreWriter, open_writer
 
 __all__ = ["MessageStore"]
 
+MODES = ("r", "r+", "a")
 MAX_QUEUES = 256  # kept open
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -42,10 +51,11 @@ class MessageStore:
     Source: DefaultMessageStore.
     """
 
-    def __init__(self, path: Path, config: StoreConfig) -> None:
+    def __init__(self, path: Path, config: StoreConfig, mode: str = "r", writer: StoreWriter | None = None) -> None:
         self.path = path
-        self.mode = "r"
+        self.mode = mode
         self.config = config
+        self._writer = writer
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
         self._index: IndexService | None = None
         self._covered: Coverage | None = None
@@ -54,15 +64,22 @@ class MessageStore:
     @classmethod
     def open(cls, path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> Self:
         """Open a store; the documentation is ``rocketstore.open``'s."""
-        if mode != "r":
-            raise ValueError(f"mode={mode!r}: must be 'r'")
+        if mode not in MODES:
+            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
         root = Path(path)
-        config = config or StoreConfig()
+        if mode == "a":
+            return cls._open_writer(root, mode, config)
+        given, config = config, config or StoreConfig()
         os.scandir(root).close()
         parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
         if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
             raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
-        return cls(root, config)
+        return cls(root, config) if mode == "r" else cls._open_writer(root, mode, given)
+
+    @classmethod
+    def _open_writer(cls, root: Path, mode: str, config: StoreConfig | None) -> Self:
+        writer = open_writer(root, mode, config)
+        return cls(root, writer.config, mode, writer)
 
     # ---- parts ---------------------------------------------------------------------------------------------
 
@@ -87,6 +104,9 @@ class MessageStore:
         Raises: UnsupportedFormatError for one in RocksDB; CorruptFileError; ValueError if no file shows its geometry.
         """
         self._require_open()
+        if self._writer is not None:
+            self._writer.dispatch_pending()
+            return self._writer.index
         if self._index is not None:
             self._index.refresh()
             return self._index
@@ -113,6 +133,8 @@ class MessageStore:
     @cached_property
     def checkpoint(self) -> StoreCheckpoint:
         """The checkpoint; zeros if there is none. Raises: CorruptFileError."""
+        if self._writer is not None:
+            return self._writer.checkpoint
         return StoreCheckpoint.open(self.path / "checkpoint")
 
     @cached_property
@@ -146,6 +168,7 @@ class MessageStore:
         Raises: UnsupportedFormatError if they are in RocksDB.
         """
         self._require_open()
+        self._dispatch_pending()
         found = set()
         for _, topic_dir in self._topic_directories():
             with contextlib.suppress(OSError), os.scandir(topic_dir) as entries:
@@ -173,6 +196,7 @@ class MessageStore:
         Raises: KeyError if there is none; UnsupportedFormatError if queues are in RocksDB.
         """
         self._require_open()
+        self._dispatch_pending()
         key = topic, operator.index(queue_id)
         queue = self._queues.pop(key, None)
         if queue is None or not queue.directory.is_dir():
@@ -358,6 +382,104 @@ class MessageStore:
         """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0."""
         return self.query_message(topic, tag, max_num, begin_timestamp, end_timestamp, index_type="T")
 
+    # ---- writing -------------------------------------------------------------------------------------------
+
+    def put_message(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
+        """Append a message. It is dispatched within a millisecond, and before any query of this object.
+
+        Parameters: store_timestamp: epoch ms; None for now; "given": the message's own, and its store host, as it was
+        read from another store. Returns: PutMessageResult; with flush_disk_type "SYNC_FLUSH" it is on the disk then.
+        Raises: PutMessageError for one that is refused: nothing is written; OSError, StoreError: it may be lost, and
+        the store takes no more. Source: DefaultMessageStore.putMessage.
+        """
+        return self._writing().put_message(message, store_timestamp)
+
+    def put_messages(
+        self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
+    ) -> PutMessagesResult:
+        """Append messages in order; of a list or a MessageBatch all or, if one is refused, none.
+
+        Parameters: messages: Message objects, a MessageBatch, or an Arrow table (a pyarrow, pandas or polars one) with
+        the columns that tables have, topic and body at least. An iterator or a table is taken piece by piece, and a
+        list with messages for light queues or with inner batches one by one. The rest as ``put_message``.
+        """
+        return self._writing().put_messages(messages, store_timestamp)
+
+    def put_batch(
+        self, batch: Message, messages: Sequence[Message], *, store_timestamp: StoreTimestamp = None
+    ) -> PutMessagesResult:
+        """Append messages of one queue as a client's batch: one after the other in one file, with one store time.
+
+        Parameters: batch: what they have in common: topic, queue, hosts, times, system flags; some releases add its
+        properties to those of each. Source: DefaultMessageStore.putMessages.
+        """
+        return self._writing().put_batch(batch, messages, store_timestamp)
+
+    def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:
+        """Add a topic to topics.json, or queues to one. A topic that is put to without this gets the default.
+
+        Parameters: queue_type: "BatchCQ" for one of inner batches, before its first message.
+        """
+        self._writing().create_topic(topic, queue_nums, queue_type)
+
+    def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
+        """Have a function called with what is dispatched, after queues and index have it; it may get it twice.
+
+        What it raises ends the writing, as an error of the disk does.
+        """
+        self._writing().add_dispatcher(dispatcher)
+
+    def delete_expired_files(
+        self, *, hours: float | None = None, before_phy_offset: int | None = None, dry_run: bool = False
+    ) -> ExpiredFiles:
+        """Delete the oldest files of the log that have expired, never the last, and their part of queues and index.
+
+        Parameters: hours: since a file was changed; None for config.file_reserved_time, or any time if
+        ``before_phy_offset`` is given: only files that end there or before. dry_run: change nothing.
+        Returns: what was, or would be, deleted. Source: CleanCommitLogService, CleanConsumeQueueService.
+        """
+        return self._writing().delete_expired_files(self.queues(), hours, before_phy_offset, dry_run)
+
+    def flush(self) -> None:
+        """Return when all that was put, with queues, index and checkpoint, is on the disk. Raises: OSError."""
+        self._writing().flush()
+
+    def _writing(self) -> StoreWriter:
+        self._require_open()
+        if self._writer is None:
+            raise io.UnsupportedOperation(f"{self.path} is open for reading: open it with mode 'a' to write to it")
+        return self._writer
+
+    def _dispatch_pending(self) -> None:
+        if self._writer is not None:
+            self._writer.dispatch_pending()
+
+    def follow(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[DispatchRequest]:
+        """Give each message as it is dispatched, also while something else writes the store.
+
+        Parameters: from_phy_offset: bytes; None for the log's beginning. To go on later, take the last request's
+        phy_offset and size together. poll: seconds between two looks; None ends where the log ends now. stop: ends it.
+        Source: ReputMessageService.doReput.
+        """
+        return follow(self.commit_log, from_phy_offset, poll, stop)
+
+    def follow_batches(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[MessageBatch]:
+        """Give messages as ``follow`` does, in batches of columns as ``scan`` has them."""
+        return follow_batches(self.commit_log, from_phy_offset, poll, stop, columns)
+
     # ---- the rest ------------------------------------------------------------------------------------------
 
     def summary(self, *, count_messages: bool = True) -> StoreSummary:
@@ -365,11 +487,12 @@ class MessageStore:
         return summary(self, count_messages)
 
     def close(self) -> None:
-        """Close all parts. Later calls raise StoreClosedError."""
+        """Close all parts, and leave a store that was written as a broker does. Later calls raise StoreClosedError."""
         self._closed = True
-        for part in (self.__dict__.get("commit_log"), self._index):
-            if part is not None:
-                part.close()
+        with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
+            for part in (self.__dict__.get("commit_log"), self._index, self._writer):
+                if part is not None:
+                    stack.callback(part.close)
         while self._queues:
             self._queues.popitem()[1].close()
 
@@ -384,6 +507,8 @@ class MessageStore:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self._writer is not None:
+            raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
         return _reopen, (type(self), str(self.path.absolute()), self.config)
 
     def __repr__(self) -> str:
@@ -404,15 +529,6 @@ def is_queue(entry: os.DirEntry[str]) -> bool:
     with contextlib.suppress(OSError):  # a link that leads to itself
         return entry.is_dir()
     return False
-
-
-def is_file_name(topic: str) -> bool:
-    """Whether a topic can be the name of a directory: another would lead out of the store."""
-    try:
-        length = len(os.fsencode(topic))
-    except UnicodeEncodeError:
-        return False
-    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
 
 
 def has_rocksdb_data(directory: Path) -> bool:

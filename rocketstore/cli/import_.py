@@ -1,0 +1,263 @@
+"""``rocketstore import``: a file of messages into a store."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+import rocketstore
+from rocketstore.cli.export import SUFFIXES, TABLES
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
+from rocketstore.cli.sources import Piece, Source
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.broker_config import replace_file
+from rocketstore.message import INNER_BATCH, Message
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["import_"]
+
+STATE = "rocketstore-import.json"  # in config/
+SAVE_SECONDS = 1.0
+FORMATS = sorted({*SUFFIXES.values()})
+
+
+@dataclass
+class State:
+    """How far an import came, as it is kept in the store.
+
+    The rows before ``rows`` are in the log and on the disk; what came after them begins at ``phy_offset``. After a kill
+    some of the next rows are there already: they are compared, and not put again.
+    """
+
+    asked: dict[str, Any]
+    phy_offset: int
+    rows: int = 0
+    is_done: bool = False
+
+
+@click.command("import")
+@click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
+@click.argument("store", type=PATH)
+@click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
+@click.option("--keep-times", is_flag=True, help="Store times and store hosts are those of SOURCE, not new ones.")
+@click.option("--resume", is_flag=True, help="Go on with an import that was interrupted.")
+@click.option("--force", is_flag=True, help="Begin anew, whatever an interrupted import has stored.")
+@click.option("--small", is_flag=True, help="Make a store with files for some megabytes, not a broker's.")
+@click.option("--log-file-size", type=click.IntRange(1, 2**31 - 1), metavar="BYTES", help="Of the commit log's files.")
+@geometry_options
+@broker_conf_option
+@click.pass_context
+def import_(
+    ctx: click.Context, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
+    small: bool, **sizes: int | None,
+) -> None:
+    """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
+
+    Of the columns only topic and body are needed. No broker may run on STORE. An interrupted import goes on where it
+    stopped, and stores nothing twice.
+    """
+    form = form or SUFFIXES.get(source.suffix)
+    if form is None:
+        raise click.UsageError(f"--format is needed, or one of {', '.join(SUFFIXES)} at the end of SOURCE")
+    rows = Source(source, form)
+    if rows.is_standard_input and (resume or form == "parquet"):
+        raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
+    with open_store(store, config_of(ctx, small, sizes)) as opened:
+        state = begin(opened, asked_of(rows, keep_times), resume, force)
+        Import(opened, rows, state).run()
+
+
+def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> StoreConfig | None:
+    """Make the configuration of options; None if they say nothing."""
+    config: StoreConfig | None = ctx.meta[BROKER_CONF]
+    if small and config is not None:
+        raise click.UsageError("--small and --broker-conf: give one")
+    given: dict[str, Any] = {
+        "mapped_file_size_commit_log": sizes["log_file_size"],
+        "max_hash_slot_num": sizes["hash_slot_num"],
+        "max_index_num": sizes["index_num"],
+    }
+    given = {name: size for name, size in given.items() if size is not None}
+    if small or given:
+        config = replace(config or (StoreConfig.small() if small else StoreConfig()), **given)
+    return config
+
+
+def open_store(path: Path, config: StoreConfig | None) -> MessageStore:
+    try:
+        return rocketstore.open(path, "a", config=config)
+    except ValueError as error:  # of sizes
+        raise click.ClickException(str(error)) from error
+
+
+# ---- going on ----------------------------------------------------------------------------------------------
+
+
+def asked_of(source: Source, keep_times: bool) -> dict[str, Any]:
+    asked = {"source": str(source.path.absolute()), "format": source.form, "keep_times": keep_times}
+    if source.is_standard_input:
+        return asked
+    status = source.path.stat()
+    return asked | {"size": status.st_size, "modified": status.st_mtime_ns}
+
+
+def begin(store: MessageStore, asked: dict[str, Any], resume: bool, force: bool) -> State:
+    """Give the state to go on from. Raises: ClickException for an unfinished import that is not gone on with."""
+    path = state_path(store)
+    state = None if force else read_state(path)
+    if state is None or (state.is_done and not (resume and state.asked == asked)):
+        return State(asked, store.commit_log.max_phy_offset)
+    if resume and state.asked == asked:
+        return state
+    raise click.ClickException(
+        f"{path}: {state.rows} rows of {state.asked['source']} are stored, and no more: --resume goes on with the same "
+        "options if that file was not changed, --force begins anew"
+    )
+
+
+def state_path(store: MessageStore) -> Path:
+    return store.path / "config" / STATE
+
+
+def read_state(path: Path) -> State | None:
+    try:
+        return State(**json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise CorruptFileError(path, 0, "JSON", f"{error}: --force begins anew") from None
+
+
+class Import:
+    """Putting the rows of a file into a store, from where the state says on."""
+
+    def __init__(self, store: MessageStore, source: Source, state: State) -> None:
+        self.store = store
+        self.source = source
+        self.state = state
+        self.keeps_times = state.asked["keep_times"]
+        self.topics = set(store.topics)
+        self.saved = 0.0
+
+    def run(self) -> None:
+        state, source = self.state, self.source
+        if state.is_done:
+            click.echo(f"{self.store.path}: has all {state.rows} rows of {source.path}", err=True)
+            return
+        try:
+            self.find_stored()
+            self.save()
+            self.put_all()
+        except KeyboardInterrupt:
+            self.save()
+            hint = "" if source.is_standard_input else "; the same command with --resume goes on"
+            click.echo(f"{self.store.path}: has {state.rows} rows of {source.path}{hint}", err=True)
+            raise
+        except click.ClickException as error:
+            self.save()
+            raise click.ClickException(f"{error.message} ({state.rows} rows are stored)") from None
+        state.is_done = True
+        self.save()
+
+    def find_stored(self) -> None:
+        """Pass over rows that were put before a kill, and have what others put since stay before what comes."""
+        state, log = self.state, self.store.commit_log
+        if not log.min_phy_offset <= state.phy_offset <= log.max_phy_offset:
+            raise StoreError(
+                f"{self.store.path}: the log is from {log.min_phy_offset} to {log.max_phy_offset}, but the import "
+                f"stopped at {state.phy_offset}: it is another log, or a part is gone: --force begins anew"
+            )
+        if state.phy_offset < log.max_phy_offset:
+            rows = (message for piece in self.source.read(state.rows) for message in piece.messages)
+            self.pass_over(rows)
+            state.phy_offset = log.max_phy_offset
+
+    def pass_over(self, rows: Iterator[Message]) -> int:
+        """Count the next rows that are in the log already."""
+        count = 0
+        columns = ("topic", "raw_body", "phy_offset", "size")
+        for batch in self.store.scan(begin_offset=self.state.phy_offset, columns=columns):
+            for record in batch:
+                row = next(rows, None)
+                if row is None or (row.topic, row.raw_body) != (record.topic, record.raw_body):
+                    return count
+                self.advance(1, record.phy_offset + record.size)
+                count += 1
+        return count
+
+    def advance(self, rows: int, phy_offset: int) -> None:
+        self.state.rows += rows
+        self.state.phy_offset = phy_offset
+
+    def put_all(self) -> None:
+        console = Console(stderr=True)
+        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+            task = progress.add_task("import", total=self.source.size)
+            for piece in self.source.read(self.state.rows):
+                with without_interrupts():
+                    self.put(piece)
+                    if time.monotonic() - self.saved >= SAVE_SECONDS:
+                        self.save()
+                progress.update(task, completed=piece.position, description=f"import {self.state.rows:,} rows")
+
+    def put(self, piece: Piece) -> None:
+        self.check(piece)
+        try:
+            result = self.store.put_messages(piece.messages, store_timestamp=self.store_timestamp)
+        except ValueError:  # one is refused; which?
+            self.put_singly(piece)
+        else:
+            self.advance(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
+
+    @property
+    def store_timestamp(self) -> str | None:
+        return "given" if self.keeps_times else None
+
+    def check(self, piece: Piece) -> None:
+        for place, message in zip(piece.places, piece.messages, strict=True):
+            if self.keeps_times and "store_timestamp" not in message.__dict__:
+                raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
+            if message.sys_flag & INNER_BATCH and message.topic not in self.topics:
+                self.store.create_topic(message.topic, queue_type="BatchCQ")
+                self.topics.add(message.topic)
+
+    def put_singly(self, piece: Piece) -> None:
+        done = self.pass_over(iter(piece.messages))
+        for place, message in list(zip(piece.places, piece.messages, strict=True))[done:]:
+            try:
+                result = self.store.put_message(message, store_timestamp=self.store_timestamp)
+            except ValueError as error:
+                raise self.source.error(place, error) from None
+            self.advance(1, result.phy_offset + result.size)
+
+    def save(self) -> None:
+        """Keep the state, which says no more than what is on the disk."""
+        self.store.flush()
+        path = state_path(self.store)
+        if self.source.is_standard_input:
+            path.unlink(missing_ok=True)
+        else:
+            replace_file(path, json.dumps(asdict(self.state), indent="\t").encode())
+        self.saved = time.monotonic()
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Have Ctrl-C wait for the end of the block."""
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt

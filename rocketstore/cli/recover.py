@@ -1,0 +1,38 @@
+"""``rocketstore recover``: a store that a crash left is made sound."""
+
+from pathlib import Path
+
+import click
+
+from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.store.recovery import POLICIES
+from rocketstore.store.recovery import recover as recover_store
+
+__all__ = ["recover"]
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@broker_conf_option
+@format_option
+@click.pass_context
+def recover(ctx: click.Context, store: Path, policy: str, dry_run: bool, output_format: str | None) -> None:
+    """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
+
+    complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
+    broker: what a broker does at its next start.
+    """
+    try:
+        report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
+    except ValueError as error:  # of sizes, or the release
+        raise click.ClickException(str(error)) from error
+    rows = [
+        {"what": action.what, "path": str(action.path), "offset": action.offset, "size": action.size}
+        for action in report.actions
+    ]
+    write_rows([rows], output_format)
+    if any(action.what == "save" for action in report.actions):
+        raise click.exceptions.Exit(1)

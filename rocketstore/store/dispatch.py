@@ -1,0 +1,279 @@
+"""Dispatch: from the records of the commit log to the consume queues, the index and whoever else wants them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import StoreError
+from rocketstore.files.broker_config import TopicConfig
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.kernels.dispatch import MULTI_DISPATCH, REQUEST, RequestScanner
+from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch
+from rocketstore.store.index_service import IndexService
+
+__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_batches", "is_file_name", "java_split"]
+
+logger = logging.getLogger("rocketstore")
+
+MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
+MAX_DESCRIPTORS = 128  # of queues, kept open
+LMQ_PREFIX = "%LMQ%"
+MAX_QUEUE_OFFSET = (2**63 - 1) // 20
+NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
+COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
+           "prepared_transaction_offset", "properties"]
+Queue = tuple[str, int]
+Writer = ConsumeQueueWriter | BatchConsumeQueueWriter
+
+
+class Dispatcher:
+    """Builds queues and index from the commit log. One thread at a time.
+
+    Attributes: last_phy_offset, last_store_timestamp: of the last record dispatched, -1 before.
+    Source: DefaultMessageStore.doDispatch, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        log: CommitLog,
+        index: IndexService | None,
+        batch_topics: Collection[str],
+    ) -> None:
+        """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ."""
+        self.root = root
+        self.config = config
+        self.index = index if config.message_index_enable else None
+        self.last_phy_offset = self.last_store_timestamp = -1
+        self._log = log
+        self._batch_topics = batch_topics
+        self._scanner = RequestScanner(
+            message_delay_level=config.message_delay_level, indexes_tags=Compat.of(config.compat).indexes_tags
+        )
+        self._writers: dict[Queue, Writer] = {}
+        self._used: OrderedDict[Queue, None] = OrderedDict()  # those that may have a descriptor open
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queue(self, topic: str, queue_id: int) -> Writer:
+        """Give the writer of a queue; nothing is made on the disk before its first unit."""
+        key = topic, queue_id
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = self._open(topic, queue_id)
+        self._used[key] = None
+        self._used.move_to_end(key)
+        if len(self._used) > MAX_DESCRIPTORS:
+            self._writers[self._used.popitem(last=False)[0]].release()
+        return writer
+
+    def _open(self, topic: str, queue_id: int) -> Writer:
+        config: Any = self.config
+        if topic in self._batch_topics:
+            directory = self.root / "batchconsumequeue" / topic / str(queue_id)
+            return BatchConsumeQueueWriter(directory, config.mapper_file_size_batch_consume_queue)
+        ext = None
+        if config.enable_consume_queue_ext:
+            directory = self.root / "consumequeue_ext" / topic / str(queue_id)
+            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
+        directory = self.root / "consumequeue" / topic / str(queue_id)
+        return ConsumeQueueWriter(directory, config.mapped_file_size_consume_queue, ext)
+
+    def queues(self) -> dict[Queue, Writer]:
+        """The writers there are, by topic and queue id."""
+        return dict(self._writers)
+
+    # ---- dispatch ------------------------------------------------------------------------------------------
+
+    def dispatch(self, begin: int, end: int) -> None:
+        """Dispatch the records from a physical offset to another, between which the log is sound, in order.
+
+        Raises: CorruptFileError, OSError: it is to be called again from ``last_phy_offset`` on; what was put is
+        known and not put again.
+        """
+        while begin < end:
+            stop = self._collect(begin, end)
+            requests, items = self._scanner.take()
+            self._build_consume_queues(requests)
+            if self.index is not None and self._scanner.last_phy_offset >= begin:
+                last = self._scanner.last_phy_offset
+                self.index.build_items(items["key_hash"], items["phy_offset"], items["store_timestamp"], last)
+            self.last_phy_offset = self._scanner.last_phy_offset
+            self.last_store_timestamp = self._scanner.last_store_timestamp
+            begin = stop
+
+    def _collect(self, begin: int, end: int) -> int:
+        """Scan one piece of one file. Returns where the next begins."""
+        window = self._log.queue.read(begin, 1, "sequential")
+        if window is None:
+            self._log.refresh()
+            window = self._log.queue.read(begin, 1, "sequential")
+        file = self._log.queue.find(begin)
+        if window is None or file is None:
+            raise StoreError(f"{self.root}: the commit log has no file for {begin}")
+        stop = self._scanner.scan(*window, begin, end, MAX_PIECE)
+        file_end = self._log.end_of(file)
+        # Where it stopped before the end, the rest of the file is blank, unless it was enough for now.
+        return min(file_end, end) if stop < end and stop - begin < MAX_PIECE else stop
+
+    def _build_consume_queues(self, requests: np.ndarray) -> None:
+        if len(requests) == 0:
+            return
+        numbers, rows = requests["queue"], None
+        if int(numbers.min()) != int(numbers.max()):
+            rows = np.argsort(numbers, kind="stable")
+            numbers = numbers[rows]
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        for first, last in pairwise(bounds):
+            queue = self._scanner.queues[numbers[first]]
+            self._put_units(queue, requests[first:last] if rows is None else requests[rows[first:last]])
+        if self.config.enable_multi_dispatch:
+            for request in requests[requests["flags"] & MULTI_DISPATCH != 0]:
+                self._dispatch_to_more(self._scanner.queues[request["queue"]], request)
+
+    def _put_units(self, queue: Queue, requests: np.ndarray) -> None:
+        writer = self.queue(*queue)
+        columns = {name: np.ascontiguousarray(requests[name]) for name in REQUEST.names or ()}
+        units = columns["phy_offset"], columns["size"]
+        if isinstance(writer, BatchConsumeQueueWriter):
+            batch = columns["store_timestamp"], columns["msg_base_offset"], columns["batch_size"]
+            writer.put_units(*units, columns["tags_code"], *batch)
+            return
+        tags_codes = columns["tags_code"]
+        if writer.ext is not None:
+            rows = zip(tags_codes.tolist(), columns["store_timestamp"].tolist(), strict=True)
+            tags_codes = np.array([writer.ext.put(code, timestamp) for code, timestamp in rows], np.int64)
+        writer.put_units(*units, tags_codes, columns["msg_base_offset"])
+
+    def _dispatch_to_more(self, queue: Queue, request: np.void) -> None:
+        """Put a unit into each queue that the properties name. Source: ConsumeQueue.multiDispatchLmqQueue."""
+        topic, queue_id = queue
+        properties = self._log.get_message(int(request["phy_offset"])).properties
+        names = java_split(properties.get("INNER_MULTI_DISPATCH", ""))
+        offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
+        if topic.startswith(NO_MULTI_DISPATCH) or len(names) != len(offsets):
+            return
+        if not all(offset.isdecimal() and int(offset) <= MAX_QUEUE_OFFSET for offset in offsets):
+            logger.warning("%s: INNER_MULTI_QUEUE_OFFSET %s has no queue offsets", request["phy_offset"], offsets)
+            return
+        phy_offset, size, tags_code = (np.array([request[name]]) for name in ("phy_offset", "size", "tags_code"))
+        for name, offset in zip(names, offsets, strict=True):
+            if is_file_name(name):
+                number = 0 if self.config.enable_lmq and name.startswith(LMQ_PREFIX) else queue_id
+                writer = self.queue(name, number)
+                if isinstance(writer, ConsumeQueueWriter):
+                    writer.put_units(phy_offset, size, tags_code, np.array([int(offset)]))
+
+    def flush(self) -> None:
+        """Bring all queues to the disk, and the index. Raises: OSError."""
+        for writer in self._writers.values():
+            writer.flush()
+        if self.index is not None:
+            self.index.flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        if self.index is not None:
+            self.index.close()
+
+
+def batch_topics(topics: Mapping[str, TopicConfig]) -> set[str]:
+    """Give the topics whose queues are of batches. Source: QueueTypeUtils.getCQType."""
+    return {name for name, topic in topics.items() if topic.attributes.get("queue.type") == "BatchCQ"}
+
+
+def is_file_name(topic: str) -> bool:
+    """Whether a topic can be the name of a directory: another would lead out of the store."""
+    try:
+        length = len(os.fsencode(topic))
+    except UnicodeEncodeError:
+        return False
+    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def java_split(text: str) -> list[str]:
+    """Split at commas; empty parts at the end are dropped, as String.split does."""
+    return text.rstrip(",").split(",") if text.strip(",") else []
+
+
+# ---- for readers -------------------------------------------------------------------------------------------
+
+
+class DispatchRequest(NamedTuple):
+    """A message as it is dispatched: offsets and size in bytes, times in epoch ms. Source: DispatchRequest."""
+
+    topic: str
+    queue_id: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    queue_offset: int
+    keys: str | None
+    uniq_key: str | None
+    sys_flag: int
+    prepared_transaction_offset: int
+    properties: dict[str, str]
+    msg_base_offset: int
+    batch_size: int
+
+    @classmethod
+    def of(cls, message: Message) -> DispatchRequest:
+        """Take what is dispatched of a message that was read with COLUMNS."""
+        fields = {name: getattr(message, name) for name in COLUMNS}
+        properties = fields["properties"]
+        base, count = properties.get("INNER_BASE"), properties.get("INNER_NUM")
+        inner = (int(base), int(count)) if base is not None and count is not None else (fields["queue_offset"], 1)
+        return cls(
+            **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key,
+            msg_base_offset=inner[0], batch_size=inner[1],
+        )
+
+
+def follow_batches(
+    log: CommitLog,
+    from_phy_offset: int | None,
+    poll: float | None,
+    stop: threading.Event | None,
+    columns: Iterable[str] | None,
+) -> Iterator[MessageBatch]:
+    """Give the messages of a log that something else may be writing; the documentation is MessageStore's."""
+    at = log.min_phy_offset if from_phy_offset is None else from_phy_offset
+    while stop is None or not stop.is_set():
+        end = log.max_phy_offset
+        at = max(at, log.min_phy_offset)
+        if at < end:
+            for batch in log.scan(at, end, columns=columns):
+                if len(batch):
+                    yield batch
+            at = end
+        elif poll is None:
+            return
+        elif stop is None:
+            time.sleep(poll)
+        else:
+            stop.wait(poll)
+
+
+def follow(
+    log: CommitLog, from_phy_offset: int | None, poll: float | None, stop: threading.Event | None
+) -> Iterator[DispatchRequest]:
+    """Give the DispatchRequests of a log; the documentation is MessageStore's."""
+    for batch in follow_batches(log, from_phy_offset, poll, stop, COLUMNS):
+        yield from map(DispatchRequest.of, batch)

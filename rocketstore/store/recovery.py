@@ -1,0 +1,74 @@
+"""recover: what is done to a store before it is written to, by rocketstore or by a broker."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.files.lock_file import StoreLock
+from rocketstore.files.mapped_file import sync_directory
+from rocketstore.store.geometry import writing_config
+from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
+from rocketstore.store.recovery_complete import plan_completion
+from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
+
+__all__ = ["RecoveryAction", "RecoveryReport", "recover"]
+
+POLICIES = ("complete", "broker")
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    policy: str = "complete",
+    dry_run: bool = False,
+    config: StoreConfig | None = None,
+) -> RecoveryReport:
+    """Recover a store that nobody writes to, and leave it as a clean stop does.
+
+    Parameters
+    ----------
+    path : the root of the store.
+    policy : "complete", which opening for writing uses: only a torn tail of the commit log is cut, after it was saved
+        under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
+        where one is missing or wrong. "broker": exactly what a broker of ``config.compat``, 5.3.3 or 5.5.0, does at its
+        next start; what it cuts off the log is saved too.
+    dry_run : change nothing, not even the lock file, and only say what would be done.
+    config : sizes of files, as for ``open``.
+
+    Returns
+    -------
+    RecoveryReport.
+
+    Raises
+    ------
+    CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
+        changed, or as much as the broker changes.
+    StoreLockedError, StoreError, ValueError, OSError.
+
+    Source: DefaultMessageStore.load.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
+    root = Path(path)
+    os.scandir(root).close()
+    config = writing_config(root, config)
+    if policy == "broker" and config.compat not in RELEASES:
+        raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {' and '.join(RELEASES)}")
+    if dry_run:
+        return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
+    lock = StoreLock(root / "lock")
+    lock.acquire()
+    try:
+        if policy == "broker":
+            report = recover_as_broker(root, config)
+        else:
+            plan = plan_completion(root, config)
+            plan.apply()
+            report = plan.report()
+        (root / "abort").unlink(missing_ok=True)
+        sync_directory(root)
+        return report
+    finally:
+        lock.release()

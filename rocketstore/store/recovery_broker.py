@@ -1,0 +1,295 @@
+"""Recovery as a broker does it at its start, byte for byte: RocketMQ 5.3.3 and 5.5.0."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_directory
+from rocketstore.kernels.record import check_message_and_return_size
+from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics
+from rocketstore.store.index_service import IndexService
+from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
+from rocketstore.store.recovery_tail import save_tail, tails
+
+__all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
+
+RELEASES = OLD, NEW = "5.3.3", "5.5.0"
+DEFAULT_RECOVER_MAX_NUM = 10
+MARGIN_MILLIS = 3000  # by which 5.3.3 trusts the checkpoint less
+MAGICS = (0xDAA320A7, 0xDAA320AB)
+MAGIC, SYS_FLAG, STORE_TIMESTAMP, IPV6_STORE_TIMESTAMP, BORN_HOST_V6 = 4, 36, 56, 68, 0x10
+ROLLBACK, COMMIT = 0xC, 0x8
+COPIED_FILES = 4  # of a queue, from its end, for a dry run: no others are written to
+
+
+class Scanned(NamedTuple):
+    """What a walk over the log found: where it ends, its last record, and what was to be dispatched."""
+
+    end: int
+    last_phy_offset: int
+    ranges: list[tuple[int, int]]
+    last_request: dict[str, Any] | None  # that has a queue
+
+
+class BrokerRecovery:
+    """One start of a broker, on a directory. Source: DefaultMessageStore.load."""
+
+    def __init__(self, root: Path, config: StoreConfig) -> None:
+        self.root = root
+        self.config: Any = config
+        self.last_exit_ok = not (root / "abort").exists()
+        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        self.saves_tails = True
+        self.actions: list[RecoveryAction] = []
+        self.directories = [path for path in config.commit_log_paths(root) if path.is_dir()]
+        self.batch_topics = batch_topics(BrokerConfig.open(root).topics)
+
+    def run(self) -> RecoveryReport:
+        self._check_lengths()
+        index = IndexService.open(
+            self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num, index_num=self.config.max_index_num,
+            compat=self.config.compat, last_exit_ok=self.last_exit_ok, checkpoint=self.checkpoint,
+        )
+        self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
+        files = MappedFileQueue(self.directories).files if self.directories else []
+        if not files:
+            self._destroy_queues()
+            index.close()
+            self.checkpoint.flush()
+            return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
+        with CommitLog.open(self.directories, mapped_file_size=self.config.mapped_file_size_commit_log) as log:
+            return self._recover(log, Dispatcher(self.root, self.config, log, index, self.batch_topics))
+
+    def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
+        writers = [dispatcher.queue(topic, queue_id) for topic, queue_id in self._queues()]
+        before = {path for writer in writers for path in files_of(writer.directory)}
+        max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
+        scanned = self._scan(log, self._first_file(log, max_phy_offset), max_phy_offset)
+        for begin, end in scanned.ranges:
+            self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
+            dispatcher.dispatch(begin, end)
+        writers = list(dispatcher.queues().values())
+        if self.config.compat == NEW:
+            max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
+        if max_phy_offset >= scanned.end:
+            for writer in writers:
+                writer.truncate(scanned.end)
+        dispatcher.flush()
+        unstartable = self._unstartable(writers)
+        dispatcher.close()
+        self.actions += [RecoveryAction(path, "delete") for path in sorted(before) if not path.exists()]
+        self._cut_log(log, scanned.end)
+        self._save_checkpoint(scanned)
+        if unstartable is not None:
+            raise StoreError(f"{unstartable}: its last file is empty: a broker of 5.3.3 does not start")
+        return RecoveryReport("broker", self.last_exit_ok, log.min_phy_offset, scanned.end, self.actions)
+
+    # ---- load ----------------------------------------------------------------------------------------------
+
+    def _check_lengths(self) -> None:
+        """Refuse what a broker refuses to load, and delete empty last files. Source: MappedFileQueue.doLoad."""
+        queues = {
+            "consumequeue": self.config.mapped_file_size_consume_queue,
+            "batchconsumequeue": self.config.mapper_file_size_batch_consume_queue,
+        }
+        runs = [(path, self.config.mapped_file_size_commit_log) for path in self.directories]
+        runs += [(path, size) for name, size in queues.items() for path in (self.root / name).glob("*/*")]
+        empty = []
+        for directory, size in runs:
+            files = MappedFileQueue([directory]).files
+            for file in files:
+                if file.size == 0 and file == files[-1]:
+                    empty.append(file.path)
+                elif file.size != size:
+                    reason = f"{file.size} bytes, not {size}: a broker does not start with it"
+                    raise CorruptFileError(file.path, file.size, "file size", reason)
+        for path in empty:
+            path.unlink()
+            sync_directory(path.parent)
+            self.actions.append(RecoveryAction(path, "delete"))
+
+    def _queues(self) -> Iterator[tuple[str, int]]:
+        for name in ("consumequeue", "batchconsumequeue"):
+            for directory in sorted((self.root / name).glob("*/*")):
+                topic, queue_id = directory.parent.name, directory.name
+                if not queue_id.lstrip("-").isdecimal():
+                    continue
+                if (topic in self.batch_topics) != (name == "batchconsumequeue"):
+                    raise StoreError(f"{directory}: queue.type in topics.json is another: a broker does not start")
+                yield topic, int(queue_id)
+
+    def _destroy_queues(self) -> None:
+        for name in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
+            for path in sorted((self.root / name).glob("*/*/*")):
+                self.actions.append(RecoveryAction(path, "delete"))
+                path.unlink()
+                sync_directory(path.parent)
+
+    # ---- commit log ----------------------------------------------------------------------------------------
+
+    def _parse(self, log: CommitLog, file: LogFile, position: int) -> tuple[bool, int, dict[str, Any] | None]:
+        config = self.config
+        parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
+            log.queue.map(file, "sequential").view()[position:], config.check_crc_on_recover, config.duplication_enable,
+            force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+        )
+        return parsed
+
+    def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
+        """The number of the file to begin with. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        files, last = log.queue.files, len(log.queue.files) - 1
+        if self.config.compat == OLD:
+            if self.last_exit_ok:
+                return next((i for i in range(last, 0, -1) if files[i].file_from_offset <= max_phy_offset), 0)
+            return next((i for i in range(last, -1, -1) if self._is_before_checkpoint(log, files[i])), 0)
+        tries = self.config.commit_log_recover_max_num
+        least = max(last + 1 - (tries if tries > 0 else DEFAULT_RECOVER_MAX_NUM), 0)
+        for i in range(last, least, -1):
+            if self._is_matched(log, files[i], max_phy_offset):
+                return i
+        return least
+
+    def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
+        """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which looks at no more than the magic."""
+        view = log.queue.map(file).view()
+        times = self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp
+        least = max(min(times) - MARGIN_MILLIS, 0)
+        if self._is_index_safe:
+            least = min(least, self.checkpoint.index_msg_timestamp)
+        is_ipv6 = int.from_bytes(view[SYS_FLAG : SYS_FLAG + 4], "big") & BORN_HOST_V6
+        at = IPV6_STORE_TIMESTAMP if is_ipv6 else STORE_TIMESTAMP
+        timestamp = int.from_bytes(view[at : at + 8], "big", signed=True)
+        return int.from_bytes(view[MAGIC : MAGIC + 4], "big") in MAGICS and timestamp != 0 and timestamp <= least
+
+    def _is_matched(self, log: CommitLog, file: LogFile, max_phy_offset: int) -> bool:
+        """Source: CommitLog.isMappedFileMatchedRecover, ConsumeQueueStore.isMappedFileMatchedRecover."""
+        fields = self._parse(log, file, 0)[2]
+        if fields is None or fields["store_timestamp"] == 0:
+            return False
+        if self._is_index_safe and fields["store_timestamp"] > self.checkpoint.index_msg_timestamp:
+            return False
+        if self.last_exit_ok:
+            return bool(fields["phy_offset"] <= max_phy_offset)
+        if self.checkpoint.logics_physical_offset <= 0:
+            return bool(fields["store_timestamp"] <= self.checkpoint.logics_msg_timestamp)
+        return bool(fields["phy_offset"] <= self.checkpoint.logics_physical_offset)
+
+    @property
+    def _is_index_safe(self) -> bool:
+        return bool(self.config.message_index_enable and self.config.message_index_safe)
+
+    def _scan(self, log: CommitLog, number: int, max_phy_offset: int) -> Scanned:
+        """Walk over the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        files, position, request = log.queue.files, 0, None
+        last = self._confirm_offset(log) if self.last_exit_ok else files[number].file_from_offset
+        ranges: list[tuple[int, int]] = []
+        while True:
+            ok, size, fields = self._parse(log, files[number], position)
+            end = files[number].file_from_offset + position
+            if not ok or (size == 0 and number + 1 == len(files)):
+                return Scanned(end, last, ranges, request)
+            if fields is None:
+                number, position = number + 1, 0
+                continue
+            last = end
+            position += size
+            if self.last_exit_ok and fields["phy_offset"] <= max_phy_offset:
+                continue
+            if fields["sys_flag"] & ROLLBACK in (0, COMMIT):
+                request = fields
+            begin = ranges.pop()[0] if ranges and ranges[-1][1] == end else end
+            ranges.append((begin, end + size))
+
+    def _confirm_offset(self, log: CommitLog) -> int:
+        """What counts as confirmed before recovery. Source: CommitLog.getConfirmOffset."""
+        return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.queue.files[-1].end_offset
+
+    def _cut_log(self, log: CommitLog, end: int) -> None:
+        """Delete the files behind the end. What stays behind it is saved: a later end may bring it back."""
+        for tail in tails(log, end):
+            position = tail.begin - tail.file.file_from_offset
+            self.actions.append(RecoveryAction(tail.file.path, "save", position, tail.end - tail.begin))
+            if self.saves_tails:
+                save_tail(self.root, tail)
+        for file in log.queue.files:
+            if file.file_from_offset > end:
+                self.actions.append(RecoveryAction(file.path, "delete"))
+                file.path.unlink()
+                sync_directory(file.path.parent)
+
+    def _unstartable(self, writers: list[Writer]) -> Path | None:
+        """A queue that ends in an empty file, at which 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""
+        for writer in writers:
+            if self.config.compat == OLD and isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
+                end = writer.max_queue_offset * ConsumeQueueWriter.unit_size
+                if files_of(writer.directory)[-1].name == f"{end:020}":
+                    return writer.directory
+        return None
+
+    def _save_checkpoint(self, scanned: Scanned) -> None:
+        self.checkpoint.confirm_phy_offset = scanned.last_phy_offset
+        if scanned.last_request is not None:
+            self.checkpoint.logics_msg_timestamp = scanned.last_request["store_timestamp"]
+            if self.config.compat == NEW:
+                self.checkpoint.logics_physical_offset = scanned.last_request["phy_offset"]
+        self.checkpoint.flush()
+
+
+def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+    """Do to a store what a broker does at its next start; ``abort`` stays.
+
+    Parameters: config: has every size; of ``config.compat`` there are 5.3.3 and 5.5.0.
+    Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
+    """
+    return BrokerRecovery(root, config).run()
+
+
+def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+    """Say what ``recover_as_broker`` would do, by doing it to links to the files, and copies of those it writes to."""
+    with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
+        copy = Path(name)
+        logs = {copy / str(i): path for i, path in enumerate(config.commit_log_paths(root)) if path.is_dir()}
+        queues = [path for kind in root.glob("*consumequeue*") for path in kind.glob("*/*")]
+        originals = logs | {copy / path.relative_to(root): path for path in (*queues, root / "index", root / "config")}
+        for target, original in originals.items():
+            copied = 0 if target in logs else COPIED_FILES if original in queues else 1
+            link_files(original, target, copied)
+        for path in (root / "checkpoint", root / "abort"):
+            if path.exists():
+                shutil.copy(path, copy)
+        paths = ",".join(map(str, logs)) or str(copy / "commitlog")
+        config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
+        recovery = BrokerRecovery(copy, config)
+        recovery.saves_tails = False
+        report = recovery.run()
+        actions = [
+            action._replace(path=originals.get(action.path) or originals[action.path.parent] / action.path.name)
+            for action in report.actions
+        ]
+    return replace(report, actions=actions, dry_run=True)
+
+
+def link_files(directory: Path, target: Path, copied: int) -> None:
+    """Make a directory with links to the files of another, and copies of the last ones."""
+    target.mkdir(parents=True)
+    files = sorted(path for path in directory.iterdir() if path.is_file()) if directory.is_dir() else []
+    for i, path in enumerate(files):
+        if i < len(files) - copied:
+            (target / path.name).symlink_to(path.absolute())
+        else:
+            shutil.copy(path, target)
+
+
+def files_of(directory: Path) -> list[Path]:
+    return [file.path for file in MappedFileQueue([directory]).files] if directory.is_dir() else []

@@ -1,0 +1,370 @@
+"""Recovery that loses less than a broker's: only a torn tail goes, and queues and index are completed up to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE
+from rocketstore.files.mapped_file import sync_directory
+from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.store.dispatch import Dispatcher, batch_topics
+from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index
+from rocketstore.store.recovery_queues import QueueEnd, find_missing, look_at_queues, settle, units_agree
+from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
+from rocketstore.store.recovery_tail import Tail, is_saved, nonzero_end, save_tail, tails
+
+__all__ = ["Completion", "complete_store", "plan_completion"]
+
+LONG_MAX = 2**63 - 1
+CHUNK = 1 << 20
+ADVICE = "salvage copies what is sound; recover(policy='broker') cuts the log here, as a broker does at its next start"
+
+
+@dataclass
+class Completion:
+    """What there is to do to a store, found by looking: ``apply`` does it.
+
+    It survives being killed at any moment: before anything is changed there is ``abort``, which has the next recovery
+    look at everything; nothing is cut off the log before it is saved; a queue that is built again keeps its directory.
+    """
+
+    root: Path
+    config: Any
+    log: CommitLog
+    last_exit_ok: bool
+    checkpoint: StoreCheckpoint
+    end: int = 0
+    last_phy_offset: int = -1  # of the last record
+    checked_from: int = 0  # up to where the log was known to be on the disk
+    tails: list[Tail] = field(default_factory=list)
+    queues: list[QueueEnd] = field(default_factory=list)
+    index_cuts: list[IndexCut] = field(default_factory=list)
+    queue_begin: int = LONG_MAX
+    index_begin: int = LONG_MAX
+    steps: list[RecoveryAction] = field(default_factory=list)
+
+    def report(self, dry_run: bool = False) -> RecoveryReport:
+        return RecoveryReport(
+            "complete", self.last_exit_ok, self.log.min_phy_offset, self.end, tuple(self.steps), dry_run
+        )
+
+    # ---- look ----------------------------------------------------------------------------------------------
+
+    def look(self, *, thorough: bool) -> None:
+        """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
+        self._check_log_files()
+        if thorough or not self.last_exit_ok or self.checkpoint.path is None or not self.checkpoint.path.exists():
+            self._look_at_everything()
+        elif not self._look_at_ends():
+            self.queues, self.queue_begin, self.index_begin = [], LONG_MAX, LONG_MAX
+            self._look_at_everything()
+        self.steps = list(self._find_steps())
+
+    def _check_log_files(self) -> None:
+        files, size = self.log.queue.files, self.config.mapped_file_size_commit_log
+        for file in files:
+            if file.size > size or (file.size < size and file != files[-1]):
+                reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
+                raise CorruptFileError(file.path, file.size, "file size", reason)
+
+    def _look_at_ends(self) -> bool:
+        """After a clean stop: see whether queues and log end where they should. False: look at everything."""
+        self.queues = look_at_queues(self.root, self.config, LONG_MAX, self.log.min_phy_offset)
+        if not all(units_agree(self.log, self.queues)):
+            return False
+        begin = max((queue.phy_offset for queue in self.queues), default=0)
+        if begin <= self.log.min_phy_offset:
+            return False
+        self._find_end(begin, verify_crc=False)
+        self.queue_begin = self.index_begin = self.checked_from = begin
+        if self.config.message_index_enable:
+            newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
+            if not newest or newest[0].sound < newest[0].total:
+                return False
+            self.index_begin = max(begin, self._end_of_record(newest[0].last_phy_offset))
+        return not self._find_missing()
+
+    def _look_at_everything(self) -> None:
+        minimum = self.log.min_phy_offset
+        self.queues = look_at_queues(self.root, self.config, LONG_MAX, minimum)
+        if not self.log.queue.files and any(path for queue in self.queues for path in queue.files()):
+            raise StoreError(
+                f"{self.root}: the commit log is gone, but its queues are there: restore it, "
+                "or recover(policy='broker'), which deletes them, as a broker does at its next start"
+            )
+        self.checked_from = self._last_flushed_file()
+        self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover)
+        for queue in self.queues:
+            if queue.phy_offset > self.end:
+                queue.look(self.end, minimum)
+        settle(self.log, self.queues, self.end)
+        self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
+        if self._is_queue_missing():
+            self.queue_begin = minimum
+        while wrong := self._find_missing():
+            for queue in self.queues:
+                if queue.queue in wrong:
+                    queue.end, queue.unit = 0, None
+            self.queue_begin = minimum
+        self._look_at_index()
+
+    def _last_flushed_file(self) -> int:
+        """Where the last file begins that the checkpoint says was begun to be flushed."""
+        for file in reversed(self.log.queue.files):
+            first = self.log.find_message(file.file_from_offset)
+            if first is not None and first.store_timestamp <= self.checkpoint.physic_msg_timestamp:
+                return file.file_from_offset
+        return self.log.min_phy_offset
+
+    def _find_end(self, begin: int, *, verify_crc: bool) -> None:
+        """Walk to the end of the log, and see that nothing but a torn tail stands behind it."""
+        scanner = self.log.scanner((), verify_crc=verify_crc)
+        self.end = begin
+        while (step := self.log.step(scanner, self.end, LONG_MAX)) is not None:
+            following, status = step
+            if status == HALF and (size := self._whole_record(following)):
+                following += size
+            elif following == self.end and status not in (OK, BLANK):
+                break
+            self.end = following
+        last = scanner.last_phy_offset
+        if last < 0:
+            last = max((queue.unit.phy_offset for queue in self.queues if queue.unit), default=-1)
+        self.last_phy_offset = last
+        self.tails = tails(self.log, self.end)
+        self._check_tail()
+
+    def _whole_record(self, offset: int) -> int:
+        """The size of a record that ends in zeros, if another follows right behind it; 0 if it may be torn."""
+        window = self.log.queue.read(offset, 1, "sequential")
+        fields = read_message(*window, offset, at_rest=True)[1] if window is not None else None
+        return fields["size"] if fields is not None and self.log.begins_record(offset + fields["size"]) else 0
+
+    def _check_tail(self) -> None:
+        later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
+        if later is None or all(is_saved(self.root, tail) for tail in self.tails):
+            return
+        if self.last_exit_ok and self.queues and max(queue.phy_offset for queue in self.queues) == self.end:
+            return  # a broker cut the log here, and stopped cleanly: it never erases
+        file = self.log.queue.find(self.end) or self.tails[0].file
+        reason = f"no message begins here, but one is at {later}: {ADVICE}"
+        raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
+
+    def _is_queue_missing(self) -> bool:
+        """Whether a topic has some of the queues that topics.json says, but not all."""
+        found = {queue.queue for queue in self.queues}
+        known = {topic for topic, _ in found}
+        topics = [topic for topic in BrokerConfig.open(self.root).topics.values() if topic.topic_name in known]
+        return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
+
+    def _find_missing(self) -> set[tuple[str, int]]:
+        """Find where dispatch is to begin. Returns the queues that lack more, which the log may still have."""
+        if self.queue_begin >= self.end:
+            return set()
+        try:
+            first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues)
+        except CorruptFileError as error:
+            raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
+        if self.queue_begin == self.log.min_phy_offset:
+            wrong &= {queue.queue for queue in self.queues if queue.unit is not None}
+        if not wrong:
+            self.queue_begin = first
+        return wrong
+
+    # ---- index ---------------------------------------------------------------------------------------------
+
+    def _index_paths(self) -> list[Path]:
+        return index_paths(self.root / "index") if (self.root / "index").is_dir() else []
+
+    def _look_at_index_file(self, path: Path) -> IndexItems:
+        config, flushed = self.config, self.checkpoint.index_msg_timestamp
+        return look_at_index(
+            path, config.max_hash_slot_num, config.max_index_num, self.end,
+            lambda header: self.last_exit_ok or header.end_timestamp <= flushed,
+        )
+
+    def _look_at_index(self) -> None:
+        """Keep each file up to its first bad item, and after a crash not what was put last: it may be incomplete."""
+        if not self.config.message_index_enable:
+            return
+        files = [self._look_at_index_file(path) for path in self._index_paths()]
+        bad = next((i for i, items in enumerate(files) if items.sound < items.total), len(files))
+        kept = [items.sound if i <= bad else 0 for i, items in enumerate(files)]
+        newest = max((items.last_phy_offset for items, count in zip(files, kept, strict=True) if count), default=-1)
+        begin = self._end_of_record(newest)
+        if bad < len(files) or not self.last_exit_ok:
+            begin = newest
+            is_last = [items.last_phy_offset == newest for items in files]
+            kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
+        self.index_begin = max(begin, self.log.min_phy_offset)
+        items_at = HEADER_SIZE + SLOT_SIZE * self.config.max_hash_slot_num
+        for items, count in zip(files, kept, strict=True):
+            if count < items.total or not items.slots_agree:
+                size = (items.total - count) * ITEM.itemsize
+                self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
+
+    def _end_of_record(self, phy_offset: int) -> int:
+        record = self.log.find_message(phy_offset) if phy_offset >= 0 else None
+        return 0 if record is None else phy_offset + record.size
+
+    # ---- do ------------------------------------------------------------------------------------------------
+
+    def _find_steps(self) -> Iterator[RecoveryAction]:
+        for tail in self.tails:
+            position, size = tail.begin - tail.file.file_from_offset, tail.end - tail.begin
+            yield RecoveryAction(tail.file.path, "save", position, size)
+            if tail.file.file_from_offset <= self.end:
+                yield RecoveryAction(tail.file.path, "zero", position, size)
+        length = self.config.mapped_file_size_commit_log
+        for file in self.log.queue.files:
+            if file.file_from_offset > self.end or file.size == 0:
+                yield RecoveryAction(file.path, "delete")
+            elif file.size < length:
+                yield RecoveryAction(file.path, "extend", file.size, length - file.size)
+        for queue in self.queues:
+            yield from self._queue_steps(queue)
+        for cut in self.index_cuts:
+            place = ("cut", cut.offset, cut.size) if cut.kept else ("delete",)
+            yield RecoveryAction(cut.path, *place)
+        begin = min(self.queue_begin, self.index_begin)
+        if begin < self.end:
+            yield RecoveryAction(self.log.directories[0], "dispatch", begin, self.end - begin)
+
+    def _queue_steps(self, queue: QueueEnd) -> Iterator[RecoveryAction]:
+        for start, path, size in reversed(queue.files()):
+            if start >= queue.end:
+                yield RecoveryAction(path, "delete")
+            elif start + size > queue.end and (last := nonzero_end(path, queue.end - start, size)) > queue.end - start:
+                yield RecoveryAction(path, "zero", queue.end - start, last - (queue.end - start))
+
+    def apply(self) -> None:
+        """Do it, and bring it to the disk before the checkpoint says so; ``abort`` stays. Raises: OSError."""
+        if not self.steps and self.last_exit_ok:
+            return
+        self._write_abort()
+        for tail in self.tails:
+            save_tail(self.root, tail)
+        for step in self.steps:
+            if step.what == "zero":
+                zero(step.path, step.offset, step.size)
+            elif step.what == "extend":
+                os.truncate(step.path, step.offset + step.size)
+            elif step.what == "delete":
+                step.path.unlink()
+                sync_directory(step.path.parent)
+        self._cut_index()
+        self.log.refresh()
+        self._sync()
+        self._dispatch()
+        for queue in self.queues:
+            if queue.unit is None:
+                with suppress(OSError):  # it is not empty
+                    queue.directory.rmdir()
+        self._save_checkpoint()
+
+    def _write_abort(self) -> None:
+        path = self.root / "abort"
+        if not path.exists():
+            path.write_text(str(os.getpid()))
+            sync_directory(self.root)
+
+    def _cut_index(self) -> None:
+        geometry = self.config.max_hash_slot_num, self.config.max_index_num
+        for cut in self.index_cuts:
+            if cut.kept:
+                cut_index(cut, *geometry, self.config.compat, self._store_timestamp_of)
+
+    def _store_timestamp_of(self, phy_offset: int) -> int:
+        record = self.log.find_message(phy_offset)
+        return -1 if record is None else int(record.store_timestamp)
+
+    def _sync(self) -> None:
+        """After a crash: bring to the disk what was written before it, and counts from now on."""
+        paths = [file.path for file in self.log.queue.files if file.end_offset > self.checked_from]
+        if not self.last_exit_ok:
+            paths += [path for queue in self.queues for _, path, _ in queue.files()[-3:]]
+            paths += self._index_paths()
+        for path in paths:
+            zero(path, 0, 0)
+
+    def _dispatch(self) -> None:
+        """First what only queues lack, then what the index lacks too: what is there is put again into no queue."""
+        batches = batch_topics(BrokerConfig.open(self.root).topics)
+        if self.queue_begin < min(self.index_begin, self.end):
+            queues = Dispatcher(self.root, self.config, self.log, None, batches)
+            queues.dispatch(self.queue_begin, min(self.index_begin, self.end))
+            queues.flush()
+            queues.close()
+        if self.index_begin < self.end:
+            index = IndexService.open(
+                self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num,
+                index_num=self.config.max_index_num, compat=self.config.compat, checkpoint=self.checkpoint,
+            )
+            both = Dispatcher(self.root, self.config, self.log, index, batches)
+            both.dispatch(self.index_begin, self.end)
+            both.flush()
+            both.close()
+
+    def _save_checkpoint(self) -> None:
+        """Say that all is on the disk: a broker's next start, clean or not, keeps it."""
+        last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
+        if last is not None:
+            compat, checkpoint = Compat.of(self.config.compat), self.checkpoint
+            checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = last.store_timestamp
+            if compat.has_confirm_phy_offset:
+                checkpoint.confirm_phy_offset = self.last_phy_offset
+            if compat.has_logics_physical_offset:
+                checkpoint.logics_physical_offset = self.last_phy_offset
+        self.checkpoint.flush()
+        sync_directory(self.root)
+
+
+def plan_completion(root: Path, config: StoreConfig, *, thorough: bool = True) -> Completion:
+    """Find what there is to do to a store, and change nothing.
+
+    Parameters: config: has every size. thorough: look at everything also after a clean stop.
+    Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
+    """
+    paths = config.commit_log_paths(root)
+    directories = [path for path in paths if path.is_dir()]
+    log = CommitLog.open(
+        directories or [root], mapped_file_size=config.mapped_file_size_commit_log,
+        force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+    )
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    plan = Completion(root, config, log, not (root / "abort").exists(), checkpoint)
+    plan.look(thorough=thorough)
+    return plan
+
+
+def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
+    """Recover a store that is opened for writing, whose lock is held; ``abort`` stays if anything was done.
+
+    Raises: as ``plan_completion``; OSError.
+    """
+    plan = plan_completion(root, config, thorough=False)
+    with plan.log:
+        plan.apply()
+        return plan.report()
+
+
+def zero(path: Path, position: int, size: int) -> None:
+    """Overwrite a part of a file with zeros, from its end, and bring the file to the disk."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for first in reversed(range(position, position + size, CHUNK)):
+            os.pwrite(fd, bytes(min(CHUNK, position + size - first)), first)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,126 @@
+"""The index after a crash: which items are sound, and cutting off those that are not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.config import Compat
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.files.mapped_file import MappedFile
+
+__all__ = ["IndexCut", "IndexItems", "cut_index", "look_at_index"]
+
+HEADER = struct.Struct(">qqqqii")
+
+
+class IndexItems(NamedTuple):
+    """What an index file holds: of ``total`` items the first ``sound`` ones are; whether the slots lead to these.
+
+    ``last_phy_offset``: of the last sound item, -1 without one; ``before_last``: how many are of records before it.
+    """
+
+    path: Path
+    total: int
+    sound: int
+    slots_agree: bool
+    last_phy_offset: int = -1
+    before_last: int = 0
+
+
+class IndexCut(NamedTuple):
+    """An index file that is to end after its first items; without one it is deleted. offset, size: what goes, bytes."""
+
+    path: Path
+    kept: int
+    offset: int
+    size: int
+
+
+def look_at_index(
+    path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool]
+) -> IndexItems:
+    """Find the items that one could have put one after the other, all of records before ``end``.
+
+    After power was lost any sector may be of an earlier time: an item counts if its link leads to the item before it in
+    its slot, and no item before it is bad. Of a file whose header is trusted only the last items are looked at.
+    """
+    try:
+        with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num) as index:
+            header = index.header
+    except CorruptFileError:  # it was being made
+        return IndexItems(path, 0, 0, False)
+    count = min(header.index_count, index_num) - 1
+    with closing(MappedFile(path)) as file:
+        slots, items = _parts(np.frombuffer(file.view(), np.uint8), hash_slot_num, index_num)
+        items = items[1 : count + 1]
+        sound, agree = count, True
+        if not is_trusted(header) or header.end_phy_offset >= end:
+            sound = _count_sound(items, hash_slot_num, end)
+            agree = bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
+        last = before = sound
+        while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
+            before -= 1
+        return IndexItems(path, count, sound, agree, int(items[last - 1]["phy_offset"]) if last else -1, before)
+
+
+def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
+    hashes, phy_offsets = items["key_hash"].astype(np.int32), items["phy_offset"].astype(np.int64)
+    good = (hashes >= 0) & (phy_offsets >= 0) & (phy_offsets < end)
+    good[1:] &= phy_offsets[1:] >= phy_offsets[:-1]
+    good &= items["prev_index"] == _previous(hashes % hash_slot_num)
+    return len(items) if good.all() else int(good.argmin())
+
+
+def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.ndarray, np.ndarray]:
+    items_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+    return data[HEADER_SIZE:items_at].view(">i4"), data[items_at : items_at + ITEM.itemsize * index_num].view(ITEM)
+
+
+def _previous(slot_of: np.ndarray) -> np.ndarray:
+    """For each item the ordinal of the one before it in its slot, 0 for none."""
+    order = np.argsort(slot_of, kind="stable")
+    previous = np.zeros(len(slot_of), np.int32)
+    same = slot_of[order[1:]] == slot_of[order[:-1]]
+    previous[order[1:][same]] = order[:-1][same] + 1
+    return previous
+
+
+def _slots(hashes: np.ndarray, hash_slot_num: int) -> np.ndarray:
+    """For each slot the ordinal of its last item, 0 for none."""
+    slots = np.zeros(hash_slot_num, np.int32)
+    np.maximum.at(slots, hashes.astype(np.int32) % hash_slot_num, np.arange(1, len(hashes) + 1, dtype=np.int32))
+    return slots
+
+
+def cut_index(
+    cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, store_timestamp_of: Callable[[int], int]
+) -> None:
+    """End an index file after its first items, as if no other had been put; killed on the way, it is done again.
+
+    Parameters: store_timestamp_of: from a physical offset to the store time of the record, epoch ms, or -1.
+    """
+    with closing(MappedFile(cut.path, "r+")) as file:
+        data = np.frombuffer(file.view(), np.uint8)
+        slots, items = _parts(data, hash_slot_num, index_num)
+        kept = items[1 : cut.kept + 1]
+        header = IndexHeader(*HEADER.unpack_from(file.view()))
+        end = int(kept[-1]["phy_offset"])
+        end_timestamp = store_timestamp_of(end)
+        if end_timestamp < 0:
+            end_timestamp = header.begin_timestamp + 1000 * int(kept[-1]["time_diff"])
+        filled = int((kept["prev_index"] == 0).sum())
+        header = header._replace(
+            end_timestamp=end_timestamp, end_phy_offset=end, index_count=cut.kept + 1,
+            hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
+        )
+        HEADER.pack_into(file.view(), 0, *header)
+        slots[:] = _slots(kept["key_hash"], hash_slot_num)
+        data[cut.offset :] = 0
+        file.flush()

@@ -1,0 +1,204 @@
+"""The queues after a crash: where each one's sound units end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
+from rocketstore.files.mapped_file import MappedFileQueue
+from rocketstore.message import Message
+from rocketstore.store.dispatch import LMQ_PREFIX, NO_MULTI_DISPATCH, is_file_name, java_split
+
+__all__ = ["QueueEnd", "find_missing", "look_at_queues", "settle", "units_agree"]
+
+LONG_MAX = 2**63 - 1
+MAX_EXT_ADDRESS = -(2**31) - 1
+STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
+COLUMNS = ("topic", "queue_id", "size", "tags_code")
+ROLLBACK, COMMIT = 0xC, 0x8
+KINDS = (
+    ("consumequeue", ConsumeQueue, "mapped_file_size_consume_queue"),
+    ("batchconsumequeue", BatchConsumeQueue, "mapper_file_size_batch_consume_queue"),
+)
+Queue = tuple[str, int]
+
+
+@dataclass
+class QueueEnd:
+    """Where the units of a queue end, bytes, and the last of them; ``unit`` None: it has none, and is to be built."""
+
+    directory: Path
+    kind: type[ConsumeQueue]
+    mapped_file_size: int
+    end: int = 0
+    unit: CqUnit | None = None
+    begins_late: bool = False  # its first unit is not the first of the queue, though the log has earlier records
+
+    @property
+    def queue(self) -> Queue:
+        return self.directory.parent.name, int(self.directory.name)
+
+    @property
+    def next_queue_offset(self) -> int:
+        return 0 if self.unit is None else self.unit.queue_offset + self.unit.batch_num
+
+    @property
+    def phy_offset(self) -> int:
+        """Where the record of the last unit ends, 0 without a unit."""
+        return 0 if self.unit is None else self.unit.phy_offset + self.unit.size
+
+    def look(self, end: int, min_phy_offset: int) -> None:
+        """Find the last unit of a record that ends by ``end``, bytes."""
+        self.end, self.unit = 0, None
+        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
+            held = queue._held()
+            size = queue.unit_size
+            for begin, stop in reversed(held):
+                last = queue._unit_at(stop - size)
+                if not last.is_filler and last.phy_offset + last.size <= end:
+                    self.end, self.unit = stop, last
+                    break
+                units = queue._decode([(begin, stop)])
+                good = np.flatnonzero(~units.is_filler & (units.phy_offsets + units.sizes <= end))
+                if len(good):
+                    self.end = begin + (int(good[-1]) + 1) * size
+                    self.unit = queue._unit_at(self.end - size)
+                    break
+            if self.unit is not None:
+                first = queue._unit_at(held[0][0])
+                self.begins_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+
+    def files(self) -> list[tuple[int, Path, int]]:
+        return [(file.file_from_offset, file.path, file.size) for file in MappedFileQueue([self.directory]).files]
+
+
+def look_at_queues(root: Path, config: StoreConfig, end: int, min_phy_offset: int) -> list[QueueEnd]:
+    """Find the queues of a store and where each ends."""
+    found = []
+    for name, kind, size_name in KINDS:
+        for directory in _directories(root / name):
+            queue = QueueEnd(directory, kind, getattr(config, size_name))
+            _check_lengths(queue)
+            queue.look(end, min_phy_offset)
+            found.append(queue)
+    return found
+
+
+def _directories(path: Path) -> Iterator[Path]:
+    """The directories of queues. Names that are no numbers are not of queues."""
+    topics = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if path.is_dir() else []
+    for topic in topics:
+        with os.scandir(topic) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.lstrip("-").isdecimal() and entry.is_dir())
+        yield from (Path(topic, name) for name in names)
+
+
+def _check_lengths(queue: QueueEnd) -> None:
+    files = queue.files()
+    for start, path, size in files:
+        if size != queue.mapped_file_size and (size or start != files[-1][0]):
+            reason = f"{size} bytes, but files of {queue.mapped_file_size} are written: check the configuration"
+            raise CorruptFileError(path, size, "file size", reason)
+
+
+def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
+    """Whether the last unit of each queue is that of a record of the queue; one that the log no longer has counts."""
+    agree = [queue.unit is not None for queue in queues]
+    rows = [i for i, queue in enumerate(queues) if queue.unit and queue.unit.phy_offset >= log.min_phy_offset]
+    offsets = np.array([queues[i].unit.phy_offset for i in rows], np.int64)  # type: ignore[union-attr]
+    batch, statuses = log.find_messages(offsets, columns=COLUMNS)
+    found = np.flatnonzero(statuses == 0).tolist()
+    for row in np.flatnonzero(statuses).tolist():
+        agree[rows[row]] = False
+    columns = zip(texts(batch.topic), *(getattr(batch, name).tolist() for name in COLUMNS[1:]), strict=True)
+    for row, record in zip(found, columns, strict=True):
+        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], *record)
+    return agree
+
+
+def _is_unit_of(log: CommitLog, queue: QueueEnd, topic: str, queue_id: int, size: int, tags_code: int) -> bool:
+    unit: Any = queue.unit
+    if unit.size != size or (unit.tags_code != tags_code and unit.tags_code > MAX_EXT_ADDRESS):
+        return False
+    if (topic, queue_id) == queue.queue:
+        return True
+    more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
+    return queue.queue[0] in more.split(",")
+
+
+def settle(log: CommitLog, queues: list[QueueEnd], end: int) -> None:
+    """Go back in each queue to a unit that agrees with its record; what has none is to be built again."""
+    open_ends = [queue for queue in queues if queue.unit is not None]
+    for _ in range(STEPS_BACK):
+        agree = units_agree(log, open_ends)
+        open_ends = [queue for queue, agrees in zip(open_ends, agree, strict=True) if not agrees]
+        for queue in open_ends:
+            assert queue.unit is not None
+            queue.look(min(queue.unit.phy_offset, end), log.min_phy_offset)
+        open_ends = [queue for queue in open_ends if queue.unit is not None]
+        if not open_ends:
+            break
+    for queue in open_ends + [queue for queue in queues if queue.begins_late]:
+        queue.end, queue.unit = 0, None
+
+
+def find_missing(
+    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd]
+) -> tuple[int, set[Queue]]:
+    """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
+
+    Wrong is one that lacks units before that: the record is not its next message.
+    Raises: CorruptFileError for bytes that are no record.
+    """
+    ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
+    seen: set[Queue] = set()
+    wrong, first = set(), LONG_MAX
+    for queue, queue_offset, phy_offset in _units_of(log, config, begin, end):
+        if queue in seen:
+            continue
+        known_to, next_queue_offset = ends.get(queue, (0, 0))
+        if phy_offset >= known_to:
+            seen.add(queue)
+            first = min(first, phy_offset)
+            if queue_offset > next_queue_offset:
+                wrong.add(queue)
+    return first, wrong
+
+
+def _units_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> Iterator[tuple[Queue, int, int]]:
+    """Give queue, queue offset and physical offset of each unit that a part of the log stands for."""
+    columns = ["queue_id", "queue_offset", "phy_offset", "sys_flag"]
+    more = ["properties"] if config.enable_multi_dispatch else []
+    for batch in log.scan(begin, end, columns=["topic", *columns, *more]):
+        rows = zip(texts(batch.topic), *(getattr(batch, name).tolist() for name in columns), strict=True)
+        for i, (topic, queue_id, queue_offset, phy_offset, sys_flag) in enumerate(rows):
+            if sys_flag & ROLLBACK in (0, COMMIT):
+                yield (topic, queue_id), queue_offset, phy_offset
+                for queue, offset in _light_queues(batch[i], config) if more else ():
+                    yield queue, offset, phy_offset
+
+
+def _light_queues(message: Message, config: StoreConfig) -> Iterator[tuple[Queue, int]]:
+    """The queues that a message's properties name, with its offset in each. Source: multiDispatchLmqQueue."""
+    names = java_split(message.properties.get("INNER_MULTI_DISPATCH", ""))
+    offsets = java_split(message.properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
+    if len(names) == len(offsets) and not message.topic.startswith(NO_MULTI_DISPATCH):
+        for name, offset in zip(names, offsets, strict=True):
+            if is_file_name(name) and offset.isdecimal():
+                is_lmq = config.enable_lmq and name.startswith(LMQ_PREFIX)
+                yield (name, 0 if is_lmq else message.queue_id or 0), int(offset)
+
+
+def texts(column: Any) -> list[str]:
+    data, bounds = column.data.tobytes(), column.offsets.tolist()
+    return [data[first:last].decode() for first, last in pairwise(bounds)]

@@ -1,0 +1,91 @@
+"""The tail of a commit log: what stands behind its end, which is kept under ``rocketstore-cut`` before it goes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.mapped_file import LogFile, data_ranges, sync_directory
+
+__all__ = ["Tail", "is_saved", "nonzero_end", "save_tail", "tails"]
+
+CUT = "rocketstore-cut"
+CHUNK = 1 << 20
+
+
+class Tail(NamedTuple):
+    """Bytes behind the end of the log in one file: from a physical offset to the last one that is not zero."""
+
+    file: LogFile
+    begin: int
+    end: int
+
+
+def tails(log: CommitLog, end: int) -> list[Tail]:
+    """Find what is not zero behind the end of the log."""
+    found = []
+    for file in log.queue.files:
+        begin = max(end, file.file_from_offset)
+        last = file.file_from_offset + nonzero_end(file.path, begin - file.file_from_offset, file.size)
+        if begin < last:
+            found.append(Tail(file, begin, last))
+    return found
+
+
+def nonzero_end(path: Path, begin: int, end: int) -> int:
+    """Where the last byte of a part of a file ends that is not zero, ``begin`` if there is none. Holes are not read."""
+    for first, last in reversed(list(data_ranges(path, begin, end))):
+        with path.open("rb", buffering=0) as file:
+            for position in reversed(range(first, last, CHUNK)):
+                length = len(os.pread(file.fileno(), min(CHUNK, last - position), position).rstrip(b"\0"))
+                if length:
+                    return position + length
+    return begin
+
+
+def save_tail(root: Path, tail: Tail) -> Path:
+    """Copy a tail to a file of its own, named by the time and its physical offset, and bring it to the disk."""
+    path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
+    if not path.parent.exists():
+        path.parent.mkdir()
+        sync_directory(root)
+    with path.open("wb") as file:
+        for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+    return path
+
+
+def is_saved(root: Path, tail: Tail) -> bool:
+    """Whether recovery saved these bytes before, and cut them off: what is left of them are zeros."""
+    saved = sorted((root / CUT).glob("*")) if (root / CUT).is_dir() else []
+    return any(_is_rest_of(path, tail) for path in reversed(saved))
+
+
+def _is_rest_of(path: Path, tail: Tail) -> bool:
+    name = re.fullmatch("[0-9]{13,}-([0-9]{20})", path.name)
+    if name is None or not int(name[1]) <= tail.begin < tail.end <= int(name[1]) + path.stat().st_size:
+        return False
+    size = tail.end - tail.begin
+    before = _chunks(path, tail.begin - int(name[1]), size)
+    now = _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, size)
+    for old, new in zip(before, now, strict=True):
+        columns = np.frombuffer(old, np.uint8), np.frombuffer(new, np.uint8)
+        if not ((columns[0] == columns[1]) | (columns[1] == 0)).all():
+            return False
+    return True
+
+
+def _chunks(path: Path, begin: int, size: int) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        for position in range(begin, begin + size, CHUNK):
+            yield os.pread(file.fileno(), min(CHUNK, begin + size - position), position)

@@ -1,0 +1,423 @@
+"""StoreWriter: what writes a store: appends, dispatches, flushes, and leaves it as a broker does."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.files.broker_config import BrokerConfig, extend_topics
+from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.lock_file import StoreLock
+from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
+from rocketstore.files.mapped_file import make_directory
+from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
+from rocketstore.message_batch import MessageBatch
+from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, is_file_name, java_split
+from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
+from rocketstore.store.geometry import save_geometry, writing_config
+from rocketstore.store.index_service import IndexService
+from rocketstore.store.recovery_complete import complete_store
+
+__all__ = ["OwnDispatcher", "StoreWriter", "open_writer"]
+
+OwnDispatcher = Callable[[MessageBatch], object]
+
+DISPATCH_SECONDS = 0.001
+DISPATCH_RECORDS = 1000  # that are not waited with
+QUEUE_FLUSH_SECONDS = 10.0
+PAGE = 4096
+MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
+PIECE = 4096  # messages of an iterator that are put together
+NO_LMQ = ("%RETRY%", "%DLQ%", "rmq_sys_")
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)
+
+
+class StoreWriter:
+    """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.
+
+    Source: DefaultMessageStore, CommitLog.asyncPutMessage, ReputMessageService, FlushRealTimeService,
+    FlushConsumeQueueService.
+    """
+
+    def __init__(
+        self, root: Path, config: StoreConfig, lock: StoreLock, log: CommitLog, index: IndexService | None,
+        checkpoint: StoreCheckpoint, dispatcher: Dispatcher, batch_topics: set[str], phy_offset: int,
+    ) -> None:
+        """Go on with a store that was recovered. Parameters: phy_offset: where the log ends, bytes."""
+        self.root = root
+        self.config: Any = config  # every size is set
+        self.index = index
+        self.checkpoint = checkpoint
+        self.dispatcher = dispatcher
+        self._lock_file = lock
+        self._batch_topics = batch_topics
+        self._topics = BrokerConfig.open(root).topics
+        self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._dispatch_lock = threading.Lock()
+        directories = config.commit_log_paths(root, writable=True)
+        self._log = LogWriter(directories, config, phy_offset, self._find_queue_offset, self._next_queue_id)
+        self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
+        self._dispatched = phy_offset
+        self._read_log = log
+        self._own: list[OwnDispatcher] = []
+        self._own_dispatched = phy_offset
+        self._own_lock = threading.RLock()
+        self._topics_lock = threading.Lock()
+        self._close_lock = threading.Lock()
+        self._is_in_own = False
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._waiting = 0  # records that are not dispatched
+        self._is_idle = True
+        self._wake = threading.Event()
+        self._is_many = threading.Event()
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"rocketstore-{name}", daemon=True)
+            for name, target in (("reput", self._reput), ("flush", self._flush_in_background))
+        ]
+        (root / "abort").write_text(str(os.getpid()))
+        for thread in self._threads:
+            thread.start()
+
+    # ---- put -----------------------------------------------------------------------------------------------
+
+    def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        with self._log.lock:
+            self._require_sound()
+            if is_special(message):
+                result = self._put_special(message, store_timestamp)
+            else:
+                result = self._log.append(message, store_timestamp)
+        self._after_put(1, result.phy_offset + result.size)
+        return result
+
+    def put_messages(
+        self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
+    ) -> PutMessagesResult:
+        if isinstance(messages, MessageBatch):
+            return self._put_all(list(messages.to_put()), store_timestamp)
+        if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
+            batches = MessageBatch.iter_arrow(messages)
+            return PutMessagesResult.join([self.put_messages(batch, store_timestamp) for batch in batches])
+        if isinstance(messages, Sequence):
+            return self._put_all(messages, store_timestamp)
+        iterator = iter(messages)
+        pieces = iter(lambda: list(itertools.islice(iterator, PIECE)), [])
+        return PutMessagesResult.join([self._put_all(piece, store_timestamp) for piece in pieces])
+
+    def _put_all(self, messages: Sequence[Message], store_timestamp: StoreTimestamp) -> PutMessagesResult:
+        if any(is_special(message) for message in messages):
+            return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
+        return self.put_batch(None, messages, store_timestamp)
+
+    def put_batch(
+        self, batch: Message | None, messages: Sequence[Message], store_timestamp: StoreTimestamp
+    ) -> PutMessagesResult:
+        """Put messages together; batch: None for messages that are no client's batch."""
+        with self._log.lock:
+            self._require_sound()
+            result = self._log.append_together(messages, store_timestamp, batch)
+        if len(result):
+            self._after_put(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
+        return result
+
+    def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        """Put a message whose properties are completed now: an inner batch, or one for light queues."""
+        inner = message.sys_flag & INNER_BATCH
+        if ("INNER_NUM" in message.properties and not inner) or (inner and message.topic not in self._batch_topics):
+            raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
+        made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
+        if made.queue_id is None:
+            made.queue_id = self._next_queue_id(made.topic)
+        number = 1
+        if inner:
+            number = inner_num(made)
+            made.properties["INNER_BASE"] = str(self._log.next_queue_offset(made.topic, made.queue_id))
+        names = self._light_queues(made)
+        if names is None:
+            return self._log.append(made, store_timestamp, number)
+        offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
+        made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
+        try:
+            result = self._log.append(made, store_timestamp, number, self.config.max_message_size)
+        except PutMessageError as error:
+            raise illegal(str(error)) from None
+        for name in names:
+            if name in offsets:
+                self._log.queue_offsets[name, 0] += 1
+        return result
+
+    def _light_queues(self, message: Message) -> list[str] | None:
+        """The queues besides its own that a message is for, None where none can be.
+
+        Source: LmqDispatch.wrapLmqDispatch, MixAll.topicAllowsLMQ.
+        """
+        allowed = not message.topic.startswith(NO_LMQ) and message.topic != SCHEDULE_TOPIC
+        names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed and self.config.enable_lmq else ""
+        return java_split(names) if names.strip() else None
+
+    def _after_put(self, count: int, end: int) -> None:
+        """Have the messages dispatched, and on the disk if they must be before they are acknowledged."""
+        self._waiting += count
+        if self._is_idle:
+            self._is_idle = False
+            self._wake.set()
+        if self._waiting >= DISPATCH_RECORDS and not self._is_many.is_set():
+            self._is_many.set()
+        if self._is_sync:
+            with self._failing():
+                self._log.flush(end)
+                self._save_topics()
+            self._require_sound()
+
+    # ---- topics and queues ---------------------------------------------------------------------------------
+
+    def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
+        if not is_file_name(topic):
+            raise ValueError(f"topic {topic!r}: cannot be the name of a directory, which its queues need")
+        types = {} if queue_type is None else {topic: queue_type}
+        with self._log.lock:
+            self._require_sound()
+            self._save_topics()
+            extend_topics(self.root, {topic: queue_nums or self.config.default_topic_queue_nums}, types)
+            self._topics = BrokerConfig.open(self.root).topics
+            self._batch_topics |= batch_topics(self._topics)
+
+    def _next_queue_id(self, topic: str) -> int:
+        found = self._topics.get(topic)
+        count = found.write_queue_nums if found is not None else self.config.default_topic_queue_nums
+        return next(self._turns[topic]) % max(count, 1)
+
+    def _find_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Give what the next message of a queue gets that nothing was put into yet."""
+        if not is_file_name(topic) or has_surrogate(topic):
+            raise illegal(f"topic {topic!r} cannot be the name of a directory, which its queues need")
+        if queue_id < 0:
+            raise illegal(f"queue_id={queue_id} must not be negative")
+        found = self._topics.get(topic)
+        if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
+            least = self.config.default_topic_queue_nums if found is None else 1
+            if queue_id < MAX_DECLARED_QUEUES:
+                with self._topics_lock:
+                    self._new_queues[topic] = max(self._new_queues.get(topic, least), queue_id + 1)
+        with self._dispatch_lock:
+            return self.dispatcher.queue(topic, queue_id).max_queue_offset
+
+    def _save_topics(self) -> None:
+        """Tell the broker of new topics, but for those that it makes itself."""
+        if not self._new_queues:
+            return
+        with self._topics_lock:
+            new, self._new_queues = self._new_queues, {}
+            new = {topic: count for topic, count in new.items() if not topic.startswith(OF_BROKERS)}
+            if new:
+                extend_topics(self.root, new)
+
+    # ---- dispatch and flush --------------------------------------------------------------------------------
+
+    def dispatch_pending(self) -> None:
+        """Dispatch all that was put. Raises: OSError, CorruptFileError."""
+        if not self._lock_file.owned:
+            return  # forked: what was put is the other process's to dispatch
+        with self._dispatch_lock, self._failing():
+            end = self._log.phy_offset
+            if self._dispatched < end:
+                self._waiting = 0
+                self.dispatcher.dispatch(self._dispatched, end)
+                self._dispatched = end
+        self._dispatch_to_own(end)
+
+    def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
+        with self._own_lock:
+            if not self._own:
+                self._own_dispatched = self._dispatched
+            self._own.append(dispatcher)
+
+    def _dispatch_to_own(self, end: int) -> None:
+        """Call own dispatchers with what the others had. They may put and query themselves."""
+        with self._own_lock:
+            if not self._own or self._is_in_own:
+                return
+            self._is_in_own = True
+            try:
+                for batch in self._read_log.scan(self._own_dispatched, end):
+                    for dispatcher in self._own:
+                        dispatcher(batch)
+                self._own_dispatched = end
+            except Exception as error:
+                self._failure = self._failure or error
+                raise
+            finally:
+                self._is_in_own = False
+
+    def _reput(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._is_many.wait(DISPATCH_SECONDS)
+            self._is_many.clear()
+            self._wake.clear()
+            self._is_idle = True
+            try:
+                self.dispatch_pending()
+                with self._failing():
+                    self._save_topics()
+            except Exception:  # kept: the next put raises it
+                return
+
+    def _flush_in_background(self) -> None:
+        interval = self.config.flush_interval_commit_log / 1000
+        least = self.config.flush_commit_log_least_pages * PAGE
+        thorough = self.config.flush_commit_log_thorough_interval / 1000
+        last_log = last_queues = time.monotonic()
+        while not self._stop.wait(interval):
+            now = time.monotonic()
+            try:
+                with self._failing():
+                    self._log.check_file()
+                    if self._log.phy_offset - self._log.flushed_where >= (least if now - last_log < thorough else 1):
+                        self._log.flush()
+                        self._save_checkpoint()
+                        last_log = now
+                if now - last_queues >= QUEUE_FLUSH_SECONDS:
+                    self.flush()
+                    last_queues = now
+            except Exception:  # kept: the next put raises it
+                return
+
+    def flush(self) -> None:
+        """Bring all to the disk: the log, then what is dispatched of it, then the checkpoint that says so."""
+        self._require_sound()
+        self.dispatch_pending()
+        with self._dispatch_lock, self._failing():
+            phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
+            self._log.flush(self._dispatched)
+            self.dispatcher.flush()
+            self._save_topics()
+            if phy_offset >= 0:
+                self.checkpoint.logics_msg_timestamp, self.checkpoint.logics_physical_offset = timestamp, phy_offset
+            self._save_checkpoint()
+
+    def _save_checkpoint(self) -> None:
+        """Say how far the log is on the disk: a damage before that was not done by a crash."""
+        if self._log.last_flushed is not None:
+            self.checkpoint.confirm_phy_offset, self.checkpoint.physic_msg_timestamp = self._log.last_flushed
+        self.checkpoint.flush()
+
+    def delete_expired_files(
+        self, queues: Iterable[tuple[str, int]], hours: float | None, before_phy_offset: int | None, dry_run: bool
+    ) -> ExpiredFiles:
+        self._require_sound()
+        self.dispatch_pending()
+        with self._dispatch_lock:
+            self._read_log.refresh()
+            writers = (self.dispatcher.queue(*queue) for queue in queues)
+            return delete_expired_files(
+                self._read_log.queue.files, self._log.phy_offset, writers, self.index, self.config,
+                hours, before_phy_offset, dry_run,
+            )
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Take no more after a failure: what was not written may be lost, whatever later calls say."""
+        try:
+            yield
+        except Exception as error:
+            self._failure = self._failure or error
+            raise
+
+    def _require_sound(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.root} is closed")
+        if self._failure is not None:
+            raise StoreError(
+                f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
+            ) from self._failure
+        if not self._lock_file.owned:
+            raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
+
+    def close(self) -> None:
+        """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
+        with self._close_lock:
+            if self._closed:
+                return
+            try:
+                if self._lock_file.owned and self._failure is None:
+                    self.flush()
+            finally:
+                self._closed = True
+                self._stop.set()
+                self._wake.set()
+                if self._lock_file.owned:
+                    self._end()
+
+    def _end(self) -> None:
+        try:
+            for thread in self._threads:
+                thread.join()
+            self._log.close()
+            self.dispatcher.close()
+            if self._failure is None:
+                (self.root / "abort").unlink(missing_ok=True)
+        finally:
+            self._lock_file.release()
+
+
+def has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def inner_num(message: Message) -> int:
+    """Give the number of messages of an inner batch. Source: DefaultMessageStore.getMessageNum."""
+    text = message.properties.get("INNER_NUM", "1")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_BATCH):
+        raise illegal(f"INNER_NUM={text!r} must be 1 to {MAX_BATCH}")
+    return int(text)
+
+
+def is_special(message: Message) -> bool:
+    """Whether properties are completed when the message is put."""
+    properties = message.properties
+    return "INNER_NUM" in properties or "INNER_MULTI_DISPATCH" in properties or bool(message.sys_flag & INNER_BATCH)
+
+
+def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
+    """Take the lock, recover the store, and go on with it. Raises: StoreLockedError, CorruptFileError, OSError."""
+    if mode == "a":
+        make_directory(root)
+    lock = StoreLock(root / "lock")
+    lock.acquire()
+    try:
+        config = writing_config(root, config)
+        save_geometry(root, config)
+        for path in config.commit_log_paths(root, writable=True):
+            make_directory(path)
+        end = complete_store(root, config).max_phy_offset
+        log = CommitLog.open(
+            config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
+            message_delay_level=config.message_delay_level,
+        )
+        checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        index = IndexService.open(
+            root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
+            compat=config.compat, checkpoint=checkpoint,
+        )
+        batches = batch_topics(BrokerConfig.open(root).topics)
+        dispatcher = Dispatcher(root, config, log, index, batches)
+        return StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
+    except BaseException:
+        lock.release()
+        raise
