@@ -25,10 +25,12 @@ from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.dispatch import DispatchRequest
+from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.index_service import IndexService, QueryOffsetResult
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
+from rocketstore.store.recovery import RecoveryReport, recover
 from rocketstore.store.summary import ConsumerLag, StoreSummary
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "ConsumerLag",
     "CorruptFileError",
     "DispatchRequest",
+    "ExpiredFiles",
     "GetMessageResult",
     "GetMessageStatus",
     "IndexFile",
@@ -56,6 +59,7 @@ __all__ = [
     "QueryMessageResult",
     "QueryMessagesResult",
     "QueryOffsetResult",
+    "RecoveryReport",
     "Scan",
     "SelectMappedBufferResult",
     "StoreCheckpoint",
@@ -67,6 +71,7 @@ __all__ = [
     "UnsupportedFormatError",
     "hash_keys",
     "open",
+    "recover",
 ]
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -10,19 +10,18 @@ import numpy as np
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn
 
-__all__ = ["BATCH_NAMES", "check_names", "read_columns"]
+__all__ = ["BATCH_NAMES", "check_names", "join_columns", "read_columns"]
 
-PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # a piece is not larger than the one, or has not more than the other
+PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
-LONG_MAX = 2**63 - 1
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"
 
 
-def read_columns(source: Any, *, whole: bool = False, first_row: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-    """Give columns, by their names in a batch, and the number of their rows, piece by piece.
+def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+    """Give columns, by their names in a batch, and the number of their rows, in one or more pieces.
 
-    Parameters: source: has ``__arrow_c_stream__`` or ``__arrow_c_array__``. whole: all in one piece. first_row: the
-    number of its first row, for errors.
+    Parameters: source: has ``__arrow_c_stream__`` or ``__arrow_c_array__``. first_row: its number, for errors.
     Raises: TypeError for a column of another type; ValueError for columns that are unknown or missing, and for a value
     that no message has, with column and row; ModuleNotFoundError without pyarrow.
     """
@@ -33,9 +32,33 @@ def read_columns(source: Any, *, whole: bool = False, first_row: int = 0) -> Ite
         batch = pa.record_batch(source)
         reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
     check_names(reader.schema.names)
-    for piece in [whole_of(reader, pa)] if whole else (piece for batch in reader for piece in pieces(batch)):
-        yield columns_of(piece, first_row, pa), piece.num_rows
-        first_row += piece.num_rows
+    empty = pa.record_batch([pa.array([], kind) for kind in reader.schema.types], reader.schema)
+    batch = next(reader, empty)
+    while batch is not None:
+        for piece in pieces(batch):
+            yield columns_of(piece, first_row, pa), piece.num_rows
+            first_row += piece.num_rows
+        batch = next(reader, None)
+
+
+def join_columns(parts: Sequence[Any]) -> Any:
+    """Make one column of those of several pieces."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    starts = np.cumsum([0, *(part.offsets[-1] for part in parts)])
+    if starts[-1] > INT_MAX:
+        raise ValueError("a column has more than 2 GiB: take the table piece by piece")
+    offsets = np.concatenate([part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)])
+    offsets = np.concatenate([[0], offsets]).astype(np.int32)
+    if not isinstance(first, VarColumn):
+        return type(first)(offsets, *map(join_columns, zip(*(part[1:] for part in parts), strict=True)))
+    valid = None
+    if any(part.valid is not None for part in parts):
+        valid = np.concatenate([np.ones(len(p.offsets) - 1, bool) if p.valid is None else p.valid for p in parts])
+    return VarColumn(offsets, np.concatenate([part.data for part in parts]), valid)
 
 
 def check_names(names: list[str]) -> None:
@@ -52,22 +75,11 @@ def check_names(names: list[str]) -> None:
         raise ValueError("column rawBody: needs sysFlag, which says how it is compressed")
 
 
-def whole_of(reader: Any, pa: Any) -> Any:
-    table = reader.read_all().combine_chunks()
-    batches = table.to_batches()
-    if len(batches) > 1:
-        raise ValueError("a column has more than 2 GiB: take the table piece by piece")
-    return batches[0] if batches else pa.record_batch([column.combine_chunks() for column in table.columns], table.schema)
-
-
 def pieces(batch: Any) -> Iterator[Any]:
-    """Cut a batch into small ones. Arrow counts views and dictionaries whole, however few rows there are."""
-    if batch.nbytes <= PIECE_BYTES or batch.num_rows <= PIECE_ROWS:
-        yield batch
-    else:
-        half = batch.num_rows // 2
-        yield from pieces(batch.slice(0, half))
-        yield from pieces(batch.slice(half))
+    """Cut a batch into small ones; its rows count as of one size."""
+    step = max(PIECE_ROWS, batch.num_rows * PIECE_BYTES // max(batch.get_total_buffer_size(), 1))
+    for start in range(0, batch.num_rows or 1, step):
+        yield batch.slice(start, step)
 
 
 def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rocketstore.arrow_import import read_columns
+from rocketstore.arrow_import import join_columns, read_columns
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["MessageBatch", "batch_of", "lazy_batch_of", "to_put"]
 
 INT_MAX = 2**31 - 1
-PUT_FIELDS = ("queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host")
-PUT_FIELDS += ("reconsume_times", "prepared_transaction_offset")
+CHUNK = 256  # messages that are made at once
+PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
+PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
 
 class MessageBatch:
@@ -50,7 +52,8 @@ class MessageBatch:
         ``body`` (bytes, or text for its UTF-8) at least; times of any unit or epoch ms, ``properties`` a map, a list of
         pairs or a struct. Raises: TypeError, ValueError that name column and row; ModuleNotFoundError without pyarrow.
         """
-        return cls(*next(read_columns(table, whole=True)))
+        pieces, lengths = zip(*read_columns(table), strict=True)
+        return cls({name: join_columns([piece[name] for piece in pieces]) for name in pieces[0]}, sum(lengths))
 
     @classmethod
     def iter_arrow(cls, stream: Any, *, first_row: int = 0) -> Iterator[Self]:
@@ -77,14 +80,19 @@ class MessageBatch:
     def __getitem__(self, i: int) -> Message:
         if not -self._length <= i < self._length:
             raise IndexError(f"message {i} of {self._length}")
-        i %= self._length
-        fields = {name: value_at(name, column, i) for name, column in self._columns.items() if column is not None}
-        if self._stored is not None:
-            fields["_stored"] = tuple(value_at(name, column, i) for name, column in self._stored.items())
-        return Message.of_fields(fields)
+        return next(self._messages(i % self._length, 1))
 
     def __iter__(self) -> Iterator[Message]:
-        return (self[i] for i in range(self._length))
+        return (message for start in range(0, self._length, CHUNK) for message in self._messages(start, CHUNK))
+
+    def _messages(self, start: int, count: int) -> Iterator[Message]:
+        stop = min(start + count, self._length)
+        columns = {name: values_of(name, column, start, stop) for name, column in self._columns.items()
+                   if column is not None}
+        if self._stored is not None:
+            stored = [values_of(name, column, start, stop) for name, column in self._stored.items()]
+            columns["_stored"] = list(zip(*stored, strict=True))
+        return (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
     def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
         """Return these rows, int64[n], in their order."""
@@ -191,10 +199,10 @@ def to_put(message: Message) -> Message:
     """
     given = message.__dict__
     made = Message(message.topic, b"", properties=given.get("properties"))
-    fields = made.__dict__ | {name: given[name] for name in PUT_FIELDS if given.get(name) is not None}
-    for name in ("born_timestamp", "store_timestamp"):
-        if f"{name}_ms" in given:
-            fields[name] = given[f"{name}_ms"]
+    fields = made.__dict__
+    for name in PUT_FIELDS:
+        if name in given:
+            fields[name.removesuffix("_ms")] = given[name]
     if "_stored" in given:
         fields["raw_body"], fields["sys_flag"], _ = given["_stored"]
     elif {"raw_body", "sys_flag"} <= given.keys():
@@ -202,40 +210,52 @@ def to_put(message: Message) -> Message:
     else:
         fields["raw_body"] = message.body
         fields["sys_flag"] &= ~COMPRESSED
-    keys = given.get("keys") or []
-    derived = {"KEYS": " ".join(keys), "TAGS": given.get("tags"), "UNIQ_KEY": given.get("uniq_key")}
-    if split_words(derived["KEYS"]) != keys:
-        raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
-    for name, value in derived.items():
-        if value and split_words(made.properties.setdefault(name, value)) != split_words(value):
-            raise ValueError(f"properties say that {name} is {made.properties[name]!r}, the column {value!r}")
-    return Message.of_fields(fields)
+    if keys := given.get("keys"):
+        add_property(fields["properties"], "KEYS", " ".join(keys))
+        if split_words(" ".join(keys)) != keys:
+            raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
+    for name in ("tags", "uniq_key"):
+        if value := given.get(name):
+            add_property(fields["properties"], name.upper(), value)
+    return made
+
+
+def add_property(properties: dict[str, str], name: str, value: str) -> None:
+    there = properties.setdefault(name, value)
+    if there != value and split_words(there) != split_words(value):
+        raise ValueError(f"properties say that {name} is {there!r}, the column {value!r}")
 
 
 def split_words(text: str) -> list[str]:
     return [word for word in text.split(" ") if word]
 
 
-def value_at(name: str, column: Any, i: int) -> Any:
-    """Give row ``i`` of a column as a Python object."""
+def values_of(name: str, column: Any, start: int, stop: int) -> list[Any]:
+    """Give rows of a column as Python objects."""
     if isinstance(column, np.ndarray):
-        return column[i].item()
-    if isinstance(column, ListColumn):
-        return [text_at(column.values, k) for k in range(*column.offsets[i : i + 2])]
-    if isinstance(column, MapColumn):
-        return {text_at(column.keys, k): text_at(column.values, k) for k in range(*column.offsets[i : i + 2])}
-    if column.valid is not None and not column.valid[i]:
-        return None
-    data = bytes_at(column, i)
-    return data.decode() if MESSAGE_FIELDS[name].format == "u" else data
+        values: list[Any] = column[start:stop].tolist()
+        return values
+    if isinstance(column, VarColumn) and MESSAGE_FIELDS[name].format == "z":
+        return bytes_of(column, start, stop)
+    if isinstance(column, VarColumn):
+        return texts_of(column, start, stop)
+    bounds = column.offsets[start : stop + 1].tolist()
+    parts = [texts_of(values, bounds[0], bounds[-1]) for values in column[1:]]
+    rows = [[part[a - bounds[0] : b - bounds[0]] for part in parts] for a, b in pairwise(bounds)]
+    return [dict(zip(*row, strict=True)) if isinstance(column, MapColumn) else row[0] for row in rows]
 
 
-def bytes_at(column: VarColumn, i: int) -> bytes:
-    return column.data[column.offsets[i] : column.offsets[i + 1]].tobytes()
+def bytes_of(column: VarColumn, start: int, stop: int) -> list[bytes]:
+    bounds = column.offsets[start : stop + 1].tolist()
+    data, first = column.data[bounds[0] : bounds[-1]].tobytes(), bounds[0]
+    return [data[a - first : b - first] for a, b in pairwise(bounds)]
 
 
-def text_at(column: VarColumn, i: int) -> str:
-    return bytes_at(column, i).decode()
+def texts_of(column: VarColumn, start: int, stop: int) -> list[Any]:
+    texts = [data.decode() for data in bytes_of(column, start, stop)]
+    if column.valid is None:
+        return texts
+    return [text if valid else None for text, valid in zip(texts, column.valid[start:stop], strict=True)]
 
 
 def take_column(column: Any, rows: np.ndarray) -> Any:

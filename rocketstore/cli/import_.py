@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import rocketstore
-from rocketstore.cli.export import SUFFIXES, TABLES
+from rocketstore.cli.export import SUFFIXES
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
@@ -57,7 +57,7 @@ class State:
 @broker_conf_option
 @click.pass_context
 def import_(
-    ctx: click.Context, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
+    ctx: click.Context, /, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
     small: bool, **sizes: int | None,
 ) -> None:
     """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.

@@ -19,7 +19,7 @@ __all__ = ["recover"]
 @broker_conf_option
 @format_option
 @click.pass_context
-def recover(ctx: click.Context, store: Path, policy: str, dry_run: bool, output_format: str | None) -> None:
+def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, output_format: str | None) -> None:
     """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
 
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.

@@ -147,15 +147,16 @@ class Source:
                         first += len(part)
 
     def _pieces(self, batch: MessageBatch, first: int) -> Iterator[Piece]:
-        for start in range(0, len(batch), PIECE_ROWS):
-            messages: list[Message] = []
-            for row in range(start, min(start + PIECE_ROWS, len(batch))):
+        rows = enumerate(batch, first)
+        while part := list(itertools.islice(rows, PIECE_ROWS)):
+            messages = []
+            for row, message in part:
                 try:
-                    messages.append(to_put(batch[row]))
+                    messages.append(to_put(message))
                 except ValueError as error:
-                    raise self.error(first + row, error) from None
-            end = first + start + len(messages)
-            yield Piece(messages, range(first + start, end), end)
+                    raise self.error(row, error) from None
+            end = part[-1][0] + 1
+            yield Piece(messages, range(part[0][0], end), end)
 
 
 # ---- rows of text ------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from rocketstore.errors import CorruptFileError
+from rocketstore.files.mapped_file import sync_directory
 
 __all__ = ["StoreCheckpoint"]
 
@@ -56,6 +57,8 @@ class StoreCheckpoint:
             data = os.pread(fd, FIELDS.size, 0)
         finally:
             os.close(fd)
+        if not data:
+            return cls(path)  # it was made, and then the power went
         if len(data) < FIELDS.size:
             raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
         return cls(path, *FIELDS.unpack_from(data))
@@ -67,12 +70,15 @@ class StoreCheckpoint:
         with MUTEX:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                if os.fstat(fd).st_size < FILE_SIZE:
+                is_new = os.fstat(fd).st_size < FILE_SIZE
+                if is_new:
                     os.ftruncate(fd, FILE_SIZE)
                 os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
                 os.fsync(fd)
             finally:
                 os.close(fd)
+            if is_new:
+                sync_directory(self.path.parent)
 
     def _numbers(self) -> tuple[int, ...]:
         return (

@@ -72,7 +72,8 @@ class LogWriter:
             batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
         )
         self._offsets = np.empty((2, 1), np.int64)  # of one message: physical and queue offset
-        self._flush_lock = threading.Lock()
+        self._flushed = threading.Condition()  # one thread flushes, the others wait
+        self._is_flushing = False
         self._files_lock = threading.Lock()
         self._unflushed: list[MappedFile] = []
         self._maker = ThreadPoolExecutor(1, "rocketstore-file-ahead") if config.allocate_file_ahead else None
@@ -231,6 +232,7 @@ class LogWriter:
         directory = self.directories[start // self.mapped_file_size % len(self.directories)]
         make_directory(directory)
         file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
+        file.flush()  # before its name: a file without its length is none of a log
         sync_directory(directory)
         return file
 
@@ -241,19 +243,33 @@ class LogWriter:
 
         Raises OSError: what was not flushed may be lost then, whatever comes later; StoreError if a file is gone.
         """
-        with self._flush_lock:
-            if end is not None and end <= self.flushed_where:
+        with self._flushed:
+            while self._is_flushing and not self._is_flushed(end):
+                self._flushed.wait()
+            if self._is_flushed(end):
                 return
-            self.check_file()
-            with self._files_lock:
-                end, files, last = self.phy_offset, list(self._unflushed), self._file
-                record = self._appender.last_phy_offset, self._appender.last_store_timestamp
-            for file in files:
-                file.flush()
-            with self._files_lock:
-                self._unflushed = [file for file in self._unflushed if file is last or file not in files]
-                self.flushed_where = end
-                self.last_flushed = record if record[0] >= 0 else None
+            self._is_flushing = True
+        try:
+            self._flush()
+        finally:
+            with self._flushed:
+                self._is_flushing = False
+                self._flushed.notify_all()
+
+    def _is_flushed(self, end: int | None) -> bool:
+        return end is not None and end <= self.flushed_where
+
+    def _flush(self) -> None:
+        self.check_file()
+        with self._files_lock:
+            end, files, last = self.phy_offset, list(self._unflushed), self._file
+            record = self._appender.last_phy_offset, self._appender.last_store_timestamp
+        for file in files:
+            file.flush()
+        with self._files_lock:
+            self._unflushed = [file for file in self._unflushed if file is last or file not in files]
+            self.flushed_where = end
+            self.last_flushed = record if record[0] >= 0 else None
 
     def check_file(self) -> None:
         """Raise StoreError unless the file that is written is still the one with its name."""

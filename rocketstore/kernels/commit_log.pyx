@@ -65,8 +65,8 @@ OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HA
 
 
 def bad_reason(int status):
-    """Return (field, reason) for a status that is not OK, BLANK or END."""
-    return BAD_REASONS[status - BAD_MAGIC]
+    """Return (field, reason) for a status that is not OK or BLANK."""
+    return BAD_REASONS[status - BAD_MAGIC] if status >= BAD_MAGIC else ("magic", "there are zeros, and no message")
 
 
 cdef class RecordScanner:

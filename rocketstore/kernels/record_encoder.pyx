@@ -172,6 +172,8 @@ cdef class RecordEncoder:
         """Address and port as they are stored. Few hosts come again and again."""
         found = self.hosts.get(host)
         if found is None:
+            if host is None:
+                raise TypeError("a host must be a str: address and port")
             if host.startswith("[") and not self.has_ipv6:
                 raise PutMessageError(ILLEGAL, f"host {host}: releases before 4.6.0 have no IPv6 addresses")
             if len(self.hosts) >= MAX_HOSTS:

@@ -17,7 +17,7 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
-from rocketstore.files.mapped_file import MappedFile, MappedFileQueue
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.store.index_service import index_paths
 
 __all__ = ["save_geometry", "writing_config"]
@@ -56,9 +56,9 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
             raise ValueError(f"{name}: give it: {_saved_path(root)} has {saved[name]!r}, which may be another store's")
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
-    shown = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], 1)}
+    shown = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
     for name, (directory, unit) in QUEUES.items():
-        shown[name] = _length(name, _queue_directories(root / directory), given[name], unit)
+        shown[name] = _length(name, _queue_directories(root / directory), given[name], saved.get(name), unit)
     shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
     if not (shown[LOG] or given[LOG]) and any(shown.values()):
         raise ValueError(
@@ -74,7 +74,7 @@ def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConf
     path = _saved_path(Path(store_path_root_dir))
     values = {name: value for name in SAVED if (value := getattr(config, name)) is not None}
     if _read_saved(path) != values:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         replace_file(path, json.dumps(values, indent="\t").encode())
 
 
@@ -106,10 +106,13 @@ def _queue_directories(directory: Path) -> Iterator[Path]:
                     yield from (Path(queue.path) for queue in queues if re.fullmatch("[+-]?[0-9]+", queue.name))
 
 
-def _length(name: str, directories: Iterable[Path], given: int | None, unit: int) -> int | None:
+def _length(
+    name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int
+) -> int | None:
     """Give the one length that the files of all these runs have, None if there are no files.
 
-    A last file of no length is none: RocketMQ deletes it. Source: MappedFileQueue.doLoad.
+    A last file of no length is none: RocketMQ deletes it. One that is shorter than what is known was cut, or made when
+    the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
     """
     known, whose = given, "what is given"
     found = None
@@ -121,8 +124,8 @@ def _length(name: str, directories: Iterable[Path], given: int | None, unit: int
         for file in files[:-1] if files and files[-1].size == 0 else files:
             if known is None:
                 known, whose = file.size, str(file.path)
-            if file.size < known and file is files[-1]:
-                continue  # cut, or made when the power went: recovery gives it its length
+            if file.size < known and file is files[-1] and known in (saved, found):
+                continue
             if file.size != known:
                 raise ValueError(f"{name}: {known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it")
             if given is None and (known == 0 or known % unit or file.file_from_offset % known):

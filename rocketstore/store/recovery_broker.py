@@ -229,7 +229,7 @@ class BrokerRecovery:
                 sync_directory(file.path.parent)
 
     def _unstartable(self, writers: list[Writer]) -> Path | None:
-        """A queue that ends in an empty file, at which 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""
+        """A queue that ends in an empty file, where 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""
         for writer in writers:
             if self.config.compat == OLD and isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
                 end = writer.max_queue_offset * ConsumeQueueWriter.unit_size

@@ -20,7 +20,7 @@ from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index
-from rocketstore.store.recovery_queues import QueueEnd, find_missing, look_at_queues, settle, units_agree
+from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, nonzero_end, save_tail, tails
 
@@ -52,6 +52,7 @@ class Completion:
     index_cuts: list[IndexCut] = field(default_factory=list)
     queue_begin: int = LONG_MAX
     index_begin: int = LONG_MAX
+    is_thorough: bool = True
     steps: list[RecoveryAction] = field(default_factory=list)
 
     def report(self, dry_run: bool = False) -> RecoveryReport:
@@ -64,11 +65,11 @@ class Completion:
     def look(self, *, thorough: bool) -> None:
         """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
         self._check_log_files()
-        if thorough or not self.last_exit_ok or self.checkpoint.path is None or not self.checkpoint.path.exists():
-            self._look_at_everything()
-        elif not self._look_at_ends():
-            self.queues, self.queue_begin, self.index_begin = [], LONG_MAX, LONG_MAX
-            self._look_at_everything()
+        is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
+        self.is_thorough = thorough or not (is_clean and self._look_at_ends())
+        if self.is_thorough:
+            self.queue_begin = self.index_begin = LONG_MAX
+            self._look_at_everything(thorough)
         self.steps = list(self._find_steps())
 
     def _check_log_files(self) -> None:
@@ -80,24 +81,29 @@ class Completion:
 
     def _look_at_ends(self) -> bool:
         """After a clean stop: see whether queues and log end where they should. False: look at everything."""
-        self.queues = look_at_queues(self.root, self.config, LONG_MAX, self.log.min_phy_offset)
-        if not all(units_agree(self.log, self.queues)):
-            return False
-        begin = max((queue.phy_offset for queue in self.queues), default=0)
-        if begin <= self.log.min_phy_offset:
-            return False
+        self.queues = find_queues(self.root, self.config)
+        for queue in self.queues:
+            queue.look_at_last_file()
+        last = max((queue.phy_offset for queue in self.queues), default=0)
+        self.checked_from = begin = self._confirmed_record()
         self._find_end(begin, verify_crc=False)
-        self.queue_begin = self.index_begin = self.checked_from = begin
+        if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
+            return False
+        self.queue_begin = self.index_begin = last
         if self.config.message_index_enable:
             newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
             if not newest or newest[0].sound < newest[0].total:
                 return False
-            self.index_begin = max(begin, self._end_of_record(newest[0].last_phy_offset))
+            self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
         return not self._find_missing()
 
-    def _look_at_everything(self) -> None:
+    def _look_at_everything(self, whole_log: bool) -> None:
+        """Look at all queues and files of the index, and at the log from where one of them ends, or at all of it."""
         minimum = self.log.min_phy_offset
-        self.queues = look_at_queues(self.root, self.config, LONG_MAX, minimum)
+        self.queues = find_queues(self.root, self.config)
+        for queue in self.queues:
+            queue.files()
+            queue.look(LONG_MAX, minimum)
         if not self.log.queue.files and any(path for queue in self.queues for path in queue.files()):
             raise StoreError(
                 f"{self.root}: the commit log is gone, but its queues are there: restore it, "
@@ -110,7 +116,7 @@ class Completion:
                 queue.look(self.end, minimum)
         settle(self.log, self.queues, self.end)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
-        if self._is_queue_missing():
+        if whole_log or self._is_queue_missing():
             self.queue_begin = minimum
         while wrong := self._find_missing():
             for queue in self.queues:
@@ -118,6 +124,11 @@ class Completion:
                     queue.end, queue.unit = 0, None
             self.queue_begin = minimum
         self._look_at_index()
+
+    def _confirmed_record(self) -> int:
+        """Where to begin after a clean stop: at the record that was last at some start or stop, or in the last file."""
+        file, record = self.log._last_begun_file(), self.checkpoint.confirm_phy_offset
+        return record if record > file and self.log.find_message(record) is not None else file
 
     def _last_flushed_file(self) -> int:
         """Where the last file begins that the checkpoint says was begun to be flushed."""
@@ -138,10 +149,7 @@ class Completion:
             elif following == self.end and status not in (OK, BLANK):
                 break
             self.end = following
-        last = scanner.last_phy_offset
-        if last < 0:
-            last = max((queue.unit.phy_offset for queue in self.queues if queue.unit), default=-1)
-        self.last_phy_offset = last
+        self.last_phy_offset = scanner.last_phy_offset
         self.tails = tails(self.log, self.end)
         self._check_tail()
 
@@ -155,11 +163,22 @@ class Completion:
         later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
         if later is None or all(is_saved(self.root, tail) for tail in self.tails):
             return
-        if self.last_exit_ok and self.queues and max(queue.phy_offset for queue in self.queues) == self.end:
-            return  # a broker cut the log here, and stopped cleanly: it never erases
+        if self.last_exit_ok and self.last_phy_offset == self.checkpoint.confirm_phy_offset:
+            return  # a broker cut the log here when it started, and stopped cleanly: it never erases
+        if not self.last_exit_ok and self._is_unflushed():
+            return
         file = self.log.queue.find(self.end) or self.tails[0].file
         reason = f"no message begins here, but one is at {later}: {ADVICE}"
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
+
+    def _is_unflushed(self) -> bool:
+        """Whether the checkpoint does not say that the bytes at the end were on the disk.
+
+        A power loss may leave what was written later and not what was before it; none of it was acknowledged.
+        """
+        last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
+        is_later = last is None or last.store_timestamp >= self.checkpoint.physic_msg_timestamp
+        return is_later and self.end > self.checkpoint.confirm_phy_offset
 
     def _is_queue_missing(self) -> bool:
         """Whether a topic has some of the queues that topics.json says, but not all."""
@@ -232,17 +251,18 @@ class Completion:
                 yield RecoveryAction(file.path, "delete")
             elif file.size < length:
                 yield RecoveryAction(file.path, "extend", file.size, length - file.size)
-        for queue in self.queues:
+        for queue in self.queues if self.is_thorough else ():
             yield from self._queue_steps(queue)
         for cut in self.index_cuts:
             place = ("cut", cut.offset, cut.size) if cut.kept else ("delete",)
             yield RecoveryAction(cut.path, *place)
         begin = min(self.queue_begin, self.index_begin)
-        if begin < self.end:
+        if begin <= self.last_phy_offset:
             yield RecoveryAction(self.log.directories[0], "dispatch", begin, self.end - begin)
 
     def _queue_steps(self, queue: QueueEnd) -> Iterator[RecoveryAction]:
-        for start, path, size in reversed(queue.files()):
+        for start, name, size in reversed(queue.files()):
+            path = Path(name)
             if start >= queue.end:
                 yield RecoveryAction(path, "delete")
             elif start + size > queue.end and (last := nonzero_end(path, queue.end - start, size)) > queue.end - start:
@@ -293,7 +313,7 @@ class Completion:
         """After a crash: bring to the disk what was written before it, and counts from now on."""
         paths = [file.path for file in self.log.queue.files if file.end_offset > self.checked_from]
         if not self.last_exit_ok:
-            paths += [path for queue in self.queues for _, path, _ in queue.files()[-3:]]
+            paths += [Path(path) for queue in self.queues for _, path, _ in queue.files()[-3:]]
             paths += self._index_paths()
         for path in paths:
             zero(path, 0, 0)
@@ -306,7 +326,7 @@ class Completion:
             queues.dispatch(self.queue_begin, min(self.index_begin, self.end))
             queues.flush()
             queues.close()
-        if self.index_begin < self.end:
+        if self.index_begin <= self.last_phy_offset:
             index = IndexService.open(
                 self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num,
                 index_num=self.config.max_index_num, compat=self.config.compat, checkpoint=self.checkpoint,
@@ -333,7 +353,7 @@ class Completion:
 def plan_completion(root: Path, config: StoreConfig, *, thorough: bool = True) -> Completion:
     """Find what there is to do to a store, and change nothing.
 
-    Parameters: config: has every size. thorough: look at everything also after a clean stop.
+    Parameters: config: has every size. thorough: look at the whole log, and at everything also after a clean stop.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
     paths = config.commit_log_paths(root)

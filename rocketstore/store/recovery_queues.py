@@ -15,14 +15,17 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
-from rocketstore.files.mapped_file import MappedFileQueue
+from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.message import Message
 from rocketstore.store.dispatch import LMQ_PREFIX, NO_MULTI_DISPATCH, is_file_name, java_split
 
-__all__ = ["QueueEnd", "find_missing", "look_at_queues", "settle", "units_agree"]
+__all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
 LONG_MAX = 2**63 - 1
 MAX_EXT_ADDRESS = -(2**31) - 1
+UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
 COLUMNS = ("topic", "queue_id", "size", "tags_code")
 ROLLBACK, COMMIT = 0xC, 0x8
@@ -78,20 +81,43 @@ class QueueEnd:
                 first = queue._unit_at(held[0][0])
                 self.begins_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
 
-    def files(self) -> list[tuple[int, Path, int]]:
-        return [(file.file_from_offset, file.path, file.size) for file in MappedFileQueue([self.directory]).files]
+    def look_at_last_file(self) -> None:
+        """Find the last unit where a clean stop leaves it; None if it is not there."""
+        *_, (start, path, size) = self.files() or [(0, "", 0)]
+        if self.kind is not ConsumeQueue:
+            self.look(LONG_MAX, 0)
+            return
+        count, n, valid = 0, UNITS_READ, UNITS_READ
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if size else -1
+        while fd >= 0 and valid == n and (data := os.pread(fd, 20 * UNITS_READ, 20 * count)):
+            units, n = Buffer(data, self.directory), len(data) // 20
+            valid = count_valid_units(units, 0, n, 20)
+            if valid:
+                count += valid
+                self.end = start + 20 * count
+                self.unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+        if fd >= 0:
+            os.close(fd)
+
+    def files(self) -> list[tuple[int, str, int]]:
+        """Beginning, path and length of each file, in order. Raises: CorruptFileError for another length."""
+        with os.scandir(self.directory) as entries:
+            files = sorted(
+                (int(entry.name), entry.path, entry.stat().st_size)
+                for entry in entries
+                if is_offset_name(entry.name) and entry.is_file()
+            )
+        for start, path, size in files:
+            if size != self.mapped_file_size and (size or start != files[-1][0]):
+                reason = f"{size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
+                raise CorruptFileError(path, size, "file size", reason)
+        return files
 
 
-def look_at_queues(root: Path, config: StoreConfig, end: int, min_phy_offset: int) -> list[QueueEnd]:
-    """Find the queues of a store and where each ends."""
-    found = []
-    for name, kind, size_name in KINDS:
-        for directory in _directories(root / name):
-            queue = QueueEnd(directory, kind, getattr(config, size_name))
-            _check_lengths(queue)
-            queue.look(end, min_phy_offset)
-            found.append(queue)
-    return found
+def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
+    """Find the queues of a store."""
+    kinds = [(root / name, kind, getattr(config, size_name)) for name, kind, size_name in KINDS]
+    return [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
 
 
 def _directories(path: Path) -> Iterator[Path]:
@@ -101,14 +127,6 @@ def _directories(path: Path) -> Iterator[Path]:
         with os.scandir(topic) as entries:
             names = sorted(entry.name for entry in entries if entry.name.lstrip("-").isdecimal() and entry.is_dir())
         yield from (Path(topic, name) for name in names)
-
-
-def _check_lengths(queue: QueueEnd) -> None:
-    files = queue.files()
-    for start, path, size in files:
-        if size != queue.mapped_file_size and (size or start != files[-1][0]):
-            reason = f"{size} bytes, but files of {queue.mapped_file_size} are written: check the configuration"
-            raise CorruptFileError(path, size, "file size", reason)
 
 
 def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:

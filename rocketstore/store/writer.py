@@ -19,7 +19,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
-from rocketstore.files.mapped_file import make_directory
+from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch
@@ -96,12 +96,17 @@ class StoreWriter:
     # ---- put -----------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        with self._log.lock:
-            self._require_sound()
-            if is_special(message):
-                result = self._put_special(message, store_timestamp)
-            else:
-                result = self._log.append(message, store_timestamp)
+        self._require_sound()
+        special = is_special(message)
+        try:
+            with self._log.lock:
+                if special:
+                    result = self._put_special(message, store_timestamp)
+                else:
+                    result = self._log.append(message, store_timestamp)
+        except OSError as error:
+            self._fail(error)
+            raise
         self._after_put(1, result.phy_offset + result.size)
         return result
 
@@ -128,9 +133,13 @@ class StoreWriter:
         self, batch: Message | None, messages: Sequence[Message], store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         """Put messages together; batch: None for messages that are no client's batch."""
-        with self._log.lock:
-            self._require_sound()
-            result = self._log.append_together(messages, store_timestamp, batch)
+        self._require_sound()
+        try:
+            with self._log.lock:
+                result = self._log.append_together(messages, store_timestamp, batch)
+        except OSError as error:
+            self._fail(error)
+            raise
         if len(result):
             self._after_put(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
@@ -259,7 +268,7 @@ class StoreWriter:
                         dispatcher(batch)
                 self._own_dispatched = end
             except Exception as error:
-                self._failure = self._failure or error
+                self._fail(error)
                 raise
             finally:
                 self._is_in_own = False
@@ -301,6 +310,8 @@ class StoreWriter:
     def flush(self) -> None:
         """Bring all to the disk: the log, then what is dispatched of it, then the checkpoint that says so."""
         self._require_sound()
+        with self._failing():
+            self._log.check_file()
         self.dispatch_pending()
         with self._dispatch_lock, self._failing():
             phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
@@ -336,8 +347,11 @@ class StoreWriter:
         try:
             yield
         except Exception as error:
-            self._failure = self._failure or error
+            self._fail(error)
             raise
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
 
     def _require_sound(self) -> None:
         if self._closed:
@@ -351,27 +365,31 @@ class StoreWriter:
 
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
+        if not self._lock_file.owned:  # forked: its locks may be held for ever
+            self._closed = True
+            return
         with self._close_lock:
             if self._closed:
                 return
             try:
-                if self._lock_file.owned and self._failure is None:
+                if self._failure is None:
                     self.flush()
             finally:
                 self._closed = True
                 self._stop.set()
                 self._wake.set()
-                if self._lock_file.owned:
-                    self._end()
+                self._end()
 
     def _end(self) -> None:
         try:
             for thread in self._threads:
                 thread.join()
             self._log.close()
+            self._read_log.close()
             self.dispatcher.close()
             if self._failure is None:
                 (self.root / "abort").unlink(missing_ok=True)
+                sync_directory(self.root)
         finally:
             self._lock_file.release()
 
@@ -389,7 +407,9 @@ def inner_num(message: Message) -> int:
 
 
 def is_special(message: Message) -> bool:
-    """Whether properties are completed when the message is put."""
+    """Whether properties are completed when the message is put. Raises: TypeError for what is no message."""
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r:.80}: a Message was expected")
     properties = message.properties
     return "INNER_NUM" in properties or "INNER_MULTI_DISPATCH" in properties or bool(message.sys_flag & INNER_BATCH)
 
