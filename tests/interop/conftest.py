@@ -9,7 +9,8 @@ import pytest
 from interop import stores
 from interop.harness import Java
 
-pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks")
+pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks",
+                              "interop.write_checks")
 
 
 class Written(NamedTuple):

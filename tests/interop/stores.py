@@ -98,6 +98,16 @@ class Messages:
         del made["body"]
         return made
 
+    def batch_of(self, size):
+        """A client's batch that has so many bytes before it is taken apart."""
+        made = self.batch()
+        made["batch"] = [self.item() for _ in range(2)]
+        first, last = made["batch"]
+        overhead = sum(22 + text_size(item["properties"]) for item in made["batch"])
+        first["body"] = base64_of(self.rng.randbytes(size - overhead - 10))
+        last["body"] = base64_of(self.rng.randbytes(10))
+        return made
+
     def lmq(self):
         """A message for one to three light queues as well as its own."""
         queues = self.rng.sample([f"%LMQ%light{i}" for i in range(6)], self.rng.randint(1, 3))
@@ -175,6 +185,9 @@ def batch(messages, release):
 def lmq(messages, release):
     """Messages for light queues."""
     made = [messages.rng.choice((messages.basic, messages.lmq))() for _ in range(120)]
+    if release < "5":  # which takes it away from these
+        for message in made:
+            message["properties"].pop("WAIT")
     return {"enableLmq": True, "enableMultiDispatch": True}, made
 
 
@@ -211,3 +224,74 @@ def make(profile, rng, release, **given):
     config, messages = PROFILES[profile](Messages(rng), release)
     batch_topics = [BATCH_TOPIC] if profile == "batch" and release >= "5" else ()
     return options(batch_topics=batch_topics, **{**config, **given}), messages
+
+
+# ---- limits ----------------------------------------------------------------------------------------------
+
+
+def text_size(properties):
+    """Bytes of properties as they are stored."""
+    return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())
+
+
+def with_properties(messages, size, **given):
+    """A message with so many bytes of properties."""
+    made = messages.message(**given)
+    made["properties"]["long"] = ""
+    made["properties"]["long"] = "v" * (size - text_size(made["properties"]))
+    return made
+
+
+def with_size(messages, size, **given):
+    """A message whose record has so many bytes."""
+    made = messages.message(**given)
+    overhead = 91 + len(made["topic"]) + text_size(made["properties"])
+    return {**made, "body": base64_of(messages.rng.randbytes(size - overhead))}
+
+
+def limits(rng):
+    """Messages at what a store takes and one beyond. RocketMQ's own clock."""
+    messages = Messages(rng)
+    m, most = messages.message, SMALL["maxMessageSize"]
+    largest, larger = rng.randbytes(most), rng.randbytes(most + 1)
+    made = [
+        with_properties(messages, 32767), with_properties(messages, 32768),
+        m(body=largest), m(body=larger),
+        with_properties(messages, 32767, body=largest), with_properties(messages, 32768, body=larger),
+        with_properties(messages, 32767, body=largest, topic="t" * 32767),  # more than 64 KiB besides the body
+        m(properties={"INNER_NUM": "2"}), m(sysFlag=0xC0), m(sysFlag=0xC0, properties={"INNER_NUM": "2"}),
+        {**messages.batch(), "sysFlag": PREPARED}, {**messages.batch(), "sysFlag": COMMIT},
+        messages.batch_of(most), messages.batch_of(most + 1),
+    ]
+    delayed = messages.batch()
+    delayed["properties"]["DELAY"] = "3"
+    made += [delayed, messages.batch(), m()]
+    return options(), made
+
+
+def crc_limits(rng):
+    """The same where a record has a CRC property too, of 20 bytes."""
+    messages = Messages(rng)
+    made = [with_properties(messages, size) for size in (32747, 32748, 32767)]
+    return options(enabledAppendPropCRC=True, forceVerifyPropCRC=True), [*made, messages.message()]
+
+
+def lmq_limits(rng):
+    """The same for messages for light queues, whose whole record is limited."""
+    messages, most = Messages(rng), SMALL["maxMessageSize"]
+    light = {"properties": {"INNER_MULTI_DISPATCH": "%LMQ%light,%LMQ%other"}}
+    offsets = text_size({"INNER_MULTI_QUEUE_OFFSET": "0,0"})
+    made = [
+        with_size(messages, most - offsets, **light), with_size(messages, most - offsets + 1, **light),
+        messages.message(body=messages.rng.randbytes(most + 1), **light),
+        with_properties(messages, 32767 - offsets, **light), with_properties(messages, 32768 - offsets, **light),
+        with_size(messages, most + 1),
+    ]
+    return options(enableLmq=True, enableMultiDispatch=True), [*made, messages.message(**light)]
+
+
+def too_large(rng):
+    """A record that just fits a file, and larger ones, which RocketMQ says it has and has not."""
+    messages, file_size = Messages(rng), SMALL["mappedFileSizeCommitLog"]
+    made = [with_size(messages, file_size + more) for more in (-8, -7, 0, 100)]
+    return options(maxMessageSize=2 * file_size), [messages.message(), *made, messages.message()]

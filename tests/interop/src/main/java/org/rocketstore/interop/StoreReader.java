@@ -78,7 +78,7 @@ final class StoreReader {
         }
     }
 
-    private static List<Object> queues(DefaultMessageStore store) throws Exception {
+    static List<Object> queues(DefaultMessageStore store) throws Exception {
         List<Object> queues = new ArrayList<>();
         for (Object table : ((Map<?, ?>) Reflect.call(store, "getConsumeQueueTable")).values()) {
             queues.addAll(((Map<?, ?>) table).values());

@@ -1,5 +1,6 @@
 package org.rocketstore.interop;
 
+import java.lang.reflect.InvocationTargetException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
@@ -29,14 +30,17 @@ final class StoreWriter {
     private final boolean keepsStoreTime;
     private final Map<String, Long> queueOffsets = new HashMap<>();
 
-    private StoreWriter(DefaultMessageStore store) {
+    private StoreWriter(DefaultMessageStore store, boolean keepsStoreTime) {
         this.store = store;
-        this.keepsStoreTime = store.getMessageStoreConfig().isDuplicationEnable();
+        this.keepsStoreTime = keepsStoreTime;
+        store.getMessageStoreConfig().setDuplicationEnable(keepsStoreTime);
     }
 
     /**
-     * Puts messages into a new store in ROOT. Besides those of {@link Stores}, an option {@code crash}: ROOT is then
-     * what a killed process leaves. Writes a line of results for each message. A message has
+     * Puts messages into a store in ROOT, a new one or one that was stopped. Besides those of {@link Stores}, an option
+     * {@code crash}: ROOT, which must be new, is then what a killed process leaves; or {@code crashCopy}: a directory
+     * to be made, which is so. Writes a line of results for each message, status EXCEPTION if the store threw one. A
+     * message has
      * <pre>
      * topic, queueId, flag, sysFlag, bornTimestamp, bornHost, storeHost, reconsumeTimes, preparedTransactionOffset
      * body              base64
@@ -52,27 +56,38 @@ final class StoreWriter {
         Map<String, Object> options = Json.object(args[1]);
         boolean crash = (Boolean) options.get("crash");
         Path running = crash ? root.resolveSibling(root.getFileName() + "-running") : root;
+        // With duplicationEnable recovery takes records without DUP_INFO for bad.
+        boolean keepsStoreTime = Boolean.TRUE.equals(config(options).put("duplicationEnable", false));
         DefaultMessageStore store = Stores.create(running, options);
         if (!store.load()) {
             throw new IllegalStateException("DefaultMessageStore.load answered false");
         }
         store.start();
-        List<String> lines = new StoreWriter(store).putAll(Json.lines(args[2]));
+        List<String> lines = new StoreWriter(store, keepsStoreTime).putAll(Json.lines(args[2]));
         if (crash) {
             // Page cache and mappings are one, so a copy now is what the files of a killed process hold.
             Stores.copy(running, root);
             new Thread(() -> Stores.end(store, running)).start(); // takes seconds, which nobody needs to wait
         } else {
+            String copy = (String) options.get("crashCopy");
+            if (copy != null) {
+                Stores.copy(root, Path.of(copy));
+            }
             store.shutdown();
         }
         Files.write(Path.of(args[3]), lines);
         return String.valueOf(lines.size());
     }
 
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> config(Map<String, Object> options) {
+        return (Map<String, Object>) options.get("config");
+    }
+
     private List<String> putAll(List<Map<String, Object>> messages) throws Exception {
         List<String> lines = new ArrayList<>();
         for (Map<String, Object> message : messages) {
-            lines.add(Json.write(result(put(message))));
+            lines.add(Json.write(answer(message)));
             if (lines.size() % MESSAGES_BETWEEN_WAITS == 0) {
                 Stores.settle(store);
             }
@@ -81,13 +96,21 @@ final class StoreWriter {
         return lines;
     }
 
+    private Map<String, Object> answer(Map<String, Object> message) throws Exception {
+        try {
+            return result(put(message));
+        } catch (InvocationTargetException e) {
+            return Json.of("status", "EXCEPTION", "exception", e.getCause().toString());
+        }
+    }
+
     private PutMessageResult put(Map<String, Object> message) throws Exception {
         List<?> batch = (List<?>) message.get("batch");
         if (batch != null && !Boolean.TRUE.equals(message.get("innerBatch"))) {
             MessageExtBatch made = new MessageExtBatch();
             fill(made, message);
             made.setBody(encode(batch));
-            return store.putMessages(made);
+            return (PutMessageResult) Reflect.call(store, "putMessages", made);
         }
         MessageExt made = (MessageExt) Reflect.any("org.apache.rocketmq.common.message.MessageExtBrokerInner",
             "org.apache.rocketmq.store.MessageExtBrokerInner").getConstructor().newInstance();
@@ -102,23 +125,29 @@ final class StoreWriter {
         Object text = message.get("propertiesText");
         Reflect.call(made, "setPropertiesString",
             text == null ? MessageDecoder.messageProperties2String(made.getProperties()) : text);
-        if (keepsStoreTime) {
-            keepStoreTime(made, (Long) message.get("storeTimestamp"));
+        if (!keepsStoreTime) {
+            return (PutMessageResult) Reflect.call(store, "putMessage", made);
         }
-        PutMessageResult result = (PutMessageResult) Reflect.call(store, "putMessage", made);
-        if (keepsStoreTime) {
-            Reflect.call(store, "setConfirmOffset", store.getMaxPhyOffset());
-        }
-        return result;
+        return putWithStoreTime(made, (Long) message.get("storeTimestamp"));
     }
 
     /** With duplicationEnable a store keeps the store time and the queue offset that a message comes with. */
-    private void keepStoreTime(MessageExt made, long storeTimestamp) {
-        made.setStoreTimestamp(storeTimestamp);
+    private PutMessageResult putWithStoreTime(MessageExt made, long storeTimestamp) throws Exception {
+        String queue = made.getTopic() + "-" + made.getQueueId();
         int type = MessageSysFlag.getTransactionValue(made.getSysFlag());
-        if (type == MessageSysFlag.TRANSACTION_NOT_TYPE || type == MessageSysFlag.TRANSACTION_COMMIT_TYPE) {
-            made.setQueueOffset(queueOffsets.merge(made.getTopic() + "-" + made.getQueueId(), 1L, Long::sum) - 1);
+        boolean counts =
+            type == MessageSysFlag.TRANSACTION_NOT_TYPE || type == MessageSysFlag.TRANSACTION_COMMIT_TYPE;
+        if (counts && !queueOffsets.containsKey(queue)) {
+            queueOffsets.put(queue, store.getMaxOffsetInQueue(made.getTopic(), made.getQueueId()));
         }
+        made.setStoreTimestamp(storeTimestamp);
+        made.setQueueOffset(counts ? queueOffsets.get(queue) : 0);
+        PutMessageResult result = (PutMessageResult) Reflect.call(store, "putMessage", made);
+        if (counts && result.isOk()) {
+            queueOffsets.merge(queue, 1L, Long::sum);
+        }
+        Reflect.call(store, "setConfirmOffset", store.getMaxPhyOffset());
+        return result;
     }
 
     private static void fill(MessageExt made, Map<String, Object> message) throws Exception {
