@@ -12,7 +12,7 @@ from rocketstore.arrow_import import join_columns, read_columns
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn, message_fields
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
 from rocketstore.kernels.record_columns import take_values
 from rocketstore.message import COMPRESSED, Message, decompress
 

@@ -40,9 +40,12 @@ format_option = click.option(
 @click.argument("target", type=PATH)
 @selection_options
 @format_option
+@click.option("--raw-body", is_flag=True, help="Add bodies as they are stored, so that import gives the same bytes.")
 @click.option("--resume", is_flag=True, help="Go on with an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and begin anew.")
-def export(store: MessageStore, target: Path, form: str | None, resume: bool, force: bool, **options: Any) -> None:
+def export(
+    store: MessageStore, target: Path, form: str | None, raw_body: bool, resume: bool, force: bool, **options: Any
+) -> None:
     """Write the messages of STORE for which all conditions hold to TARGET, in the order of the commit log.
 
     Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
@@ -56,12 +59,13 @@ def export(store: MessageStore, target: Path, form: str | None, resume: bool, fo
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     log, conditions = store.commit_log, scan_conditions(**options)
+    conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
     work = target.with_name(f"{target.name}.partial")
     asked = {"store": str(store.path.absolute()), "format": form, **conditions}
     state = begin(work, log, json.loads(json.dumps(asked)), resume, force)
     try:
         write_pieces(log, conditions, work, state)
-        merge(pieces_of(work), form, work / "whole.tmp")
+        merge(pieces_of(work), form, conditions["columns"], work / "whole.tmp")
         publish(work / "whole.tmp", target)
     except KeyboardInterrupt:
         click.echo(f"{work}: has what is done; the same command with --resume goes on", err=True)
@@ -119,7 +123,8 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
             scan = log.scan(**conditions | bounds, on_corrupt="skip", batch_size=BATCH_SIZE)
-            with writer_of(work / "piece.tmp", state["asked"]["format"], position == start) as write:
+            columns = conditions["columns"]
+            with writer_of(work / "piece.tmp", state["asked"]["format"], columns, position == start) as write:
                 for batch in scan:
                     write(batch)
                     progress.update(task, completed=int(batch.phy_offset.max(initial=start)) - start)
@@ -131,31 +136,34 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
 
 
 @contextmanager
-def writer_of(path: Path, form: str, first: bool) -> Iterator[Callable[[MessageBatch], object]]:
+def writer_of(
+    path: Path, form: str, columns: list[str] | None, first: bool
+) -> Iterator[Callable[[MessageBatch], object]]:
     """Open a piece, and give what writes a batch to it."""
     if form in TABLES:
-        with table_writer(path, form) as table:
+        with table_writer(path, form, columns) as table:
             yield lambda batch: table.write(batch.to_arrow())
         return
     with path.open("w", encoding="utf-8", newline="") as file:
         if form == "csv" and first:
-            file.write(csv_line([*(field.name for field in message_fields().values()), "bodyBase64"]))
+            names = [field.name for name, field in message_fields(columns).items() if name != "raw_body"]
+            file.write(csv_line([*names, "bodyBase64", *(["rawBodyBase64"] if columns else [])]))
         line = json_line if form == "json" else lambda row: csv_line(row.values())
-        yield lambda batch: file.writelines(map(line, message_rows(batch)))
+        yield lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
 
 
-def table_writer(path: Path, form: str) -> Any:
+def table_writer(path: Path, form: str, columns: list[str] | None) -> Any:
     if form == "parquet":
-        return import_extra("pyarrow.parquet", "arrow").ParquetWriter(path, message_schema())
-    return import_extra("pyarrow", "arrow").ipc.new_file(str(path), message_schema())
+        return import_extra("pyarrow.parquet", "arrow").ParquetWriter(path, message_schema(columns))
+    return import_extra("pyarrow", "arrow").ipc.new_file(str(path), message_schema(columns))
 
 
-def merge(pieces: list[Path], form: str, whole: Path) -> None:
+def merge(pieces: list[Path], form: str, columns: list[str] | None, whole: Path) -> None:
     """Make one file of all pieces, a batch at a time."""
     if len(pieces) == 1:
         pieces[0].replace(whole)
     elif form in TABLES:
-        with table_writer(whole, form) as table:
+        with table_writer(whole, form, columns) as table:
             for part in (part for piece in pieces for part in parts_of(piece, form)):
                 table.write(part)
     else:

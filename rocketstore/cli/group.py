@@ -10,11 +10,13 @@ from rocketstore.cli.export import export
 from rocketstore.cli.formats import error_text, printable
 from rocketstore.cli.get import get
 from rocketstore.cli.hexdump import hexdump
+from rocketstore.cli.import_ import import_
 from rocketstore.cli.info import info
 from rocketstore.cli.lag import lag
 from rocketstore.cli.ls import ls
 from rocketstore.cli.offset import offset
 from rocketstore.cli.query import query
+from rocketstore.cli.recover import recover
 from rocketstore.errors import StoreError
 
 __all__ = ["rocketstore"]
@@ -46,8 +48,8 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)
 @click.version_option(package.__version__)
 def rocketstore() -> None:
-    """Read, query and build the files of an Apache RocketMQ store."""
+    """Read, write, query and recover the files of an Apache RocketMQ store."""
 
 
-for command in (info, ls, lag, offset, config, query, get, cat, export, hexdump, demo):
+for command in (info, ls, lag, offset, config, query, get, cat, export, import_, recover, hexdump, demo):
     rocketstore.add_command(command)

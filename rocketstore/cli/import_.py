@@ -205,8 +205,8 @@ class Import:
             for piece in self.source.read(self.state.rows):
                 with without_interrupts():
                     self.put(piece)
-                    if time.monotonic() - self.saved >= SAVE_SECONDS:
-                        self.save()
+                if time.monotonic() - self.saved >= SAVE_SECONDS:
+                    self.save()
                 progress.update(task, completed=piece.position, description=f"import {self.state.rows:,} rows")
 
     def put(self, piece: Piece) -> None:
@@ -241,12 +241,13 @@ class Import:
 
     def save(self) -> None:
         """Keep the state, which says no more than what is on the disk."""
-        self.store.flush()
         path = state_path(self.store)
-        if self.source.is_standard_input:
-            path.unlink(missing_ok=True)
-        else:
-            replace_file(path, json.dumps(asdict(self.state), indent="\t").encode())
+        with without_interrupts():
+            self.store.flush()
+            if self.source.is_standard_input:
+                path.unlink(missing_ok=True)
+            else:
+                replace_file(path, json.dumps(asdict(self.state), indent="\t").encode())
         self.saved = time.monotonic()
 
 

@@ -15,8 +15,8 @@ SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags
 SHOWN_BODY = 60  # characters of it in a table
 
 
-def message_rows(messages: Iterable[Message]) -> list[Row]:
-    """Make the rows of messages, with the columns that tables have."""
+def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list[Row]:
+    """Make the rows of messages, with the columns that tables have; raw_body: and with the bodies as stored."""
     rows: list[Row] = []
     for message in messages:
         row = message.to_dict()
@@ -25,6 +25,8 @@ def message_rows(messages: Iterable[Message]) -> list[Row]:
             row["body"], row["bodyBase64"] = body.decode(), None
         except UnicodeDecodeError:
             row["body"], row["bodyBase64"] = None, base64.b64encode(body).decode()
+        if raw_body:
+            row["rawBodyBase64"] = base64.b64encode(message.raw_body).decode()
         rows.append(row)
     return rows
 
