@@ -144,6 +144,15 @@ class LogWriter:
             self._appender.last_store_timestamp, host,
         )
 
+    def check(self, messages: Sequence[Message]) -> None:
+        """Raise, as ``append`` would, if one of these is refused."""
+        with self.lock:
+            self._encoder.clear()
+            for message in messages:
+                self._add(message)
+            if messages and self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
+                raise illegal(f"{self._encoder.largest} bytes do not fit a file of {self.mapped_file_size}")
+
     def append_together(
         self, messages: Sequence[Message], store_timestamp: StoreTimestamp, batch: Message | None = None
     ) -> PutMessagesResult:

@@ -107,6 +107,7 @@ class Dispatcher:
         known and not put again.
         """
         while begin < end:
+            self._scanner.take()  # nothing, unless the last call ended early
             stop = self._collect(begin, end)
             requests, items = self._scanner.take()
             self._build_consume_queues(requests)

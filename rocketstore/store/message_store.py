@@ -33,8 +33,9 @@ from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH, IndexService
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
+from rocketstore.store.reput import OwnDispatcher
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
-from rocketstore.store.writer import OwnDispatcher, StoreWriter, open_writer
+from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["MessageStore"]
 
@@ -427,7 +428,7 @@ class MessageStore:
 
         What it raises ends the writing, as an error of the disk does.
         """
-        self._writing().add_dispatcher(dispatcher)
+        self._writing().reput.add(dispatcher)
 
     def delete_expired_files(
         self, *, hours: float | None = None, before_phy_offset: int | None = None, dry_run: bool = False

@@ -17,7 +17,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_directory
 from rocketstore.kernels.record import check_message_and_return_size
-from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics
+from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import save_tail, tails
@@ -207,9 +207,20 @@ class BrokerRecovery:
             if self.last_exit_ok and fields["phy_offset"] <= max_phy_offset:
                 continue
             if fields["sys_flag"] & ROLLBACK in (0, COMMIT):
+                self._check_light_queues(end, fields)
                 request = fields
             begin = ranges.pop()[0] if ranges and ranges[-1][1] == end else end
             ranges.append((begin, end + size))
+
+    def _check_light_queues(self, phy_offset: int, fields: dict[str, Any]) -> None:
+        """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
+        names = java_split(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
+        offsets = java_split(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
+        if not self.config.enable_multi_dispatch or fields["topic"].startswith(NO_MULTI_DISPATCH):
+            return
+        if len(names) == len(offsets) and not all(offset.isdecimal() for offset in offsets):
+            reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
+            raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
 
     def _confirm_offset(self, log: CommitLog) -> int:
         """What counts as confirmed before recovery. Source: CommitLog.getConfirmOffset."""

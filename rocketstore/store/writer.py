@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,11 @@ from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.geometry import save_geometry, writing_config
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_complete import complete_store
+from rocketstore.store.reput import ReputMessageService
 
-__all__ = ["OwnDispatcher", "StoreWriter", "open_writer"]
+__all__ = ["StoreWriter", "open_writer"]
 
-OwnDispatcher = Callable[[MessageBatch], object]
 
-DISPATCH_SECONDS = 0.001
-DISPATCH_RECORDS = 1000  # that are not waited with
 QUEUE_FLUSH_SECONDS = 10.0
 PAGE = 4096
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
@@ -66,32 +64,21 @@ class StoreWriter:
         self._topics = BrokerConfig.open(root).topics
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-        self._dispatch_lock = threading.Lock()
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(directories, config, phy_offset, self._find_queue_offset, self._next_queue_id)
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
-        self._dispatched = phy_offset
         self._read_log = log
-        self._own: list[OwnDispatcher] = []
-        self._own_dispatched = phy_offset
-        self._own_lock = threading.RLock()
         self._topics_lock = threading.Lock()
         self._close_lock = threading.Lock()
-        self._is_in_own = False
         self._failure: BaseException | None = None
         self._closed = False
-        self._waiting = 0  # records that are not dispatched
-        self._is_idle = True
-        self._wake = threading.Event()
-        self._is_many = threading.Event()
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=target, name=f"rocketstore-{name}", daemon=True)
-            for name, target in (("reput", self._reput), ("flush", self._flush_in_background))
-        ]
         (root / "abort").write_text(str(os.getpid()))
-        for thread in self._threads:
-            thread.start()
+        self.reput = ReputMessageService(
+            dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
+        )
+        self._flusher = threading.Thread(target=self._flush_in_background, name="rocketstore-flush", daemon=True)
+        self._flusher.start()
 
     # ---- put -----------------------------------------------------------------------------------------------
 
@@ -100,6 +87,7 @@ class StoreWriter:
         special = is_special(message)
         try:
             with self._log.lock:
+                self._require_open()
                 if special:
                     result = self._put_special(message, store_timestamp)
                 else:
@@ -125,7 +113,11 @@ class StoreWriter:
         return PutMessagesResult.join([self._put_all(piece, store_timestamp) for piece in pieces])
 
     def _put_all(self, messages: Sequence[Message], store_timestamp: StoreTimestamp) -> PutMessagesResult:
-        if any(is_special(message) for message in messages):
+        special = [message for message in messages if is_special(message)]
+        if special:
+            for message in special:
+                self._check_special(message)
+            self._log.check(messages)
             return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
         return self.put_batch(None, messages, store_timestamp)
 
@@ -136,6 +128,7 @@ class StoreWriter:
         self._require_sound()
         try:
             with self._log.lock:
+                self._require_open()
                 result = self._log.append_together(messages, store_timestamp, batch)
         except OSError as error:
             self._fail(error)
@@ -146,15 +139,11 @@ class StoreWriter:
 
     def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
-        inner = message.sys_flag & INNER_BATCH
-        if ("INNER_NUM" in message.properties and not inner) or (inner and message.topic not in self._batch_topics):
-            raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
+        number = self._check_special(message)
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
         if made.queue_id is None:
             made.queue_id = self._next_queue_id(made.topic)
-        number = 1
-        if inner:
-            number = inner_num(made)
+        if made.sys_flag & INNER_BATCH:
             made.properties["INNER_BASE"] = str(self._log.next_queue_offset(made.topic, made.queue_id))
         names = self._light_queues(made)
         if names is None:
@@ -170,6 +159,13 @@ class StoreWriter:
                 self._log.queue_offsets[name, 0] += 1
         return result
 
+    def _check_special(self, message: Message) -> int:
+        """Give the number of messages that it is. Raises: PutMessageError if it cannot be what it says."""
+        inner = message.sys_flag & INNER_BATCH
+        if ("INNER_NUM" in message.properties and not inner) or (inner and message.topic not in self._batch_topics):
+            raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
+        return inner_num(message) if inner else 1
+
     def _light_queues(self, message: Message) -> list[str] | None:
         """The queues besides its own that a message is for, None where none can be.
 
@@ -181,17 +177,12 @@ class StoreWriter:
 
     def _after_put(self, count: int, end: int) -> None:
         """Have the messages dispatched, and on the disk if they must be before they are acknowledged."""
-        self._waiting += count
-        if self._is_idle:
-            self._is_idle = False
-            self._wake.set()
-        if self._waiting >= DISPATCH_RECORDS and not self._is_many.is_set():
-            self._is_many.set()
+        self.reput.note(count)
         if self._is_sync:
             with self._failing():
                 self._log.flush(end)
                 self._save_topics()
-            self._require_sound()
+            self._require_no_failure()
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
@@ -223,7 +214,7 @@ class StoreWriter:
             if queue_id < MAX_DECLARED_QUEUES:
                 with self._topics_lock:
                     self._new_queues[topic] = max(self._new_queues.get(topic, least), queue_id + 1)
-        with self._dispatch_lock:
+        with self.reput.lock:
             return self.dispatcher.queue(topic, queue_id).max_queue_offset
 
     def _save_topics(self) -> None:
@@ -239,53 +230,10 @@ class StoreWriter:
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
     def dispatch_pending(self) -> None:
-        """Dispatch all that was put. Raises: OSError, CorruptFileError."""
-        if not self._lock_file.owned:
-            return  # forked: what was put is the other process's to dispatch
-        with self._dispatch_lock, self._failing():
-            end = self._log.phy_offset
-            if self._dispatched < end:
-                self._waiting = 0
-                self.dispatcher.dispatch(self._dispatched, end)
-                self._dispatched = end
-        self._dispatch_to_own(end)
-
-    def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
-        with self._own_lock:
-            if not self._own:
-                self._own_dispatched = self._dispatched
-            self._own.append(dispatcher)
-
-    def _dispatch_to_own(self, end: int) -> None:
-        """Call own dispatchers with what the others had. They may put and query themselves."""
-        with self._own_lock:
-            if not self._own or self._is_in_own:
-                return
-            self._is_in_own = True
-            try:
-                for batch in self._read_log.scan(self._own_dispatched, end):
-                    for dispatcher in self._own:
-                        dispatcher(batch)
-                self._own_dispatched = end
-            except Exception as error:
-                self._fail(error)
-                raise
-            finally:
-                self._is_in_own = False
-
-    def _reput(self) -> None:
-        while not self._stop.is_set():
-            self._wake.wait()
-            self._is_many.wait(DISPATCH_SECONDS)
-            self._is_many.clear()
-            self._wake.clear()
-            self._is_idle = True
-            try:
-                self.dispatch_pending()
-                with self._failing():
-                    self._save_topics()
-            except Exception:  # kept: the next put raises it
-                return
+        """Return when queues and index have all that was put. Raises: StoreError if they could not be written."""
+        if self._lock_file.owned and self.reput.dispatched < self._log.phy_offset:
+            self.reput.wait()
+            self._require_no_failure()
 
     def _flush_in_background(self) -> None:
         interval = self.config.flush_interval_commit_log / 1000
@@ -310,12 +258,16 @@ class StoreWriter:
     def flush(self) -> None:
         """Bring all to the disk: the log, then what is dispatched of it, then the checkpoint that says so."""
         self._require_sound()
+        self._flush_all()
+
+    def _flush_all(self) -> None:
         with self._failing():
             self._log.check_file()
-        self.dispatch_pending()
-        with self._dispatch_lock, self._failing():
+        self.reput.wait(own=True)
+        self._require_no_failure()
+        with self.reput.lock, self._failing():
             phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
-            self._log.flush(self._dispatched)
+            self._log.flush(self.reput.dispatched)
             self.dispatcher.flush()
             self._save_topics()
             if phy_offset >= 0:
@@ -333,7 +285,7 @@ class StoreWriter:
     ) -> ExpiredFiles:
         self._require_sound()
         self.dispatch_pending()
-        with self._dispatch_lock:
+        with self.reput.lock:
             self._read_log.refresh()
             writers = (self.dispatcher.queue(*queue) for queue in queues)
             return delete_expired_files(
@@ -354,14 +306,20 @@ class StoreWriter:
         self._failure = self._failure or error
 
     def _require_sound(self) -> None:
+        self._require_open()
+        self._require_no_failure()
+        if not self._lock_file.owned:
+            raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
+
+    def _require_open(self) -> None:
         if self._closed:
             raise StoreClosedError(f"{self.root} is closed")
+
+    def _require_no_failure(self) -> None:
         if self._failure is not None:
             raise StoreError(
                 f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
             ) from self._failure
-        if not self._lock_file.owned:
-            raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
@@ -371,19 +329,19 @@ class StoreWriter:
         with self._close_lock:
             if self._closed:
                 return
+            with self._log.lock:
+                self._closed = True  # nothing is put any more, and all that was is flushed
             try:
                 if self._failure is None:
-                    self.flush()
+                    self._flush_all()
             finally:
-                self._closed = True
-                self._stop.set()
-                self._wake.set()
                 self._end()
 
     def _end(self) -> None:
         try:
-            for thread in self._threads:
-                thread.join()
+            self._stop.set()
+            self.reput.stop()
+            self._flusher.join()
             self._log.close()
             self._read_log.close()
             self.dispatcher.close()

@@ -1,0 +1,126 @@
+"""ReputMessageService: the thread that dispatches what is appended to the log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.message_batch import MessageBatch
+from rocketstore.store.dispatch import Dispatcher
+
+__all__ = ["OwnDispatcher", "ReputMessageService"]
+
+WAIT_SECONDS = 0.001  # for more, before what there is is dispatched
+ENOUGH_RECORDS = 1000  # that are not waited with
+ASK_SECONDS = 0.1
+OwnDispatcher = Callable[[MessageBatch], object]
+
+
+class ReputMessageService:
+    """Dispatches in a thread of its own, which no signal interrupts between a queue and the index.
+
+    Attributes: lock: held while queues and index are written; dispatched: up to where they have the log, bytes.
+    Source: DefaultMessageStore.ReputMessageService.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        log: CommitLog,
+        phy_offset: int,
+        find_end: Callable[[], int],
+        after: Callable[[], object],
+        fail: Callable[[Exception], object],
+    ) -> None:
+        """Begin at a physical offset. Parameters: find_end: gives where the log ends. after: called after each round.
+
+        fail: called with what ended the thread.
+        """
+        self.lock = threading.Lock()
+        self.dispatched = phy_offset
+        self._own_dispatched = phy_offset
+        self._own: list[OwnDispatcher] = []
+        self._dispatcher = dispatcher
+        self._log = log
+        self._find_end = find_end
+        self._after = after
+        self._fail = fail
+        self._waiting = 0  # records; an estimate, since several threads count
+        self._is_idle = True
+        self._wake = threading.Event()
+        self._is_enough = threading.Event()
+        self._progress = threading.Condition()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="rocketstore-reput", daemon=True)
+        self._thread.start()
+
+    def note(self, count: int) -> None:
+        """So many records were appended: they are dispatched in a millisecond, or at once if they are many."""
+        self._waiting += count
+        if self._is_idle:
+            self._is_idle = False
+            self._wake.set()
+        if self._waiting >= ENOUGH_RECORDS and not self._is_enough.is_set():
+            self._is_enough.set()
+
+    def wait(self, *, own: bool = False) -> None:
+        """Return when all that is in the log now was dispatched, or the thread has failed.
+
+        Parameters: own: also to own dispatchers.
+        """
+        end = self._find_end()
+        if threading.current_thread() is self._thread:
+            self._dispatch()
+            return
+        with self._progress:
+            while self._thread.is_alive() and end > (self._own_dispatched if own else self.dispatched):
+                self._is_enough.set()
+                self._wake.set()
+                self._progress.wait(ASK_SECONDS)
+
+    def add(self, dispatcher: OwnDispatcher) -> None:
+        """Have a function called with batches of all columns, from what is appended next on."""
+        self.wait(own=True)
+        self._own.append(dispatcher)
+
+    def stop(self) -> None:
+        """End the thread; what is not dispatched is left."""
+        self._is_stopped = True
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wake.wait()
+                if self._is_stopped:
+                    return
+                self._is_enough.wait(WAIT_SECONDS)
+                self._wake.clear()
+                self._is_enough.clear()
+                self._is_idle = True
+                self._waiting = 0
+                self._dispatch()
+                self._dispatch_to_own()
+                self._after()
+                with self._progress:
+                    self._progress.notify_all()
+        except Exception as error:
+            self._fail(error)
+
+    def _dispatch(self) -> None:
+        with self.lock:
+            end = self._find_end()
+            if self.dispatched < end:
+                self._dispatcher.dispatch(self.dispatched, end)
+                self.dispatched = end
+
+    def _dispatch_to_own(self) -> None:
+        """Call own dispatchers, which may put and query themselves."""
+        end = self.dispatched
+        if self._own and self._own_dispatched < end:
+            for batch in self._log.scan(self._own_dispatched, end):
+                for dispatcher in self._own:
+                    dispatcher(batch)
+        self._own_dispatched = end
