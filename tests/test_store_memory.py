@@ -20,9 +20,7 @@ LIMIT = 256 * MIB
 TOPIC, QUEUES, BODY = "TopicTest", 8, 1000
 T0 = 1_700_000_000_000
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="measures in /proc: only on Linux"
-)
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures in /proc: only on Linux")
 
 
 # ---- measuring ---------------------------------------------------------------------------------------------

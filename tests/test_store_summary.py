@@ -67,6 +67,7 @@ def lag_of(store):
 def everything(root):
     """What can be read of a store, by part; an error is its text."""
     with rocketstore.open(root) as store:
+
         def tried(call):
             try:
                 return call()

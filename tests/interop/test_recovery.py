@@ -103,7 +103,7 @@ def test_policy_broker_leaves_of_any_store_what_rocketmq_leaves(damaged, seed):
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 def test_policy_broker_leaves_the_checkpoint_of_a_start_and_a_clean_stop(store_of, tmp_path, release, mode):
-    store = store_of(release, "basic", crash=True, **ONE_INDEX_FILE)
+    store = store_of(release, "basic", crash=True, mappedFileSizeConsumeQueue=4000, **ONE_INDEX_FILE)
     ours, javas = (shutil.copytree(store.root, tmp_path / name) for name in ("ours", "java"))
     for root in (ours, javas):
         damages.queues_behind(root, random.Random(7))

@@ -63,20 +63,28 @@ public final class StoreBench {
     }
 
     public static void main(String[] args) throws Exception {
-        StoreBench bench = new StoreBench(Integer.parseInt(args[0]), Integer.parseInt(args[1]));
+        serve(new StoreBench(Integer.parseInt(args[0]), Integer.parseInt(args[1]))::round);
+    }
+
+    interface Rounds {
+        String run(String[] words) throws Exception;
+    }
+
+    /** Answers each line of stdin until one is {@code quit}. */
+    static void serve(Rounds bench) throws IOException {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
         System.setOut(System.err); // whatever a library prints must not pass for an answer
         BufferedReader rounds = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = rounds.readLine(); line != null && !line.equals("quit"); line = rounds.readLine()) {
             String answer;
             try {
-                answer = bench.round(line.split(" "));
+                answer = bench.run(line.split(" "));
             } catch (Exception e) {
                 answer = "error " + e;
             }
             answers.println(answer);
         }
-        System.exit(0); // a store that was only loaded leaves threads behind
+        System.exit(0); // stores leave threads behind
     }
 
     private String round(String[] round) throws Exception {
@@ -237,14 +245,14 @@ public final class StoreBench {
             new ConcurrentHashMap<>());
     }
 
-    private static long splitmix64(long x) {
+    static long splitmix64(long x) {
         long z = x + 0x9E3779B97F4A7C15L;
         z = (z ^ (z >>> 30)) * 0xBF58476D1CE4E5B9L;
         z = (z ^ (z >>> 27)) * 0x94D049BB133111EBL;
         return z ^ (z >>> 31);
     }
 
-    private static String answer(long nanos, long count, long sum) {
+    static String answer(long nanos, long count, long sum) {
         return String.format(Locale.ROOT, "%.6f %d %d", nanos / 1e9, count, sum & Long.MAX_VALUE);
     }
 }
