@@ -177,8 +177,9 @@ class Completion:
         A power loss may leave what was written later and not what was before it; none of it was acknowledged.
         """
         last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
-        is_later = last is None or last.store_timestamp >= self.checkpoint.physic_msg_timestamp
-        return is_later and self.end > self.checkpoint.confirm_phy_offset
+        flushed = self.checkpoint.physic_msg_timestamp
+        is_later = last is None or last.store_timestamp >= flushed
+        return flushed <= 0 or (is_later and self.end > self.checkpoint.confirm_phy_offset)
 
     def _is_queue_missing(self) -> bool:
         """Whether a topic has some of the queues that topics.json says, but not all."""
@@ -228,8 +229,10 @@ class Completion:
             kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
         self.index_begin = max(begin, self.log.min_phy_offset)
         items_at = HEADER_SIZE + SLOT_SIZE * self.config.max_hash_slot_num
-        for items, count in zip(files, kept, strict=True):
-            if count < items.total or not items.slots_agree:
+        first_cut = next((i for i, items in enumerate(files) if kept[i] < items.total), len(files))
+        for i, (items, count) in enumerate(zip(files, kept, strict=True)):
+            # An empty file behind one that is cut begins where that one ended, and would take nothing before it.
+            if i > first_cut or count < items.total or not items.slots_agree:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
 

@@ -68,13 +68,15 @@ class QueueEnd:
             size = queue.unit_size
             for begin, stop in reversed(held):
                 last = queue._unit_at(stop - size)
-                if not last.is_filler and last.phy_offset + last.size <= end:
+                before = queue._unit_at(stop - 2 * size) if stop - begin > size else last._replace(phy_offset=-1)
+                if not last.is_filler and before.phy_offset < last.phy_offset <= end - last.size:
                     self.end, self.unit = stop, last
                     break
                 units = queue._decode([(begin, stop)])
-                good = np.flatnonzero(~units.is_filler & (units.phy_offsets + units.sizes <= end))
-                if len(good):
-                    self.end = begin + (int(good[-1]) + 1) * size
+                good = ~units.is_filler & (units.phy_offsets + units.sizes <= end)
+                good[1:] &= units.phy_offsets[1:] > np.where(units.is_filler, -1, units.phy_offsets)[:-1]
+                if good.any():
+                    self.end = begin + (int(good.nonzero()[0][-1]) + 1) * size
                     self.unit = queue._unit_at(self.end - size)
                     break
             if self.unit is not None:
@@ -95,7 +97,9 @@ class QueueEnd:
             if valid:
                 count += valid
                 self.end = start + 20 * count
-                self.unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+                before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
+                unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+                self.unit = unit if before < unit.phy_offset else None
         if fd >= 0:
             os.close(fd)
 

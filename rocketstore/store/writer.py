@@ -74,6 +74,7 @@ class StoreWriter:
         self._closed = False
         self._stop = threading.Event()
         (root / "abort").write_text(str(os.getpid()))
+        sync_directory(root)  # or a loss of power looks like a clean stop
         self.reput = ReputMessageService(
             dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
         )
