@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import mmap
 import operator
 import os
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ import numpy as np
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
     count_valid_units,
     decode_batch_units,
@@ -27,6 +29,7 @@ __all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit"]
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 RECOVERED_FILES = 3
+READ_UNITS = 4096
 Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run
 
 
@@ -267,10 +270,28 @@ class ConsumeQueue:
     def _is_full(self, file: LogFile) -> bool:
         """Move the end over the valid units of a file. Whether it has no room for more."""
         start, limit = max(self._end, file.file_from_offset), self._limit(file)
-        if start < limit:
-            count = count_valid_units(*self._units_of((start, limit)), self.unit_size)
-            self._end = start + count * self.unit_size if count else self._end
+        # Behind the units there is a hole, and on a full tmpfs a look at one through a mapping kills the process. A unit
+        # in the page of the last one is in none.
+        in_page = (start - file.file_from_offset) % mmap.PAGESIZE
+        if in_page and in_page <= mmap.PAGESIZE - self.unit_size and start < limit:
+            start += self._count_valid(*self._units_of((start, start + self.unit_size)))
+            if start == max(self._end, file.file_from_offset):
+                return False
+        n = valid = 1
+        while start < limit and n == valid:
+            units = Buffer(self._run().pread(start, min(limit - start, READ_UNITS * self.unit_size)), file.path)
+            n = units.size // self.unit_size
+            valid = self._count_valid(units, 0, n) // self.unit_size
+            start += valid * self.unit_size
+            if n == 0:
+                break
+        if start > file.file_from_offset:
+            self._end = max(start, self._end)
         return self._end >= limit
+
+    def _count_valid(self, buffer: Buffer, pos: int, n: int) -> int:
+        """The length of the valid units before the first invalid one, bytes."""
+        return int(count_valid_units(buffer, pos, n, self.unit_size)) * self.unit_size
 
     def _limit(self, file: LogFile) -> int:
         """Where the last unit ends that a file has room for."""

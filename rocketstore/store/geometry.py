@@ -111,7 +111,7 @@ def _length(
 ) -> int | None:
     """Give the one length that the files of all these runs have, None if there are no files.
 
-    A last file of no length is none: RocketMQ deletes it. One that is shorter than what is known was cut, or made when
+    A file of no length never got one: RocketMQ deletes a last one. A last one that is shorter than what is known was cut, or made when
     the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
     """
     known, whose = given, "what is given"
@@ -121,7 +121,9 @@ def _length(
             files = MappedFileQueue([directory]).files
         except (FileNotFoundError, NotADirectoryError):
             continue
-        for file in files[:-1] if files and files[-1].size == 0 else files:
+        for file in files:
+            if file.size == 0:
+                continue
             if known is None:
                 known, whose = file.size, str(file.path)
             if file.size < known and file is files[-1] and known in (saved, found):

@@ -28,6 +28,7 @@ __all__ = ["Completion", "complete_store", "plan_completion"]
 
 LONG_MAX = 2**63 - 1
 CHUNK = 1 << 20
+TAIL_SIZE = 64 << 20
 ADVICE = "salvage copies what is sound; recover(policy='broker') cuts the log here, as a broker does at its next start"
 
 
@@ -85,7 +86,7 @@ class Completion:
         for queue in self.queues:
             queue.look_at_last_file()
         last = max((queue.phy_offset for queue in self.queues), default=0)
-        self.checked_from = begin = self._confirmed_record()
+        self.checked_from = begin = self._tail_begin()
         self._find_end(begin, verify_crc=False)
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
             return False
@@ -125,10 +126,11 @@ class Completion:
             self.queue_begin = minimum
         self._look_at_index()
 
-    def _confirmed_record(self) -> int:
-        """Where to begin after a clean stop: at the record that was last at some start or stop, or in the last file."""
-        file, record = self.log._last_begun_file(), self.checkpoint.confirm_phy_offset
-        return record if record > file and self.log.find_message(record) is not None else file
+    def _tail_begin(self) -> int:
+        """Where to begin after a clean stop: in the last file, some way before what was last at some start or stop."""
+        file, begin = self.log._last_begun_file(), self.checkpoint.confirm_phy_offset - TAIL_SIZE
+        found = self.log.find_later(begin, self.checkpoint.confirm_phy_offset + 1) if begin > file else None
+        return file if found is None else found
 
     def _last_flushed_file(self) -> int:
         """Where the last file begins that the checkpoint says was begun to be flushed."""

@@ -64,7 +64,10 @@ class QueueEnd:
         """Find the last unit of a record that ends by ``end``, bytes."""
         self.end, self.unit = 0, None
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            held = queue._held()
+            try:
+                held = queue._held()
+            except CorruptFileError:  # a file of it was never written before the power went: it is built again
+                return
             size = queue.unit_size
             for begin, stop in reversed(held):
                 last = queue._unit_at(stop - size)
@@ -112,7 +115,7 @@ class QueueEnd:
                 if is_offset_name(entry.name) and entry.is_file()
             )
         for start, path, size in files:
-            if size != self.mapped_file_size and (size or start != files[-1][0]):
+            if size not in (0, self.mapped_file_size):  # none: it was made, and then the power went
                 reason = f"{size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
                 raise CorruptFileError(path, size, "file size", reason)
         return files

@@ -94,11 +94,11 @@ class ReputMessageService:
         try:
             while True:
                 self._wake.wait()
-                if self._is_stopped:
-                    return
                 self._is_enough.wait(WAIT_SECONDS)
                 self._wake.clear()
                 self._is_enough.clear()
+                if self._is_stopped:  # not before: the clearing may have been of this wake
+                    return
                 self._is_idle = True
                 self._waiting = 0
                 self._dispatch()

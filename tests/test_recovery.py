@@ -1,0 +1,528 @@
+"""recover: a store is left as a broker leaves it, or with all that can be saved of it, whatever happened before."""
+
+import dataclasses
+import functools
+import itertools
+import os
+import random
+import shutil
+import struct
+
+import damages
+import pytest
+from reference import consume_queue as cq
+from reference.commit_log import CommitLog, build_record, read_files
+from reference.index_file import IndexFile
+from reference.message_store import build_index, build_queues, make_store
+from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
+from rocketstore.files.lock_file import StoreLock
+from rocketstore.store.recovery import recover
+from rocketstore.store.recovery_complete import complete_store, plan_completion
+
+FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
+SIZES = {
+    "mappedFileSizeCommitLog": FILE,
+    "mappedFileSizeConsumeQueue": CQ_FILE,
+    "mapperFileSizeBatchConsumeQueue": 460,
+    "maxHashSlotNum": SLOTS,
+    "maxIndexNum": ITEMS,
+}
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE,
+    mapped_file_size_consume_queue=CQ_FILE,
+    mapper_file_size_batch_consume_queue=460,
+    mapped_file_size_consume_queue_ext=4096,
+    max_hash_slot_num=SLOTS,
+    max_index_num=ITEMS,
+)
+# What complete recovery refuses, sometimes: bytes that records follow.
+REFUSED = ("damaged_body_of_a_record", "damaged_magic_of_a_record", "wrong_size_of_a_record", "missing_log")
+
+
+def complete_store_of(root, config):
+    return complete_store(root, config)
+
+
+def messages(rng):
+    """So many that several are in the last file of the log."""
+    made = some_messages(rng, 90)
+    starts = itertools.accumulate(len(build_record(**message)) for message in made)
+    return made[: next(i for i, end in enumerate(starts) if i > 60 and end % FILE > FILE // 2)]
+
+
+def some_messages(rng, count):
+    return [
+        {
+            "topic": rng.choice(("TopicTest", "Orders")),
+            "queue_id": rng.randrange(2),
+            "body": rng.randbytes(rng.randint(1, 250)),
+            "store_timestamp": 1_700_000_000_000 + 5000 * i,
+            "properties": {
+                "KEYS": " ".join(f"k{rng.randrange(30)}" for _ in range(rng.randint(1, 3))),
+                "TAGS": rng.choice(("A", "B")),
+                "UNIQ_KEY": f"{i:032X}",
+            },
+        }
+        for i in range(count)
+    ]
+
+
+@functools.cache
+def made(directory, seed, release):
+    root = directory / f"{seed}-{release}"
+    root.mkdir()
+    make_store(
+        root, messages(random.Random(seed)), file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS,
+        index_num=ITEMS, index_tags=release >= "5.4",
+    )
+    return root
+
+
+@pytest.fixture
+def store(tmp_path_factory, tmp_path, seed):
+    """A function that makes a store, cleanly stopped, of some name."""
+
+    def make(name="store", release="5.5.0"):
+        source = made(tmp_path_factory.getbasetemp(), f"recovery {seed}", release)
+        return shutil.copytree(source, tmp_path / name)
+
+    return make
+
+
+def contents(root, *, with_index=True):
+    """All files but the state, by name; index files, whose names tell times, by their number."""
+    found = {
+        str(path.relative_to(root)): path.read_bytes()
+        for name in ("commitlog", "consumequeue", "batchconsumequeue", "consumequeue_ext")
+        for path in (root / name).rglob("*")
+        if path.is_file()
+    }
+    index = sorted((root / "index").glob("*")) if with_index else []
+    return found | {f"index {i}": path.read_bytes() for i, path in enumerate(index)}
+
+
+def everything(root):
+    return {path: path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+
+
+def index_items(root):
+    files = [IndexFile(SLOTS, ITEMS, data=path.read_bytes()) for path in sorted((root / "index").glob("*"))]
+    return sorted(file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count))
+
+
+def damage(root, rng, what, mode):
+    what(root, rng)
+    if (root / "checkpoint").exists() and read_files(root / "commitlog"):
+        rng.choice(damages.OF_CHECKPOINT)(root, rng)
+    mode(root, rng)
+
+
+def is_blank(data):
+    return struct.unpack_from(">iI", data) == (len(data), 0xCBD43194) and not any(data[8:])
+
+
+def assert_complete(root):
+    """The queues and the index are those of the log, and nothing is behind its end."""
+    log = CommitLog(read_files(root / "commitlog"))
+    expected = {
+        f"consumequeue/{topic}/{queue_id}/{start:020d}": bytes(data)
+        for (topic, queue_id), queue in build_queues(log, CQ_FILE).items()
+        for start, data in queue.files.items()
+    }
+    found = contents(root, with_index=False)
+    assert {name: data for name, data in found.items() if name.startswith("consumequeue/")} == expected
+    index = build_index(log, SLOTS, ITEMS)
+    assert index_items(root) == sorted(
+        file.item(ordinal)[:2] for file in index.files for ordinal in range(1, file.index_count)
+    )
+    for start, data in log.files.items():
+        behind = data[max(log.max_offset - start, 0) :]
+        assert start + FILE <= log.max_offset or not any(behind) or is_blank(behind)
+
+
+# ---- policy "broker" -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["5.5.0", pytest.param("5.3.3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
+def test_policy_broker_leaves_what_a_broker_leaves(store, seed, what, mode, release):
+    ours, theirs = store("ours", release), store("theirs", release)
+    for root in (ours, theirs):
+        damage(root, random.Random(f"{seed} {what.__name__}"), what, mode)
+    config = dataclasses.replace(CONFIG, compat=release)
+    if Broker(theirs, SIZES, release).restart():
+        report = recover(ours, policy="broker", config=config)
+        assert contents(ours) == contents(theirs)
+        assert (ours / "checkpoint").read_bytes() == (theirs / "checkpoint").read_bytes()
+        assert not (ours / "abort").exists()
+        assert report.last_exit_ok == (mode is damages.clean)
+    else:
+        with pytest.raises(StoreError, match="broker"):
+            recover(ours, policy="broker", config=config)
+
+
+def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
+    ours, theirs = store("ours"), store("theirs")
+    for root in (ours, theirs):
+        damages.missing_queues(root, None)
+    config = dataclasses.replace(CONFIG, commit_log_recover_max_num=2)
+    recover(ours, policy="broker", config=config)
+    Broker(theirs, {**SIZES, "commitLogRecoverMaxNum": 2}, "5.5.0").restart()
+    assert contents(ours) == contents(theirs)
+    whole = CommitLog(read_files(ours / "commitlog"))
+    assert contents(ours) != {
+        f"consumequeue/{t}/{q}/{s:020d}": d for (t, q), x in build_queues(whole, CQ_FILE).items()
+        for s, d in x.files.items()
+    }
+
+
+def test_policy_broker_trusts_the_index_as_message_index_safe_says(store):
+    ours, theirs = store("ours"), store("theirs")
+    for root in (ours, theirs):
+        damages.unclean(root, None)
+    recover(ours, policy="broker", config=dataclasses.replace(CONFIG, message_index_safe=True))
+    Broker(theirs, {**SIZES, "messageIndexSafe": True}, "5.5.0").restart()
+    assert contents(ours) == contents(theirs)
+
+
+def test_policy_broker_is_known_of_two_releases(store):
+    with pytest.raises(ValueError, match=r"5\.4\.0.*5\.3\.3 and 5\.5\.0"):
+        recover(store(), policy="broker", config=dataclasses.replace(CONFIG, compat="5.4.0"))
+
+
+def test_another_policy_is_refused(store):
+    with pytest.raises(ValueError, match="policy='quick'"):
+        recover(store(), policy="quick", config=CONFIG)
+
+
+def test_policy_broker_keeps_what_it_cuts_off(store, seed):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position + 4, b"\0\0\0\0")
+    log = read_files(root / "commitlog")
+    report = recover(root, policy="broker", config=CONFIG)
+    (saved, *_) = sorted((root / "rocketstore-cut").iterdir(), key=lambda path: path.name[-20:])
+    start = report.max_phy_offset // FILE * FILE
+    assert saved.name.endswith(f"{report.max_phy_offset:020d}")
+    assert saved.read_bytes() == log[start][report.max_phy_offset - start :].rstrip(b"\0")
+
+
+# ---- policy "complete" -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mode", [pytest.param(damages.clean, marks=pytest.mark.slow), damages.unclean], ids=lambda mode: mode.__name__
+)
+@pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
+def test_queues_and_index_are_completed_from_the_log(store, seed, what, mode):
+    root = store()
+    damage(root, random.Random(f"{seed} {what.__name__}"), what, mode)
+    before = everything(root)
+    try:
+        recover(root, config=CONFIG)
+    except StoreError:
+        assert what.__name__ in REFUSED
+        assert everything(root) == before | {root / "lock": b"lock"}
+        return
+    assert not (root / "abort").exists()
+    assert recover(root, config=CONFIG).actions == ()
+    if what is not damages.missing_first_log_files and what.__name__ not in REFUSED:
+        assert_complete(root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
+def test_a_broker_s_next_start_keeps_all_that_was_completed(store, seed, what):
+    root = store()
+    damage(root, random.Random(f"{seed} {what.__name__}"), what, damages.unclean)
+    try:
+        end = recover(root, config=CONFIG).max_phy_offset
+    except StoreError:
+        assert what.__name__ in REFUSED
+        return
+    before = contents(root)
+    for mode in (damages.clean, damages.unclean):
+        mode(root, None)
+        index = index_items(root)
+        assert Broker(root, SIZES, "5.5.0").restart()
+        if what.__name__ not in REFUSED:  # whose checkpoint may lead before the damage
+            assert {name: data for name, data in contents(root).items() if not name.startswith("index")} == {
+                name: data for name, data in before.items() if not name.startswith("index")
+            }
+            log = CommitLog(read_files(root / "commitlog"))
+            assert end == log.max_offset or (end % FILE == 0 and 0 < end - log.max_offset < FILE)  # a blank
+        if mode is damages.clean:
+            assert index_items(root) == index
+
+
+def test_a_torn_tail_is_saved_and_zeroed(store, seed):
+    root = store()
+    start, position, _ = damages.records(root)[-1]
+    damages.unclean(root, None)
+    damages.noise_instead_of_the_last_record(root, random.Random(seed))
+    torn = read_files(root / "commitlog")[start][position:].rstrip(b"\0")
+    report = recover(root, config=CONFIG)
+    assert report.max_phy_offset == start + position
+    (saved,) = (root / "rocketstore-cut").iterdir()
+    assert saved.read_bytes() == torn
+    assert saved.name.endswith(f"-{start + position:020d}")
+    assert not any(read_files(root / "commitlog")[start][position:])
+    assert [action.what for action in report.actions][:2] == ["save", "zero"]
+    assert_complete(root)
+
+
+def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position + 4, b"\0\0\0\0")
+    before = everything(root)
+    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+        recover(root, config=CONFIG)
+    assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
+    assert everything(root) == before
+
+
+def test_policy_broker_is_a_way_on_after_damage(store, seed):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position + 4, b"\0\0\0\0")
+    recover(root, policy="broker", config=CONFIG)
+    report = recover(root, config=CONFIG)
+    assert report.max_phy_offset == start + position
+    assert not any(read_files(root / "commitlog")[start][position:])
+    assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position, b"\0" * 8)
+    Broker(root, SIZES, "5.5.0").restart()
+    behind = read_files(root / "commitlog")[start][position:].rstrip(b"\0")
+    assert len(behind) > 8
+    assert complete(root, config=CONFIG).max_phy_offset == start + position
+    assert not any(read_files(root / "commitlog")[start][position:])
+    (saved,) = (root / "rocketstore-cut").iterdir()
+    assert saved.read_bytes() == behind
+    assert_complete(root)
+
+
+def test_a_queue_that_began_later_keeps_its_offsets(store, seed):
+    """As after the first files of the log expired: of a queue that is built again the offsets are the records'."""
+    root = store()
+    first = sorted(read_files(root / "commitlog"))[0]
+    (root / "commitlog" / f"{first:020d}").unlink()
+    directory = damages.queue_directories(root)[0]
+    shutil.rmtree(directory)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
+    log = CommitLog(read_files(root / "commitlog"))
+    queue = cq.load(directory, CQ_FILE)
+    wanted = [
+        (offset, record.queue_offset) for offset, record in log.records
+        if (record.topic, record.queue_id) == (directory.parent.name, int(directory.name))
+    ]
+    units = [unit for start in queue.starts for unit in queue.units(start) if not unit.is_filler]
+    assert [(unit.offset, unit.queue_offset) for unit in units] == wanted
+
+
+def test_an_expired_queue_keeps_its_end(store, seed):
+    root = store()
+    log = CommitLog(read_files(root / "commitlog"))
+    for start in sorted(log.files)[:-1]:
+        (root / "commitlog" / f"{start:020d}").unlink()
+    directory = damages.queue_directories(root)[0]
+    gone = [unit for unit in damages.units(directory) if unit[2] >= max(log.files)]
+    if gone:
+        damages.zero_units(directory, len(gone))
+    for start, position, _ in damages.records(root):
+        record = log.record_at[start + position]
+        if (record.topic, record.queue_id) == (directory.parent.name, int(directory.name)):
+            damages.change_log(root, start, position + 12, struct.pack(">i", 77))  # of another queue now
+    before = contents(root)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
+    name = str(directory.relative_to(root))
+    after = {key: data for key, data in contents(root).items() if key.startswith(name + "/")}
+    assert after == {key: data for key, data in before.items() if key.startswith(name + "/") and any(data)}
+
+
+def test_a_short_last_log_file_gets_its_length(store):
+    root = store()
+    start = max(read_files(root / "commitlog"))
+    path = root / "commitlog" / f"{start + FILE:020d}"
+    os.truncate(root / "commitlog" / f"{start:020d}", damages.records(root)[-1][1] + damages.records(root)[-1][2])
+    damages.unclean(root, None)
+    assert "extend" in [action.what for action in recover(root, config=CONFIG).actions]
+    assert (root / "commitlog" / f"{start:020d}").stat().st_size == FILE
+    assert not path.exists()
+    assert_complete(root)
+
+
+def test_files_of_another_length_are_refused(store):
+    root = store()
+    os.truncate(root / "commitlog" / f"{0:020d}", FILE - 1)
+    with pytest.raises(CorruptFileError, match="check the configuration"):
+        plan_completion(root, CONFIG)
+    other = store("other")
+    path = min(damages.queue_directories(other)[0].iterdir())
+    os.truncate(path, CQ_FILE - 1)
+    with pytest.raises(CorruptFileError, match="check the configuration"):
+        plan_completion(other, CONFIG)
+
+
+def test_an_index_that_lost_a_sector_is_cut_before_it(store, seed):
+    rng = random.Random(seed)
+    root = store()
+    path = max((root / "index").iterdir())
+    count = IndexFile(SLOTS, ITEMS, data=path.read_bytes()).index_count
+    data = bytearray(path.read_bytes())
+    sector = rng.randrange(40 + 4 * SLOTS + 20, 40 + 4 * SLOTS + 20 * count) // 512 * 512
+    data[sector : sector + 512] = bytes(512)
+    path.write_bytes(data)
+    damages.unclean(root, None)
+    actions = recover(root, config=CONFIG).actions
+    assert any(action.path == path and action.what in ("cut", "delete") for action in actions)
+    assert_complete(root)
+
+
+def test_an_index_whose_slots_are_old_is_repaired(store):
+    root = store()
+    path = max((root / "index").iterdir())
+    data = bytearray(path.read_bytes())
+    data[40 : 40 + 4 * SLOTS] = bytes(4 * SLOTS)
+    path.write_bytes(data)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
+    log = CommitLog(read_files(root / "commitlog"))
+    assert path.read_bytes() == bytes(build_index(log, SLOTS, ITEMS).files[-1].data)
+
+
+def test_the_checkpoint_says_that_all_is_on_the_disk(store):
+    root = store()
+    damages.zeroed_checkpoint(root, None)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
+    fields = CHECKPOINT.unpack_from((root / "checkpoint").read_bytes())
+    offset, last = CommitLog(read_files(root / "commitlog")).records[-1]
+    assert (fields[LOGICS], fields[CONFIRM], fields[LOGICS_OFFSET]) == (last.store_timestamp, offset, offset)
+
+
+# ---- opening ---------------------------------------------------------------------------------------------
+
+
+def test_after_a_clean_stop_nothing_is_done(store):
+    root = store()
+    before = everything(root)
+    assert complete_store(root, CONFIG).actions == ()
+    assert everything(root) == before
+
+
+def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
+    root = store()
+    damages.zeroed_newest_unit(root, None)
+    report = complete_store(root, CONFIG)
+    assert report.actions[-1].what == "dispatch"
+    assert (root / "abort").exists()
+    assert_complete(root)
+
+
+def test_a_store_of_nothing_is_recovered(tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    assert recover(tmp_path, config=CONFIG).actions == ()
+    assert recover(tmp_path, policy="broker", config=CONFIG).actions == []
+
+
+def test_a_store_that_is_written_is_not_recovered(store):
+    root = store()
+    lock = StoreLock(root / "lock")
+    lock.acquire()
+    with pytest.raises(StoreLockedError):
+        recover(root, config=CONFIG)
+    lock.release()
+
+
+# ---- dry run and kills -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["complete", pytest.param("broker", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
+def test_a_dry_run_says_what_is_done_and_changes_nothing(store, seed, what, policy):
+    root = store()
+    (root / "lock").unlink()
+    damage(root, random.Random(f"{seed} {what.__name__}"), what, damages.unclean)
+    before = everything(root)
+    try:
+        dry = recover(root, policy=policy, config=CONFIG, dry_run=True)
+    except StoreError:
+        assert what.__name__ in REFUSED
+        return
+    assert everything(root) == before
+    assert dry.dry_run
+    report = recover(root, policy=policy, config=CONFIG)
+    assert dataclasses.replace(dry, dry_run=False, actions=list(dry.actions)) == dataclasses.replace(
+        report, actions=list(report.actions)
+    )
+
+
+CALLS = ("fsync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "posix_fallocate")
+
+
+def recover_killed(root, call):
+    """Recover in a process that is killed at one call that changes files. Returns whether it got so far."""
+    pid = os.fork()
+    if pid == 0:
+        calls = 0
+
+        def counting(function):
+            def wrapper(*args, **options):
+                nonlocal calls
+                calls += 1
+                if calls == call:
+                    os._exit(9)
+                return function(*args, **options)
+
+            return wrapper
+
+        try:
+            for name in CALLS:
+                setattr(os, name, counting(getattr(os, name)))
+            recover(root, config=CONFIG)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, 9)
+    return status == 9
+
+
+KILLED = (damages.missing_queues, damages.zeroed_queue_file, damages.missing_index, damages.queues_behind,
+          damages.torn_last_unit, damages.cut_between_records)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [damages.noise_instead_of_the_last_record, *(pytest.param(what, marks=pytest.mark.slow) for what in KILLED)],
+    ids=lambda what: what.__name__,
+)
+def test_recovery_that_is_killed_is_done_again(store, tmp_path, seed, what):
+    source = store()
+    damages.unclean(source, None)
+    what(source, random.Random(f"{seed} {what.__name__}"))
+    call = 1
+    while True:
+        root = tmp_path / "killed"
+        shutil.copytree(source, root)
+        was_killed = recover_killed(root, call)
+        recover(root, config=CONFIG)
+        assert_complete(root)
+        shutil.rmtree(root)
+        if not was_killed:
+            break
+        call += 1 + call // 12  # the first ones each, then fewer
+    assert call > 8
