@@ -48,8 +48,8 @@ ON_CORRUPT = ("raise", "skip")
 class CommitLog:
     """The commit log of a store. Made by ``open``; a context manager. Where it is read, a broker may write meanwhile.
 
-    Attributes: directories; mode, "r" or "a"; last_phy_offset: where the last record was that ``max_phy_offset`` saw, or
-    None.
+    Attributes: directories; mode, "r" or "a"; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
+    or None.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 

@@ -270,8 +270,8 @@ class ConsumeQueue:
     def _is_full(self, file: LogFile) -> bool:
         """Move the end over the valid units of a file. Whether it has no room for more."""
         start, limit = max(self._end, file.file_from_offset), self._limit(file)
-        # Behind the units there is a hole, and on a full tmpfs a look at one through a mapping kills the process. A unit
-        # in the page of the last one is in none.
+        # Behind the units there is a hole, and on a full tmpfs a look at one through a mapping kills the process. A
+        # unit in the page of the last one is in none.
         in_page = (start - file.file_from_offset) % mmap.PAGESIZE
         if in_page and in_page <= mmap.PAGESIZE - self.unit_size and start < limit:
             start += self._count_valid(*self._units_of((start, start + self.unit_size)))

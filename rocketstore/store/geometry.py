@@ -111,7 +111,8 @@ def _length(
 ) -> int | None:
     """Give the one length that the files of all these runs have, None if there are no files.
 
-    A file of no length never got one: RocketMQ deletes a last one. A last one that is shorter than what is known was cut, or made when
+    A file of no length is none: RocketMQ deletes a last one, a rocketstore writer leaves one where the power went. A
+    last one that is shorter than what is known was cut, or made when
     the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
     """
     known, whose = given, "what is given"
@@ -122,7 +123,7 @@ def _length(
         except (FileNotFoundError, NotADirectoryError):
             continue
         for file in files:
-            if file.size == 0:
+            if file.size == 0 and (saved is not None or file is files[-1]):
                 continue
             if known is None:
                 known, whose = file.size, str(file.path)

@@ -114,7 +114,7 @@ class QueueEnd:
                 for entry in entries
                 if is_offset_name(entry.name) and entry.is_file()
             )
-        for start, path, size in files:
+        for _, path, size in files:
             if size not in (0, self.mapped_file_size):  # none: it was made, and then the power went
                 reason = f"{size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
                 raise CorruptFileError(path, size, "file size", reason)
