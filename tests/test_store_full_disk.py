@@ -77,7 +77,7 @@ def test_a_full_disk_is_an_error_and_a_store_that_opens(flush_disk_type, tmp_pat
         [sys.executable, "-X", "faulthandler", __file__, str(tmp_path / "disk"), flush_disk_type],
     )
     print(run.stdout)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stderr[-4000:]}"
+    assert run.returncode == 0, f"exit {run.returncode}\n{run.stderr[:8000]}"
 
 
 if __name__ == "__main__":

@@ -105,13 +105,17 @@ class CommitLog:
         """
         writer = self._writing()
         with writer.lock:
-            return writer.append(message, store_timestamp)
+            result = writer.append(message, store_timestamp)
+            assert result is not None
+            return result
 
     def append_batch(self, messages: Sequence[Message], *, store_timestamp: StoreTimestamp = None) -> PutMessagesResult:
         """Append messages in order; if one is refused, none."""
         writer = self._writing()
         with writer.lock:
-            return writer.append_together(messages, store_timestamp)
+            result = writer.append_together(messages, store_timestamp)
+            assert result is not None
+            return result
 
     def flush(self) -> None:
         """Return when all that was appended is on the disk. Raises OSError: it may be lost then."""

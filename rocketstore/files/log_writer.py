@@ -6,11 +6,11 @@ import contextlib
 import operator
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from time import time_ns
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = ["LogWriter", "StoreTimestamp", "illegal"]
 
 END_FILE_MIN_BLANK_LENGTH = 8
 INT_MAX = 2**31 - 1
+new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
 TRANSACTION_TYPE = 0xC
 StoreTimestamp = int | str | None  # epoch ms; "given": what messages have; None: now
@@ -71,7 +72,6 @@ class LogWriter:
             trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
             batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
         )
-        self._offsets = np.empty((2, 1), np.int64)  # of one message: physical and queue offset
         self._flushed = threading.Condition()  # one thread flushes, the others wait
         self._is_flushing = False
         self._files_lock = threading.Lock()
@@ -115,34 +115,50 @@ class LogWriter:
         """The queue offset of the next message, of each queue that was asked for."""
         return self._appender.queue_offsets
 
+    @property
+    def encoded_queue_id(self) -> int:
+        """The queue of the message that ``append`` did not complete."""
+        return self._encoder.queues[0][1]
+
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._appender.next_queue_offset((topic, queue_id))
 
     # ---- append --------------------------------------------------------------------------------------------
 
     def append(
-        self, message: Message, store_timestamp: StoreTimestamp, message_num: int = 1, max_size: int = INT_MAX
-    ) -> PutMessageResult:
+        self,
+        message: Message,
+        store_timestamp: StoreTimestamp,
+        message_num: int = 1,
+        max_size: int = INT_MAX,
+        *,
+        is_completed: bool = True,
+    ) -> PutMessageResult | None:
         """Append one message.
 
         Parameters: message_num: queue offsets that it takes. max_size: of its record, bytes, if that is less than for
-        any. Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
+        any. is_completed: False gives None for a message whose properties are to be completed first.
+        Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
-        encoder, offsets, host = self._encoder, self._offsets, self._store_host
-        encoder.clear()
-        self._add(message, message_num=message_num, keeps_store=store_timestamp is not None)
+        host: str | None = self._store_host
+        time: int | None
         if store_timestamp is None:
-            store_timestamp = now_millis()
+            time = time_ns() // 1_000_000
         else:
             require_time([message], store_timestamp)
-            host = message.__dict__.get("store_host", host)
-        if encoder.size > max_size:
-            raise illegal(f"a record of {encoder.size} bytes: {max_size} is the most")
-        self._write(encoder.size, store_timestamp, False, offsets)
-        return PutMessageResult(
-            int(offsets[0, 0]), encoder.size, encoder.queues[0][1], int(offsets[1, 0]),
-            self._appender.last_store_timestamp, host,
-        )
+            host = None
+            time = None if isinstance(store_timestamp, str) else store_timestamp
+        options: Any = {"message_num": message_num, "max_size": max_size, "is_completed": is_completed}
+        append, encoder = self._appender.append_message, self._encoder
+        try:
+            where = append(encoder, message, time, host, **options)
+        except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
+            message = to_put(required(message))
+            where = append(encoder, message, time, host, **options)
+        while where is None:
+            self._roll()
+            where = append(encoder, None, time, host, **options)
+        return new_tuple(PutMessageResult, where) if where else None
 
     def check(self, messages: Sequence[Message]) -> None:
         """Raise, as ``append`` would, if one of these is refused."""
@@ -154,12 +170,17 @@ class LogWriter:
                 raise illegal(f"{self._encoder.largest} bytes do not fit a file of {self.mapped_file_size}")
 
     def append_together(
-        self, messages: Sequence[Message], store_timestamp: StoreTimestamp, batch: Message | None = None
-    ) -> PutMessagesResult:
+        self,
+        messages: Sequence[Message],
+        store_timestamp: StoreTimestamp,
+        batch: Message | None = None,
+        *,
+        is_completed: bool = True,
+    ) -> PutMessagesResult | None:
         """Append messages, all of them or, if one is refused, none.
 
         Parameters: batch: they are a client's batch, one after the other in one file, and have this message's topic,
-        queue, hosts, times and system flags. Raises: as ``append``. Source: CommitLog.asyncPutMessages.
+        queue, hosts, times and system flags. is_completed, Raises: as ``append``. Source: CommitLog.asyncPutMessages.
         """
         if batch is not None:
             batch = self._checked_batch(batch, messages)
@@ -167,25 +188,24 @@ class LogWriter:
         encoder.clear()
         for message in messages:
             self._add(message, batch=batch, keeps_store=store_timestamp is not None)
+        if encoder.is_special and not is_completed:
+            return None
         hosts = [self._store_host] * len(messages)
         if store_timestamp is None:
-            store_timestamp = now_millis()
+            store_timestamp = time_ns() // 1_000_000
         else:
             heads = messages if batch is None else [batch] * len(messages)
             require_time(heads, store_timestamp)
             hosts = [head.__dict__.get("store_host", self._store_host) for head in heads]
-        for queue in set(encoder.queues):  # raises for a topic that cannot be, before anything is written
-            self._appender.next_queue_offset(queue)
-        largest = encoder.largest if batch is None else encoder.size
-        self._write(largest, store_timestamp, batch is not None, offsets)
+        self._write(store_timestamp, batch is not None, offsets)
         sizes, queue_ids, times = encoder.columns()
         return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
 
     def _add(self, message: Message, **options: Any) -> None:
         try:
             self._encoder.add(message, **options)
-        except KeyError:  # it was read, and not with all fields that one has that is made
-            self._encoder.add(to_put(message), **options)
+        except (KeyError, AttributeError):  # as above
+            self._encoder.add(to_put(required(message)), **options)
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
         if batch.sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
@@ -197,12 +217,10 @@ class LogWriter:
             return batch
         return Message.of_fields({**batch.__dict__, "queue_id": self._find_queue_id(batch.topic)})
 
-    def _write(self, largest: int, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
+    def _write(self, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
         """Write all encoded records, in as many files as it takes; a batch in one."""
         encoder, append = self._encoder, self._appender.append
         given = None if isinstance(store_timestamp, str) else store_timestamp
-        if largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
-            raise illegal(f"{largest} bytes do not fit a file of {self.mapped_file_size}")
         done = append(encoder, 0, given, is_batch, offsets[0], offsets[1])
         while done < len(encoder):
             self._roll()
@@ -221,7 +239,7 @@ class LogWriter:
 
     def _go_on(self, file: MappedFile, position: int) -> None:
         file.allocate(position)
-        self._appender.set_file(file.buffer, self._next_start, position)
+        self._appender.set_file(file.buffer, self._next_start, position, file.fd)
         with self._files_lock:
             self._file = file
             self._unflushed.append(file)
@@ -343,8 +361,10 @@ def require_time(messages: Sequence[Message], store_timestamp: int | str) -> Non
         raise ValueError("store_timestamp='given': a message has none")
 
 
-def now_millis() -> int:
-    return time.time_ns() // 1_000_000
+def required(message: Message) -> Message:
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r:.80}: a Message was expected")
+    return message
 
 
 def illegal(reason: str) -> PutMessageError:

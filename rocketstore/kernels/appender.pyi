@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any, Literal
 
 from numpy import int64
 from numpy.typing import NDArray
@@ -17,7 +18,18 @@ class Appender:
     def __init__(self, find_queue_offset: Callable[[str, int], int]) -> None: ...
     @property
     def phy_offset(self) -> int: ...
-    def set_file(self, buffer: Buffer, from_offset: int, position: int) -> None: ...
+    def set_file(self, buffer: Buffer, from_offset: int, position: int, fd: int = -1) -> None: ...
+    def append_message(
+        self,
+        records: RecordEncoder,
+        message: Any,
+        store_timestamp: int | None,
+        host: str | None,
+        *,
+        message_num: int = 1,
+        max_size: int = ...,
+        is_completed: bool = False,
+    ) -> tuple[int, int, int, int, int, str] | Literal[False] | None: ...
     def append(
         self,
         records: RecordEncoder,

@@ -9,6 +9,7 @@ cdef struct Encoded:
     int32_t size
     int32_t store_timestamp  # where it is in the record
     int32_t queue_id
+    int32_t queue  # where it is among the encoder's queues
     int32_t message_num  # queue offsets it takes; 0 for a transaction that is not committed
 
 
@@ -29,7 +30,9 @@ cdef struct Parts:
 
 cdef class RecordEncoder:
     cdef readonly bint append_prop_crc
-    cdef readonly list queues  # (topic, queueId) of each record
+    cdef readonly list queues  # (topic, queueId), each once
+    cdef dict numbers  # of the queues
+    cdef int32_t number  # of the last record's
     cdef tuple queue  # of the last record
     cdef int32_t queue_id
     cdef Growing data
@@ -38,6 +41,8 @@ cdef class RecordEncoder:
     cdef bint trailing_separator
     cdef bint has_v2
     cdef bint has_ipv6
+    cdef readonly bint is_special  # a record has properties that are completed when it is put
+    cdef readonly str last_store_host
     cdef bint is_doubtful  # the properties of the record being made may be unreadable
     cdef str batch_properties
     cdef int64_t max_message_size
@@ -50,6 +55,9 @@ cdef class RecordEncoder:
     cdef bytes host_bytes(self, str host)
     cdef int add_properties(self, dict properties) except -1
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1
+    cdef int32_t number_of(self, str topic, int32_t queue_id) except -1
+    cdef int clear_all(self) except -1
+    cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1
     cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil
     cdef int add_property(self, const Slice *name, const Slice *value) except -1
     cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1

@@ -4,11 +4,17 @@ from typing import Any
 from numpy import int32, int64
 from numpy.typing import NDArray
 
-__all__ = ["RecordEncoder", "java_bytes", "parse_host"]
+from rocketstore.errors import PutMessageError
+
+__all__ = ["ILLEGAL", "RecordEncoder", "java_bytes", "parse_host", "refused"]
+
+ILLEGAL: str
 
 class RecordEncoder:
     append_prop_crc: bool
     queues: list[tuple[str, int]]
+    is_special: bool
+    last_store_host: str
     def __init__(
         self,
         store_host: str,
@@ -30,5 +36,6 @@ class RecordEncoder:
     def clear(self) -> None: ...
     def add(self, message: Any, *, message_num: int = 1, batch: Any = None, keeps_store: bool = False) -> None: ...
 
+def refused(status: str, topic: object, reason: str) -> PutMessageError: ...
 def java_bytes(text: str) -> bytes: ...
 def parse_host(host: str) -> bytes: ...

@@ -35,9 +35,9 @@ from rocketstore.kernels.record cimport (
     parse_record,
 )
 
-import operator
 import socket
 import struct
+from operator import index
 
 import numpy as np
 
@@ -51,6 +51,7 @@ cdef enum:
     CRC_PROPERTY_SIZE = 20
     BEYOND_BODY = 65536  # what a record may have besides the largest body
     TRANSACTION_COMMIT = 0x8
+    INNER_BATCH = 0x80
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
@@ -68,7 +69,7 @@ cdef class RecordEncoder:
     def __init__(self, store_host, find_queue_id, *, bint append_prop_crc=False, bint trailing_separator=True,
                  bint has_v2=True, bint has_ipv6=True, str batch_properties="none", int64_t max_message_size=4 << 20):
         self.data, self.encoded, self.properties = Growing(), Growing(), Growing()
-        self.queues, self.kept = [], []
+        self.queues, self.kept, self.numbers = [], [], {}
         self.hosts = {}
         self.store_host = store_host
         self.find_queue_id = find_queue_id
@@ -80,7 +81,7 @@ cdef class RecordEncoder:
         self.max_message_size = max_message_size
 
     def __len__(self):
-        return len(self.queues)
+        return self.encoded.size // sizeof(Encoded)
 
     @property
     def size(self):
@@ -92,13 +93,13 @@ cdef class RecordEncoder:
         """Bytes of the largest record."""
         cdef Py_ssize_t i
         cdef int32_t most = 0
-        for i in range(len(self.queues)):
+        for i in range(len(self)):
             most = max(most, self.at(i).size)
         return most
 
     def columns(self):
         """Give sizes int32[n], queue ids int32[n] and store times int64[n] of the records as they are now."""
-        cdef Py_ssize_t i, n = len(self.queues)
+        cdef Py_ssize_t i, n = len(self)
         cdef int32_t[::1] size_view, queue_view
         cdef int64_t[::1] time_view
         sizes, queue_ids, times = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
@@ -110,8 +111,14 @@ cdef class RecordEncoder:
 
     def clear(self):
         """Forget all records."""
+        self.clear_all()
+
+    cdef int clear_all(self) except -1:
+        self.is_special = False
         self.data.size = self.encoded.size = 0
         self.queues.clear()
+        self.numbers.clear()
+        self.queue = None
         self.kept.clear()
 
     cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil:
@@ -127,6 +134,9 @@ cdef class RecordEncoder:
         Raises: PutMessageError for one that RocketMQ refuses, or would store so that it could not be read; TypeError,
         ValueError.
         """
+        self.add_message(message, message_num, batch, keeps_store)
+
+    cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
         cdef Parts parts
         cdef dict fields = message.__dict__
         cdef dict head = fields if batch is None else batch.__dict__
@@ -134,9 +144,10 @@ cdef class RecordEncoder:
         cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
         cdef object store_host = head.get("store_host") if keeps_store else None
         cdef bytes born = self.host_bytes(head["born_host"])
-        cdef bytes store = self.host_bytes(self.store_host if store_host is None else store_host)
+        self.last_store_host = self.store_host if store_host is None else store_host
+        cdef bytes store = self.host_bytes(self.last_store_host)
         queue_id = head["queue_id"]
-        parts.queue_id = self.find_queue_id(topic) if queue_id is None else operator.index(queue_id)
+        parts.queue_id = self.find_queue_id(topic) if queue_id is None else index(queue_id)
         parts.topic = self.utf8_of(topic)
         parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
         parts.flag = fields["flag"]
@@ -153,7 +164,9 @@ cdef class RecordEncoder:
             if self.batch_properties == "joined" and not self.trailing_separator and self.properties.size:
                 self.properties.size -= 1
             self.add_properties(head["properties"])
-        self.add_record(&parts, topic, message_num)
+        if parts.sys_flag & INNER_BATCH:
+            self.is_special = True
+        return self.add_record(&parts, topic, message_num)
 
     cdef Slice utf8_of(self, str text) except *:
         """The UTF-8 of a str, which is the str's own or is kept until ``clear``."""
@@ -187,6 +200,8 @@ cdef class RecordEncoder:
         cdef PyObject *name
         cdef PyObject *value
         cdef Slice name_utf8, value_utf8
+        if properties is None:
+            raise TypeError("properties must be a dict")
         while PyDict_Next(properties, &at, &name, &value):
             if <object>value is None:
                 continue
@@ -199,7 +214,9 @@ cdef class RecordEncoder:
         cdef uint8_t *text
         if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I" or memchr(value.data, 2, value.size) != NULL:
             self.is_doubtful = True
-        if self.append_prop_crc and name.size == 8 and memcmp(name.data, b"__CRC32#", 8) == 0:
+            if is_named(name, b"INNER_NUM", 9) or is_named(name, b"INNER_MULTI_DISPATCH", 20):
+                self.is_special = True
+        if self.append_prop_crc and is_named(name, b"__CRC32#", 8):
             return 0  # of another record; this one's comes last
         if into.size > MAX_PROPERTIES:
             return 0  # refused in any case
@@ -241,6 +258,7 @@ cdef class RecordEncoder:
         parts.sys_flag |= STORE_HOST_V6 if parts.store_host.size == IPV6_HOST_SIZE else 0
         made = <Encoded *>(self.encoded.data + self.encoded.size)
         made.start, made.size, made.queue_id = self.data.size, <int32_t>size, parts.queue_id
+        made.queue = self.number_of(topic, parts.queue_id)
         made.store_timestamp = BORN_HOST + parts.born_host.size
         is_counted = parts.sys_flag & TRANSACTION_TYPE in (0, TRANSACTION_COMMIT)
         made.message_num = message_num if is_counted else 0
@@ -250,10 +268,17 @@ cdef class RecordEncoder:
             self.require_readable(made.start, <int32_t>size, topic)
         self.data.size += size
         self.encoded.size += sizeof(Encoded)
-        if self.queue is None or self.queue[0] is not topic or self.queue_id != parts.queue_id:
-            self.queue, self.queue_id = (topic, parts.queue_id), parts.queue_id
-        self.queues.append(self.queue)
         return 0
+
+    cdef int32_t number_of(self, str topic, int32_t queue_id) except -1:
+        if self.queue is None or self.queue[0] is not topic or self.queue_id != queue_id:
+            self.queue, self.queue_id = (topic, queue_id), queue_id
+            found = self.numbers.get(self.queue)
+            if found is None:
+                found = self.numbers[self.queue] = len(self.queues)
+                self.queues.append(self.queue)
+            self.number = found
+        return self.number
 
 
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
@@ -266,6 +291,10 @@ cdef class RecordEncoder:
         if status != RECORD_OK:
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
+
+
+cdef inline bint is_named(const Slice *name, const char *text, int32_t size) noexcept nogil:
+    return name.size == size and memcmp(name.data, text, <size_t>size) == 0
 
 
 cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,

@@ -135,31 +135,29 @@ class Dispatcher:
     def _build_consume_queues(self, requests: np.ndarray) -> None:
         if len(requests) == 0:
             return
-        numbers, rows = requests["queue"], None
-        if int(numbers.min()) != int(numbers.max()):
-            rows = np.argsort(numbers, kind="stable")
-            numbers = numbers[rows]
+        numbers = requests["queue"]
+        rows = slice(None) if int(numbers.min()) == int(numbers.max()) else np.argsort(numbers, kind="stable")
+        columns = {name: np.ascontiguousarray(requests[name][rows]) for name in REQUEST.names or ()}
+        numbers = columns["queue"]
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for first, last in pairwise(bounds):
-            queue = self._scanner.queues[numbers[first]]
-            self._put_units(queue, requests[first:last] if rows is None else requests[rows[first:last]])
+            self._put_units(self._scanner.queues[numbers[first]], columns, slice(first, last))
         if self.config.enable_multi_dispatch:
             for request in requests[requests["flags"] & MULTI_DISPATCH != 0]:
                 self._dispatch_to_more(self._scanner.queues[request["queue"]], request)
 
-    def _put_units(self, queue: Queue, requests: np.ndarray) -> None:
+    def _put_units(self, queue: Queue, columns: dict[str, np.ndarray], rows: slice) -> None:
         writer = self.queue(*queue)
-        columns = {name: np.ascontiguousarray(requests[name]) for name in REQUEST.names or ()}
-        units = columns["phy_offset"], columns["size"]
+        phy_offsets, sizes, tags_codes = (columns[name][rows] for name in ("phy_offset", "size", "tags_code"))
+        base = columns["msg_base_offset"][rows]
         if isinstance(writer, BatchConsumeQueueWriter):
-            batch = columns["store_timestamp"], columns["msg_base_offset"], columns["batch_size"]
-            writer.put_units(*units, columns["tags_code"], *batch)
+            times, counts = columns["store_timestamp"][rows], columns["batch_size"][rows]
+            writer.put_units(phy_offsets, sizes, tags_codes, times, base, counts)
             return
-        tags_codes = columns["tags_code"]
         if writer.ext is not None:
-            rows = zip(tags_codes.tolist(), columns["store_timestamp"].tolist(), strict=True)
-            tags_codes = np.array([writer.ext.put(code, timestamp) for code, timestamp in rows], np.int64)
-        writer.put_units(*units, tags_codes, columns["msg_base_offset"])
+            pairs = zip(tags_codes.tolist(), columns["store_timestamp"][rows].tolist(), strict=True)
+            tags_codes = np.array([writer.ext.put(code, timestamp) for code, timestamp in pairs], np.int64)
+        writer.put_units(phy_offsets, sizes, tags_codes, base)
 
     def _dispatch_to_more(self, queue: Queue, request: np.void) -> None:
         """Put a unit into each queue that the properties name. Source: ConsumeQueue.multiDispatchLmqQueue."""

@@ -414,7 +414,9 @@ class MessageStore:
         Parameters: batch: what they have in common: topic, queue, hosts, times, system flags; some releases add its
         properties to those of each. Source: DefaultMessageStore.putMessages.
         """
-        return self._writing().put_batch(batch, messages, store_timestamp)
+        result = self._writing().put_batch(batch, messages, store_timestamp)
+        assert result is not None
+        return result
 
     def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:
         """Add a topic to topics.json, or queues to one. A topic that is put to without this gets the default.

@@ -85,14 +85,14 @@ class StoreWriter:
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         self._require_sound()
-        special = is_special(message)
         try:
             with self._log.lock:
                 self._require_open()
-                if special:
+                result = self._log.append(message, store_timestamp, is_completed=False)
+                if result is None:
                     result = self._put_special(message, store_timestamp)
-                else:
-                    result = self._log.append(message, store_timestamp)
+        except PutMessageError as error:
+            raise (error if self._light_queues(message) is None else illegal(str(error))) from None
         except OSError as error:
             self._fail(error)
             raise
@@ -114,27 +114,31 @@ class StoreWriter:
         return PutMessagesResult.join([self._put_all(piece, store_timestamp) for piece in pieces])
 
     def _put_all(self, messages: Sequence[Message], store_timestamp: StoreTimestamp) -> PutMessagesResult:
-        special = [message for message in messages if is_special(message)]
-        if special:
-            for message in special:
-                self._check_special(message)
-            self._log.check(messages)
-            return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
-        return self.put_batch(None, messages, store_timestamp)
+        result = self.put_batch(None, messages, store_timestamp)
+        if result is not None:
+            return result
+        for message in messages:
+            self._check_special(message)
+        self._log.check(messages)
+        return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
 
     def put_batch(
         self, batch: Message | None, messages: Sequence[Message], store_timestamp: StoreTimestamp
-    ) -> PutMessagesResult:
-        """Put messages together; batch: None for messages that are no client's batch."""
+    ) -> PutMessagesResult | None:
+        """Put messages together; batch: None for messages that are no client's batch.
+
+        Returns: None, and nothing is put, if some of these have properties that are to be completed.
+        """
         self._require_sound()
         try:
             with self._log.lock:
                 self._require_open()
-                result = self._log.append_together(messages, store_timestamp, batch)
+                completed = batch is not None
+                result = self._log.append_together(messages, store_timestamp, batch, is_completed=completed)
         except OSError as error:
             self._fail(error)
             raise
-        if len(result):
+        if result:
             self._after_put(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
@@ -143,21 +147,23 @@ class StoreWriter:
         number = self._check_special(message)
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
         if made.queue_id is None:
-            made.queue_id = self._next_queue_id(made.topic)
+            made.queue_id = self._log.encoded_queue_id
         if made.sys_flag & INNER_BATCH:
             made.properties["INNER_BASE"] = str(self._log.next_queue_offset(made.topic, made.queue_id))
         names = self._light_queues(made)
         if names is None:
-            return self._log.append(made, store_timestamp, number)
+            return self._append(made, store_timestamp, number)
         offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
-        try:
-            result = self._log.append(made, store_timestamp, number, self.config.max_message_size)
-        except PutMessageError as error:
-            raise illegal(str(error)) from None
+        result = self._append(made, store_timestamp, number, self.config.max_message_size)
         for name in names:
             if name in offsets:
                 self._log.queue_offsets[name, 0] += 1
+        return result
+
+    def _append(self, *arguments: Any) -> PutMessageResult:
+        result = self._log.append(*arguments)
+        assert result is not None
         return result
 
     def _check_special(self, message: Message) -> int:
@@ -205,6 +211,8 @@ class StoreWriter:
 
     def _find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Give what the next message of a queue gets that nothing was put into yet."""
+        if topic.startswith(LMQ_PREFIX) and not is_file_name(topic):
+            return 0  # a broker gives offsets of it, and has no units
         if not is_file_name(topic) or has_surrogate(topic):
             raise illegal(f"topic {topic!r} cannot be the name of a directory, which its queues need")
         if queue_id < 0:
@@ -363,14 +371,6 @@ def inner_num(message: Message) -> int:
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_BATCH):
         raise illegal(f"INNER_NUM={text!r} must be 1 to {MAX_BATCH}")
     return int(text)
-
-
-def is_special(message: Message) -> bool:
-    """Whether properties are completed when the message is put. Raises: TypeError for what is no message."""
-    if not isinstance(message, Message):
-        raise TypeError(f"{message!r:.80}: a Message was expected")
-    properties = message.properties
-    return "INNER_NUM" in properties or "INNER_MULTI_DISPATCH" in properties or bool(message.sys_flag & INNER_BATCH)
 
 
 def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:

@@ -1,0 +1,373 @@
+"""The end of a commit log: its files, made ahead or when they are needed, and bringing them to the disk."""
+
+import errno
+import os
+import random
+import sys
+import threading
+import time
+
+import pytest
+from puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, path_of, with_host
+from reference.commit_log import read_files, scan
+
+from rocketstore import CommitLog, Message
+from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.files.log_writer import LogWriter
+
+SIZE = 4096
+RECORD = 1000
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
+
+
+def writer_of(*directories, phy_offset=0, **options):
+    options = {"allocate_file_ahead": False, **options}
+    return LogWriter(directories, config_of(**options), phy_offset, lambda topic, queue_id: 0, lambda topic: 0)
+
+
+def message(size=RECORD):
+    """A message of topic T whose record has so many bytes."""
+    return Message("T", bytes(size - 92), queue_id=0, born_timestamp=1)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The paths that were synced, in order."""
+    paths, real = [], os.fsync
+
+    def fsync(fd):
+        paths.append(path_of(fd))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return paths
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def test_no_file_is_made_before_the_first_message(tmp_path):
+    writer = writer_of(tmp_path / "log", allocate_file_ahead=True)
+    assert writer.phy_offset == 0
+    writer.flush()
+    writer.close()
+    assert not (tmp_path / "log").exists()
+
+
+def test_messages_roll_over_files(tmp_path):
+    writer = writer_of(tmp_path)
+    offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(10)]
+    assert offsets == [SIZE * (i // 4) + RECORD * (i % 4) for i in range(10)]
+    assert writer.phy_offset == offsets[-1] + RECORD
+    writer.close()
+    assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
+
+
+@pytest.mark.parametrize("phy_offset", [0, SIZE, 7 * SIZE, (1 << 40)])
+def test_a_log_goes_on_at_the_beginning_of_a_file_that_is_not_there(phy_offset, tmp_path):
+    writer = writer_of(tmp_path, phy_offset=phy_offset)
+    assert writer.phy_offset == phy_offset
+    assert writer.append(message(), BEGIN).phy_offset == phy_offset
+    writer.close()
+    assert sorted(read_files(tmp_path)) == [phy_offset]
+
+
+def test_a_log_goes_on_in_a_file_that_is_there(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    writer.close()
+    writer = writer_of(tmp_path, phy_offset=RECORD)
+    assert writer.phy_offset == writer.flushed_where == RECORD
+    assert writer.append(message(), BEGIN).phy_offset == RECORD
+    writer.close()
+
+
+def test_the_next_file_is_made_ahead_and_removed_by_closing(tmp_path):
+    writer = writer_of(tmp_path, allocate_file_ahead=True)
+    for number in range(3):
+        for _ in range(4):
+            writer.append(message(), BEGIN)
+        wait_for(lambda number=number: sorted(read_files(tmp_path)) == [SIZE * i for i in range(number + 2)])
+        assert read_files(tmp_path)[(number + 1) * SIZE] == bytes(SIZE)
+    writer.close()
+    assert sorted(read_files(tmp_path)) == [0, SIZE, 2 * SIZE]
+
+
+def test_a_file_left_ahead_by_a_crash_is_used(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    (tmp_path / f"{SIZE:020}").write_bytes(bytes(SIZE))
+    inode = (tmp_path / f"{SIZE:020}").stat().st_ino
+    for _ in range(4):
+        writer.append(message(), BEGIN)
+    writer.close()
+    assert (tmp_path / f"{SIZE:020}").stat().st_ino == inode
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_files_go_to_several_directories_in_turn_of_their_names(count, tmp_path):
+    directories = [tmp_path / name for name in "cab"[:count]]
+    writer = writer_of(*directories, phy_offset=5 * SIZE, allocate_file_ahead=True)
+    for _ in range(4 * 7):
+        writer.append(message(), BEGIN)
+    writer.close()
+    names = sorted("cab"[:count])
+    for number, name in enumerate(names):
+        assert sorted(read_files(tmp_path / name)) == [i * SIZE for i in range(5, 12) if i % count == number]
+
+
+def test_the_bytes_are_the_reference_s(seed, tmp_path):
+    rng = random.Random(f"{seed} writer")
+    config = config_of(store_host="1.2.3.4:5")
+    model = model_of(config)
+    writer = LogWriter([tmp_path], config, 0, lambda topic, queue_id: 0, lambda topic: 0)
+    for _ in range(60):
+        rows = [draw_plain(rng) for _ in range(rng.randrange(1, 6))]
+        if rng.random() < 0.5:
+            writer.append_together([message_of(row) for row in rows], BEGIN)
+            for row in rows:
+                model.put(with_host(row, config), BEGIN)
+        else:
+            writer.append(message_of(rows[0]), BEGIN)
+            model.put(with_host(rows[0], config), BEGIN)
+    writer.close()
+    expected = {start: bytes(data).ljust(SIZE, b"\0") for start, data in model.files.items()}
+    assert read_files(tmp_path) == expected
+
+
+def test_a_message_of_more_than_a_given_size_is_refused(tmp_path):
+    writer = writer_of(tmp_path)
+    with pytest.raises(PutMessageError, match="1000"):
+        writer.append(message(), BEGIN, 1, RECORD - 1)
+    assert writer.append(message(), BEGIN, 1, RECORD).phy_offset == 0
+    writer.close()
+
+
+# ---- flush -------------------------------------------------------------------------------------------------
+
+
+@linux_only
+def test_a_flush_syncs_the_files_that_changed_and_each_once(synced, tmp_path):
+    writer = writer_of(tmp_path)
+    for _ in range(10):
+        writer.append(message(), BEGIN)
+    synced.clear()
+    writer.flush()
+    assert sorted(synced) == [str(tmp_path / f"{SIZE * i:020}") for i in range(3)]
+    assert writer.flushed_where == writer.phy_offset
+    assert writer.last_flushed == (2 * SIZE + RECORD, BEGIN)
+    writer.append(message(), BEGIN + 1)
+    synced.clear()
+    writer.flush()
+    assert synced == [str(tmp_path / f"{2 * SIZE:020}")]
+    writer.close()
+
+
+@linux_only
+def test_the_name_of_a_file_is_on_the_disk_before_it_is_used(synced, tmp_path):
+    writer = writer_of(tmp_path / "new" / "log")
+    writer.append(message(), BEGIN)
+    assert str(tmp_path / "new" / "log") in synced
+    assert str(tmp_path / "new") in synced
+    writer.close()
+
+
+@linux_only
+def test_nothing_is_synced_up_to_where_it_is_on_the_disk(synced, tmp_path):
+    writer = writer_of(tmp_path)
+    end = writer.append(message(), BEGIN).phy_offset + RECORD
+    writer.flush(end)
+    synced.clear()
+    for at in (0, 1, end):
+        writer.flush(at)
+    assert synced == []
+    writer.flush(end + 1)
+    assert len(synced) <= 1
+    writer.close()
+
+
+@linux_only
+def test_a_failed_flush_is_not_taken_for_done(monkeypatch, tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    real = os.fsync
+
+    def fail(fd):
+        raise OSError(errno.EIO, "gone")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    for _ in range(2):
+        with pytest.raises(OSError, match="gone"):
+            writer.flush()
+        assert writer.flushed_where == 0
+    monkeypatch.setattr(os, "fsync", real)
+    writer.flush()
+    assert writer.flushed_where == RECORD
+    writer.close()
+
+
+@linux_only
+def test_one_sync_does_for_all_who_wait(monkeypatch, tmp_path):
+    writer, count = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20), [0]
+    real = os.fsync
+
+    def slow(fd):
+        count[0] += 1
+        time.sleep(0.01)
+        real(fd)
+
+    writer.append(message(), BEGIN)
+    monkeypatch.setattr(os, "fsync", slow)
+
+    def put():
+        for _ in range(20):
+            with writer.lock:
+                result = writer.append(message(), BEGIN)
+            writer.flush(result.phy_offset + result.size)
+            assert writer.flushed_where >= result.phy_offset + result.size
+
+    threads = [threading.Thread(target=put) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert count[0] < 16 * 20 / 4
+    writer.close()
+
+
+def test_appending_goes_on_while_a_flush_waits_for_the_disk(monkeypatch, tmp_path):
+    writer = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20)
+    writer.append(message(), BEGIN)
+    started, finish, real = threading.Event(), threading.Event(), os.fsync
+
+    def wait(fd):
+        started.set()
+        assert finish.wait(20)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", wait)
+    thread = threading.Thread(target=writer.flush)
+    thread.start()
+    assert started.wait(20)
+    with writer.lock:
+        assert writer.append(message(), BEGIN).phy_offset == RECORD
+    finish.set()
+    thread.join()
+    assert writer.flushed_where == RECORD  # not what came later
+    writer.close()
+
+
+# ---- failures ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="another call allocates here")
+def test_a_full_disk_leaves_the_log_as_it_was(ahead, monkeypatch, tmp_path):
+    writer = writer_of(tmp_path, allocate_file_ahead=ahead)
+    for _ in range(4):
+        writer.append(message(), BEGIN)
+    wait_for(lambda: len(read_files(tmp_path)) == 1 + ahead)
+    for _ in range(4 * ahead):
+        writer.append(message(), BEGIN)  # in the file that was made before
+    end = writer.phy_offset
+    real, left = os.posix_fallocate, [1 << 30]
+
+    def full(fd, offset, size):
+        if left[0] > 0:
+            raise OSError(errno.ENOSPC, "No space left")
+        real(fd, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    for _ in range(8 * ahead):  # one more may have been made in time
+        try:
+            end = writer.append(message(), BEGIN).phy_offset + RECORD
+        except OSError:
+            break
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            writer.append(message(), BEGIN)
+    left[0] = 0
+    files = read_files(tmp_path)
+    assert all(len(data) == SIZE for data in files.values())
+    result = writer.append(message(), BEGIN)
+    assert result.phy_offset == end // SIZE * SIZE + SIZE
+    writer.close()
+    assert [offset for offset, _ in scan(read_files(tmp_path))][-1] == result.phy_offset
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_file_that_is_taken_away_is_seen_by_a_flush(replaced, tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    writer.check_file()
+    path = tmp_path / f"{0:020}"
+    path.rename(tmp_path / "old")
+    if replaced:
+        path.write_bytes((tmp_path / "old").read_bytes())
+    for call in (writer.check_file, writer.flush):
+        with pytest.raises(StoreError, match="removed or replaced"):
+            call()
+    (tmp_path / "old").replace(path)
+    writer.flush()
+    writer.close()
+
+
+def test_after_closing_nothing_is_appended(tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    writer.close()
+    with pytest.raises(StoreClosedError):
+        writer.append(message(), BEGIN)
+    assert [offset for offset, _ in scan(read_files(tmp_path))] == [0]
+
+
+@linux_only
+def test_closing_leaves_no_descriptor(tmp_path):
+    writer = writer_of(tmp_path, allocate_file_ahead=True)
+    for _ in range(20):
+        writer.append(message(), BEGIN)
+    writer.close()
+    assert open_paths(tmp_path) == []
+
+
+# ---- a log alone -------------------------------------------------------------------------------------------
+
+
+def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
+    for number in range(3):
+        with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
+            result = log.append(message(), store_timestamp=BEGIN)
+            batch = log.append_batch([message()] * 5, store_timestamp=BEGIN)
+            assert result.queue_offset == 6 * number
+            assert batch.queue_offsets.tolist() == list(range(6 * number + 1, 6 * number + 6))
+            log.flush()
+            assert log.get_message(result.phy_offset).queue_offset == 6 * number
+            assert sum(len(found) for found in log.scan()) == 6 * (number + 1)
+    assert [record.queue_offset for _, record in scan(read_files(tmp_path))] == list(range(18))
+
+
+def test_a_log_open_for_reading_is_not_appended_to(tmp_path):
+    CommitLog.open(tmp_path, mode="a", config=config_of()).close()
+    with CommitLog.open(tmp_path) as log:
+        for call in (lambda: log.append(message()), lambda: log.append_batch([]), log.flush):
+            with pytest.raises(OSError, match="mode 'a'"):
+                call()
+
+
+def test_a_log_that_ends_in_something_else_is_not_appended_to(tmp_path):
+    with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
+        log.append(message(), store_timestamp=BEGIN)
+    path = tmp_path / f"{0:020}"
+    data = bytearray(path.read_bytes())
+    data[RECORD + 50] = 1
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="recover"):
+        CommitLog.open(tmp_path, mode="a", config=config_of())
+    assert path.read_bytes() == data

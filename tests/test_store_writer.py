@@ -1,0 +1,957 @@
+"""The one writer of a store: its lock, its threads, what flushing and closing leave, and how it ends when it must."""
+
+import errno
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from puts import (
+    BEGIN,
+    PARTS,
+    Pair,
+    assert_same_files,
+    config_of,
+    draw_plain,
+    fields_of,
+    files_under,
+    message_of,
+    model_of,
+    open_paths,
+    open_store,
+    path_of,
+    with_host,
+)
+from reference.checkpoint import checkpoint_bytes
+from reference.commit_log import read_files, scan
+from reference.consume_queue import load
+
+import rocketstore
+from rocketstore import Message
+from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
+from rocketstore.files.checkpoint import StoreCheckpoint
+
+WAIT = 20.0
+OPEN = """
+import sys
+import rocketstore
+from rocketstore.errors import StoreLockedError
+try:
+    rocketstore.open(sys.argv[1], sys.argv[2]).close()
+except StoreLockedError:
+    sys.exit(3)
+"""
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def wait_for(condition, what="it never came"):
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+def run_threads(target, count):
+    """Run target(0), target(1), ... in threads; what one raises is raised."""
+    errors = []
+
+    def run(number):
+        try:
+            target(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a thread hangs"
+    if errors:
+        raise errors[0]
+
+
+def in_child(call):
+    """What a call gives in a forked process that does not hang: repr of the result or the error."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.alarm(10)
+            try:
+                text = repr(call())
+            except BaseException as error:
+                text = repr(error)
+            os.write(write, text.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as stream:
+        text = stream.read().decode()
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, "the child hung or died"
+    return text
+
+
+def opened_elsewhere(root, mode="a"):
+    """Whether another process can open the store for writing."""
+    command = [sys.executable, "-c", OPEN, str(root), mode]
+    code = subprocess.run(command, check=False, timeout=60).returncode
+    assert code in (0, 3)
+    return code == 0
+
+
+def queue_lengths(root, **options):
+    """How many units the queues on disk have, by what is in the files alone."""
+    config = config_of(**options)
+    found = {}
+    for directory in (Path(root) / "consumequeue").glob("*/*"):
+        queue = load(directory, config.mapped_file_size_consume_queue)
+        found[directory.parent.name, int(directory.name)] = queue.max_offset
+    return found
+
+
+def logged(root):
+    """The records in the log's files, as the reference finds them."""
+    return [record for _, record in scan(read_files(Path(root) / "commitlog"))]
+
+
+@pytest.fixture
+def syncs(monkeypatch):
+    """Counts what is synced, by the name of the directory of the file."""
+    if sys.platform != "linux":
+        pytest.skip("looks paths of descriptors up in /proc")
+    found, real = Counter(), os.fsync
+
+    def fsync(fd):
+        found[Path(path_of(fd)).parent.name] += 1
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return found
+
+
+# ---- opening -----------------------------------------------------------------------------------------------
+
+
+def test_appending_makes_a_store_and_updating_needs_one(tmp_path):
+    root = tmp_path / "a" / "store"
+    with pytest.raises(FileNotFoundError):
+        rocketstore.open(root, "r+")
+    assert not root.exists()
+    root.mkdir(parents=True)
+    with pytest.raises(StoreError, match="no store"):
+        rocketstore.open(root, "r+")
+    assert list(root.iterdir()) == []
+    rocketstore.open(root, "a", config=config_of()).close()
+    with rocketstore.open(root, "r+") as store:
+        assert store.put_message(Message("T", b"")).phy_offset == 0
+
+
+def test_a_root_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(OSError, match="file"):
+        rocketstore.open(tmp_path / "file", "a", config=config_of())
+    assert (tmp_path / "file").read_bytes() == b"x"
+
+
+def test_only_a_writer_writes(tmp_path):
+    open_store(tmp_path / "store").close()
+    with rocketstore.open(tmp_path / "store") as reader:
+        for call in (
+            lambda: reader.put_message(Message("T", b"")),
+            lambda: reader.put_messages([]),
+            reader.flush,
+            lambda: reader.create_topic("T"),
+            lambda: reader.put_batch(Message("T", b""), []),
+        ):
+            with pytest.raises(OSError, match="mode 'a'"):
+                call()
+
+
+def test_a_writer_does_not_pickle_and_a_reader_does(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("T", b"x", queue_id=0))
+        with pytest.raises(TypeError, match="writing"):
+            pickle.dumps(store)
+        store.flush()
+    with rocketstore.open(tmp_path / "store") as reader, pickle.loads(pickle.dumps(reader)) as again:
+        assert again.look_message_by_offset(0).body == b"x"
+
+
+def test_opening_and_closing_without_a_message_leaves_no_data(tmp_path):
+    root = tmp_path / "store"
+    for _ in range(3):
+        open_store(root).close()
+    assert files_under(root, *PARTS, "index") == {}
+    assert not (root / "abort").exists()
+    assert (root / "lock").read_bytes() == b"lock"
+
+
+def test_a_failed_opening_gives_the_lock_back(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b""))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="mapped_file_size_commit_log"):
+            rocketstore.open(root, "a", config=config_of(mapped_file_size_commit_log=8192))
+    assert not rocketstore.open(root).is_locked
+    open_store(root).close()
+
+
+def test_a_store_that_was_closed_is_gone_on_with(seed, tmp_path):
+    rng = random.Random(f"{seed} reopen")
+    config = config_of(store_host="10.0.0.1:10911")
+    model = model_of(config)
+    for _ in range(8):
+        with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+            for _ in range(rng.randrange(40)):
+                fields = draw_plain(rng)
+                result = store.put_message(message_of(fields), store_timestamp=BEGIN)
+                expected = model.put(with_host(fields, config), BEGIN)
+                assert (result.phy_offset, result.queue_offset) == (expected.phy_offset, expected.queue_offset)
+        assert_same_files(tmp_path / "store", model)
+
+
+def test_light_queues_and_batches_go_on_after_opening_again(tmp_path):
+    options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    for number in range(3):
+        with open_store(tmp_path / "store", **options) as store:
+            store.create_topic("Batched", 1, queue_type="BatchCQ")
+            light = Message("T", b"", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+            result = store.put_message(light)
+            message = store.look_message_by_offset(result.phy_offset)
+            assert message.properties["INNER_MULTI_QUEUE_OFFSET"] == str(number)
+            assert result.queue_offset == number
+            batch = Message.batch("Batched", [Message("Batched", b"x")] * 3, queue_id=0)
+            assert store.put_message(batch).queue_offset == 3 * number
+
+
+# ---- the lock ----------------------------------------------------------------------------------------------
+
+
+def test_a_second_writer_is_refused_at_once_and_a_reader_is_not(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"x"))
+        for mode in ("a", "r+"):
+            with pytest.raises(StoreLockedError):
+                rocketstore.open(root, mode)
+            assert not opened_elsewhere(root, mode)
+        with rocketstore.open(root, config=config_of()) as reader:
+            assert reader.is_locked
+            assert reader.look_message_by_offset(0).body == b"x"
+    assert opened_elsewhere(root)
+
+
+def test_reading_the_store_that_this_process_writes_does_not_free_its_lock(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"x", keys="k", queue_id=0))
+        store.flush()
+        with rocketstore.open(root, config=config_of()) as reader:
+            reader.summary()
+            assert reader.is_locked
+            assert reader.query_message("T", "k").complete
+            (root / "lock").stat()
+        assert not opened_elsewhere(root)
+        assert store.is_locked
+    assert not rocketstore.open(root).is_locked
+
+
+def test_a_store_that_a_broker_holds_is_refused_and_not_changed(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"x"))
+    (root / "abort").write_bytes(b"123")
+    before = files_under(root, *PARTS, "index", "config")
+    command = [sys.executable, "-c", HOLD, str(root / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLockedError, match=str(process.pid)):
+            open_store(root)
+        assert files_under(root, *PARTS, "index", "config") == before
+        process.stdin.close()
+        process.wait(10)
+    with open_store(root) as store:
+        assert store.put_message(Message("T", b"")).phy_offset == 93
+
+
+# ---- abort and checkpoint ----------------------------------------------------------------------------------
+
+
+def test_abort_is_there_while_a_store_is_written(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        assert (root / "abort").read_text() == str(os.getpid())
+        assert not store.last_exit_ok
+    assert not (root / "abort").exists()
+
+
+def test_the_checkpoint_of_a_closed_store_names_the_last_message(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b""), store_timestamp=BEGIN)
+        last = store.put_message(Message("T", b""), store_timestamp=BEGIN + 5)
+    fields = {"confirm_phy_offset": last.phy_offset, "logics_physical_offset": last.phy_offset}
+    assert (root / "checkpoint").read_bytes() == checkpoint_bytes(BEGIN + 5, BEGIN + 5, **fields)
+
+
+def test_the_checkpoint_says_what_a_flush_brought_to_the_disk(tmp_path):
+    with open_store(tmp_path / "store", flush_interval_commit_log=600_000) as store:
+        offsets = []
+        for i in range(3):
+            offsets.append(store.put_message(Message("T", b""), store_timestamp=BEGIN + i).phy_offset)
+            store.flush()
+            checkpoint = StoreCheckpoint.open(tmp_path / "store" / "checkpoint")
+            assert checkpoint.physic_msg_timestamp == checkpoint.logics_msg_timestamp == BEGIN + i
+            assert checkpoint.logics_physical_offset == offsets[-1]
+        store.put_message(Message("T", b""), store_timestamp=BEGIN + 9)
+        assert StoreCheckpoint.open(tmp_path / "store" / "checkpoint").physic_msg_timestamp == BEGIN + 2
+
+
+def test_an_index_file_that_filled_is_in_the_checkpoint(tmp_path):
+    with Pair(tmp_path / "store") as pair:
+        for i in range(60):
+            pair.put(properties={"KEYS": f"k{i}"})
+            pair.time += 1000
+    checkpoint = StoreCheckpoint.open(tmp_path / "store" / "checkpoint")
+    assert checkpoint.index_msg_timestamp == pair.model.index.index_msg_timestamp > BEGIN
+
+
+def test_a_checkpoint_is_not_lowered_by_opening_and_closing(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b""), store_timestamp=BEGIN)
+    before = (root / "checkpoint").read_bytes()
+    open_store(root).close()
+    assert (root / "checkpoint").read_bytes() == before
+
+
+# ---- flushing ----------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_on_the_disk_when_it_is_acknowledged_under_sync_flush(syncs, tmp_path):
+    with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=600_000) as store:
+        for _ in range(20):
+            before = syncs["commitlog"]
+            store.put_message(Message("T", bytes(500)))
+            assert syncs["commitlog"] > before
+        before = syncs["commitlog"]
+        store.put_messages([Message("T", b"")] * 10)
+        assert syncs["commitlog"] == before + 1
+
+
+def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
+    real = os.fsync  # that counts
+
+    def slow(fd):
+        time.sleep(0.005)  # as a disk does
+        real(fd)
+
+    options = {"flush_disk_type": "SYNC_FLUSH", "mapped_file_size_commit_log": 1 << 20, "allocate_file_ahead": False}
+    threads, each = 16, 40
+    with open_store(tmp_path / "store", **options) as store:
+        monkeypatch.setattr(os, "fsync", slow)
+        run_threads(lambda n: [store.put_message(Message("T", b"%d" % i, queue_id=n)) for i in range(each)], threads)
+        assert syncs["commitlog"] < threads * each / 4
+    assert queue_lengths(tmp_path / "store") == {("T", n): each for n in range(threads)}
+
+
+def test_without_sync_flush_a_put_flushes_nothing(syncs, tmp_path):
+    options = {"flush_interval_commit_log": 600_000, "allocate_file_ahead": False}
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20, **options) as store:
+        store.put_message(Message("T", b"first"))  # makes the file
+        syncs.clear()
+        for _ in range(50):
+            store.put_message(Message("T", bytes(1000)))
+        assert syncs["commitlog"] == 0
+
+
+def test_the_log_is_flushed_in_the_background_after_some_pages(syncs, tmp_path):
+    options = {"flush_interval_commit_log": 10, "mapped_file_size_commit_log": 1 << 20}
+    with open_store(tmp_path / "store", flush_commit_log_thorough_interval=600_000, **options) as store:
+        store.put_message(Message("T", b"first"))
+        time.sleep(0.1)
+        before = syncs["commitlog"]
+        store.put_message(Message("T", bytes(1000)))
+        time.sleep(0.1)
+        assert syncs["commitlog"] == before  # not four pages yet
+        store.put_message(Message("T", bytes(5 * 4096)))
+        wait_for(lambda: syncs["commitlog"] > before)
+
+
+def test_the_log_is_flushed_in_the_background_after_some_time_in_any_case(syncs, tmp_path):
+    options = {"flush_interval_commit_log": 10, "flush_commit_log_thorough_interval": 50}
+    with open_store(tmp_path / "store", **options) as store:
+        store.put_message(Message("T", b"first"))
+        time.sleep(0.1)
+        before = syncs["commitlog"]
+        store.put_message(Message("T", b""))
+        wait_for(lambda: syncs["commitlog"] > before)
+
+
+def test_flush_brings_every_part_to_the_disk(syncs, tmp_path):
+    with open_store(tmp_path / "store", flush_interval_commit_log=600_000) as store:
+        for i in range(30):
+            store.put_message(Message("T", bytes(500), keys=f"k{i}", queue_id=i % 3))
+        syncs.clear()
+        store.flush()
+        assert all(syncs[name] for name in ("commitlog", "0", "1", "2", "store"))
+        assert (tmp_path / "store" / "config" / "topics.json").exists()
+        syncs.clear()
+        store.flush()
+        assert syncs["commitlog"] == syncs["0"] == 0  # nothing is new
+
+
+# ---- threads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_queue_offsets_never_repeat_with_many_threads(flush_disk_type, seed, tmp_path):
+    results = [[] for _ in range(16)]
+    with open_store(tmp_path / "store", flush_disk_type=flush_disk_type) as store:
+
+        def put(number):
+            rng = random.Random(f"{seed} {number}")
+            for _ in range(15):
+                rows = [message_of(draw_plain(rng)) for _ in range(rng.randrange(1, 6))]
+                topics = [row.topic for row in rows]
+                placed = store.put_messages(rows) if rng.random() < 0.5 else [store.put_message(row) for row in rows]
+                results[number] += zip(topics, placed, strict=True)
+
+        run_threads(put, 16)
+    placed = sorted((one.phy_offset, topic, one) for rows in results for topic, one in rows)
+    records = logged(tmp_path / "store")
+    assert [(r.phy_offset, r.topic, r.queue_id, r.queue_offset) for r in records] == [
+        (phy_offset, topic, one.queue_id, one.queue_offset) for phy_offset, topic, one in placed
+    ]
+    queues = {}
+    for record in records:
+        queues.setdefault((record.topic, record.queue_id), []).append(record.queue_offset)
+    assert all(offsets == list(range(len(offsets))) for offsets in queues.values())
+    assert queue_lengths(tmp_path / "store") == {queue: len(offsets) for queue, offsets in queues.items()}
+
+
+def test_more_queues_than_descriptors_are_kept_open_are_written_by_many_threads(tmp_path):
+    stop = threading.Event()
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 16) as store:
+
+        def put(number):
+            try:
+                if number == 0:
+                    while not stop.is_set():
+                        store.flush()
+                else:
+                    for i in range(150):
+                        store.put_message(Message(f"T{i}", b"", queue_id=number % 2))
+            finally:
+                if number == 1:
+                    stop.set()
+
+        run_threads(put, 5)
+    lengths = queue_lengths(tmp_path / "store", mapped_file_size_commit_log=1 << 16)
+    assert lengths == {(f"T{i}", queue_id): 2 for i in range(150) for queue_id in range(2)}
+
+
+def test_reading_and_writing_at_once(seed, tmp_path):
+    root = tmp_path / "store"
+    done = threading.Event()
+    with open_store(root) as store, rocketstore.open(root, config=config_of()) as reader:
+
+        def work(number):
+            rng = random.Random(f"{seed} {number} both")
+            if number == 0:
+                try:
+                    for i in range(300):
+                        store.put_message(Message("T", b"%d" % i, keys=f"k{i}", queue_id=0))
+                finally:
+                    done.set()
+            while not done.is_set():
+                whom = reader if number == 1 else store
+                bodies = [m.body for batch in whom.scan() for m in batch]
+                assert bodies == [b"%d" % i for i in range(len(bodies))]
+                if number == 2 and bodies:
+                    i = rng.randrange(len(bodies))
+                    assert store.get_message("T", 0, i).messages[0].body == b"%d" % i
+                    assert [m.body for m in store.query_message("T", f"k{i}").messages] == [b"%d" % i]
+
+        run_threads(work, 3)
+
+
+# ---- closing -----------------------------------------------------------------------------------------------
+
+
+def test_after_closing_every_call_says_so(tmp_path):
+    store = open_store(tmp_path / "store")
+    store.put_message(Message("T", b"", queue_id=0))
+    store.close()
+    store.close()
+    calls = [
+        lambda: store.put_message(Message("T", b"")),
+        lambda: store.put_messages([Message("T", b"")]),
+        lambda: store.put_batch(Message("T", b""), []),
+        store.flush,
+        lambda: store.create_topic("X"),
+        lambda: store.add_dispatcher(print),
+        lambda: store.consume_queue("T", 0),
+        lambda: store.index,
+        lambda: store.commit_log.get_message(0),
+        lambda: store.get_message("T", 0, 0),
+        lambda: list(store.scan()),
+        lambda: list(store.queues()),
+    ]
+    for call in calls:
+        with pytest.raises(StoreClosedError):
+            call()
+
+
+def test_closing_leaves_no_thread_and_no_descriptor(tmp_path):
+    threads = set(threading.enumerate())
+    for _ in range(3):
+        store = open_store(tmp_path / "store")
+        for i in range(50):
+            store.put_message(Message(f"T{i}", bytes(500), keys="k"))
+        store.consume_queue("T0", 0)
+        store.close()
+        assert set(threading.enumerate()) == threads
+        if sys.platform == "linux":
+            assert open_paths(tmp_path) == []
+
+
+def test_several_threads_may_close(tmp_path):
+    for number in range(10):
+        store = open_store(tmp_path / str(number))
+        store.put_message(Message("T", b"", queue_id=0))
+        run_threads(lambda _, store=store: store.close(), 4)
+        assert not (tmp_path / str(number) / "abort").exists()
+        assert not rocketstore.open(tmp_path / str(number)).is_locked
+
+
+def test_what_was_acknowledged_while_a_store_was_closed_is_in_its_queue(tmp_path):
+    for number in range(10):
+        root = tmp_path / str(number)
+        store, acknowledged = open_store(root), Counter()
+
+        def put(queue_id, store=store, acknowledged=acknowledged):
+            try:
+                while True:
+                    store.put_message(Message("T", b"", queue_id=queue_id))
+                    acknowledged[queue_id] += 1
+            except StoreClosedError:
+                pass
+
+        closer = threading.Timer(0.01, store.close)
+        closer.start()
+        run_threads(put, 3)
+        closer.join()
+        assert queue_lengths(root) == {("T", queue_id): count for queue_id, count in acknowledged.items()}
+
+
+def test_a_message_put_at_the_last_moment_of_closing_is_dispatched_or_refused(monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root)
+    store.put_message(Message("T", b"", queue_id=0))
+    counts, real = Counter(acknowledged=1), StoreCheckpoint.flush
+
+    def flush(checkpoint):
+        real(checkpoint)
+        thread = threading.Thread(target=put)  # after all was flushed
+        thread.start()
+        thread.join(0.5)  # it may have to wait until the store is closed
+
+    def put():
+        try:
+            store.put_message(Message("T", b"", queue_id=0))
+            counts["acknowledged"] += 1
+        except StoreError:
+            counts["refused"] += 1
+
+    monkeypatch.setattr(StoreCheckpoint, "flush", flush)
+    store.close()
+    monkeypatch.undo()
+    wait_for(lambda: counts["acknowledged"] + counts["refused"] >= 2)
+    assert queue_lengths(root) == {("T", 0): counts["acknowledged"]} or (root / "abort").exists()
+
+
+def test_a_store_that_is_dropped_open_is_as_one_that_was_killed(tmp_path):
+    root = tmp_path / "store"
+    code = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+from pathlib import Path
+from puts import open_store, Message
+store = open_store(Path({str(root)!r}))
+for i in range(20):
+    store.put_message(Message("T", bytes(500), keys="k", queue_id=0))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert (root / "abort").exists()
+    with open_store(root) as store:
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 20
+        assert len(store.query_message("T", "k").messages) == 20
+
+
+# ---- fork and Ctrl-C ---------------------------------------------------------------------------------------
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@needs_fork
+def test_a_forked_process_may_not_write(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+        store.flush()
+        before = files_under(root, *PARTS, "index")
+        for call in (
+            lambda: store.put_message(Message("T", b"")),
+            lambda: store.put_messages([Message("T", b"")]),
+            store.flush,
+            lambda: store.create_topic("X"),
+        ):
+            assert "another process" in in_child(call)
+        assert in_child(store.close) == "None"
+        assert files_under(root, *PARTS, "index") == before
+        assert (root / "abort").exists()
+        assert not opened_elsewhere(root)
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
+
+
+@needs_fork
+@pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
+def test_a_process_forked_in_the_middle_of_a_dispatch_goes_on_with_nothing_and_does_not_hang(monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    parent, entered, release, real = os.getpid(), threading.Event(), threading.Event(), os.pwrite
+
+    def pwrite(fd, *args):
+        if os.getpid() == parent and "consumequeue" in path_of(fd):
+            entered.set()
+            assert release.wait(WAIT)
+        return real(fd, *args)
+
+    with open_store(root) as store:
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        store.put_message(Message("T", b"", keys="k", queue_id=0))
+        assert entered.wait(WAIT)
+        before = files_under(root, *PARTS, "index")
+        calls = [
+            lambda: store.query_message("T", "k"),
+            lambda: store.consume_queue("T", 0).max_queue_offset,
+            lambda: list(store.queues()),
+            lambda: store.index,
+            store.flush,
+            store.close,
+        ]
+        for call in calls:
+            in_child(call)
+            assert files_under(root, *PARTS, "index") == before
+        release.set()
+        assert len(store.query_message("T", "k").messages) == 1
+    assert queue_lengths(root) == {("T", 0): 1}
+
+
+@needs_fork
+def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        stop = threading.Event()
+
+        def put():
+            while not stop.is_set():
+                store.put_message(Message("T", bytes(200), queue_id=0))
+
+        thread = threading.Thread(target=put)
+        thread.start()
+        try:
+            for _ in range(25):
+                assert "another process" in in_child(lambda: store.put_message(Message("T", b"")))
+                assert in_child(store.close) == "None"
+        finally:
+            stop.set()
+            thread.join()
+    assert queue_lengths(tmp_path / "store")["T", 0] == len(logged(tmp_path / "store"))
+
+
+@needs_fork
+def test_a_forked_process_may_open_the_store_when_its_parent_has_closed_it(tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root)
+    store.put_message(Message("T", b"", queue_id=0))
+    read, write = os.pipe()
+
+    def wait_and_write():
+        os.close(write)
+        os.read(read, 1)
+        with open_store(root) as mine:
+            return mine.put_message(Message("T", b"", queue_id=0)).queue_offset
+
+    threading.Timer(0.2, lambda: (store.close(), os.close(write))).start()
+    assert in_child(wait_and_write) == "1"
+    os.close(read)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # between opening and `with`
+def test_ctrl_c_at_any_moment_leaves_a_sound_store(seed, tmp_path):
+    rng = random.Random(f"{seed} ctrl-c")
+    root = tmp_path / "store"
+    interrupted = 0
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    acknowledged = []
+    store = open_store(root)
+    try:
+        for _ in range(60):
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0005, 0.01))
+            try:
+                while True:
+                    rows = [message_of(draw_plain(rng)) for _ in range(rng.randrange(1, 9))]
+                    if rng.random() < 0.5:
+                        acknowledged += store.put_messages(rows).phy_offsets.tolist()
+                    else:
+                        acknowledged.append(store.put_message(rows[0]).phy_offset)
+                    if rng.random() < 0.1:
+                        store.query_message("TopicTest", "k0")
+                    if rng.random() < 0.05:
+                        store.flush()
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    store.close()
+    assert interrupted > 30
+    records = logged(root)
+    offsets = [record.phy_offset for record in records]
+    assert set(acknowledged) <= set(offsets)
+    assert_is_built(root, records)
+
+
+def assert_is_built(root, records):
+    """Compare queues and index with what the reference builds from the records, each once."""
+    config = config_of()
+    model = model_of(config)
+    for record in records:
+        model.dispatch(record)
+    built = {path: data for path, data in model.data_files().items() if not path.startswith("commitlog")}
+    assert files_under(root, *PARTS[1:]) == built
+    assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == model.index_files()
+
+
+# ---- failures ----------------------------------------------------------------------------------------------
+
+
+def fail_on(monkeypatch, name, part, error=errno.EIO, times=1 << 30):
+    """Let a system call fail for files of a part of the store."""
+    real, left = getattr(os, name), [times]
+
+    def call(fd, *args):
+        path = fd if isinstance(fd, (str, os.PathLike)) else path_of(fd)
+        if f"/{part}/" in f"{path}/" and left[0] > 0:
+            left[0] -= 1
+            raise OSError(error, os.strerror(error), str(path))
+        return real(fd, *args)
+
+    monkeypatch.setattr(os, name, call)
+
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
+
+
+@linux_only
+def test_after_a_failed_sync_nothing_is_acknowledged_any_more(monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root, flush_disk_type="SYNC_FLUSH", allocate_file_ahead=False)
+    store.put_message(Message("T", b"good", queue_id=0))
+    fail_on(monkeypatch, "fsync", "commitlog", times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        store.put_message(Message("T", b"lost?", queue_id=0))
+    for call in (
+        lambda: store.put_message(Message("T", b"")),
+        store.flush,
+        lambda: store.put_messages([Message("T", b"")]),
+    ):
+        with pytest.raises(StoreError, match="Input/output") as refused:
+            call()
+        assert isinstance(refused.value.__cause__, OSError)
+    assert store.look_message_by_offset(0).body == b"good"
+    store.close()
+    assert (root / "abort").exists()
+    with open_store(root) as store:
+        assert store.get_message("T", 0, 0).messages[0].body == b"good"
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset in (1, 2)
+
+
+@linux_only
+def test_a_failed_sync_fails_all_who_wait_for_it(monkeypatch, tmp_path):
+    store = open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=False)
+    store.put_message(Message("T", b"good"))
+    fail_on(monkeypatch, "fsync", "commitlog")
+    failed = []
+
+    def put(number):
+        try:
+            store.put_message(Message("T", b"%d" % number))
+        except (OSError, StoreError):
+            failed.append(number)
+
+    run_threads(put, 8)
+    assert len(failed) == 8
+    monkeypatch.undo()
+    store.close()
+
+
+@linux_only
+@pytest.mark.parametrize(
+    ("name", "part"), [("fsync", "commitlog"), ("pwrite", "consumequeue"), ("ftruncate", "consumequeue")]
+)
+def test_a_failure_in_the_background_is_raised_by_the_next_put(name, part, monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    options = {"flush_interval_commit_log": 5, "flush_commit_log_thorough_interval": 5}
+    options |= {"mapped_file_size_commit_log": 1 << 20, "allocate_file_ahead": False}  # so that no put makes a file
+    store = open_store(root, **options)
+    store.put_message(Message("T", b"", queue_id=1))
+    fail_on(monkeypatch, name, part, errno.ENOSPC)
+    error = None
+
+    def is_refused():
+        nonlocal error
+        try:
+            store.put_message(Message("T", bytes(300), queue_id=0))
+        except (OSError, StoreError) as refused:
+            error = refused
+        return error is not None
+
+    wait_for(is_refused, "the failure was swallowed")
+    assert "No space" in str(error)
+    with pytest.raises(StoreError):
+        store.put_message(Message("T", b""))
+    monkeypatch.undo()
+    store.close()
+    assert (root / "abort").exists()
+    count = len(logged(root)) - 1
+    with open_store(root, **options) as store:
+        result = store.put_message(Message("T", b"", queue_id=0))
+        assert result.queue_offset == count
+    assert queue_lengths(root) == {("T", 0): count + 1, ("T", 1): 1}
+
+
+@linux_only
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_full_disk_is_an_os_error_and_the_log_is_as_it_was(ahead, monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root, allocate_file_ahead=ahead)
+    for _ in range(3):
+        store.put_message(Message("T", bytes(1000), queue_id=0))
+    wait_for(lambda: len(read_files(root / "commitlog")) == 1 + ahead)
+    fail_on(monkeypatch, "posix_fallocate", "commitlog", errno.ENOSPC)
+    acknowledged = 3
+    error = None
+    while error is None:
+        try:
+            store.put_message(Message("T", bytes(1000), queue_id=0))
+            acknowledged += 1
+        except OSError as full:
+            error = full
+    assert error.errno == errno.ENOSPC
+    monkeypatch.undo()
+    store.close()
+    assert len(logged(root)) == acknowledged
+    with open_store(root) as store:
+        assert store.put_message(Message("T", bytes(1000), queue_id=0)).queue_offset == acknowledged
+        assert store.consume_queue("T", 0).max_queue_offset == acknowledged + 1
+
+
+@linux_only
+def test_messages_that_were_written_before_the_disk_was_full_are_messages(monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root, allocate_file_ahead=False) as store:
+        store.put_message(Message("T", bytes(1000), queue_id=0))
+        fail_on(monkeypatch, "posix_fallocate", "commitlog", errno.ENOSPC)
+        with pytest.raises(OSError, match="No space"):
+            store.put_messages([Message("T", bytes(1000), queue_id=0)] * 10)
+        monkeypatch.undo()
+        try:
+            store.put_message(Message("T", bytes(1000), queue_id=0))
+        except StoreError:
+            assert not store.last_exit_ok
+    with open_store(root) as store:
+        store.put_message(Message("T", bytes(1000), queue_id=0))
+        records = [message for batch in store.scan() for message in batch]
+        assert [message.queue_offset for message in records] == list(range(len(records)))
+        assert len(records) >= 2
+        assert store.consume_queue("T", 0).max_queue_offset == len(records)
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "renamed directory"])
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_log_file_that_is_taken_away_stops_the_writer(how, flush_disk_type, tmp_path):
+    root = tmp_path / "store"
+    options = {"flush_disk_type": flush_disk_type, "flush_interval_commit_log": 5}
+    store = open_store(root, **options)
+    store.put_message(Message("T", b"", queue_id=0))
+    path = root / "commitlog" / f"{0:020}"
+    if how == "renamed directory":
+        path.parent.rename(root / "old")
+    else:
+        path.unlink()
+    if how == "replaced":
+        path.write_bytes(bytes(4096))
+
+    def is_refused():
+        try:
+            store.put_message(Message("T", b"", queue_id=0))
+        except StoreError:  # of the flush, or of the dispatch that met what stands there now
+            return True
+        return False
+
+    wait_for(is_refused)
+    store.close()
+    assert (root / "abort").exists()
+    if how == "replaced":
+        assert path.read_bytes() == bytes(4096)
+
+
+def test_flush_and_close_see_a_file_that_is_taken_away(tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root, flush_interval_commit_log=600_000)
+    store.put_message(Message("T", b"", queue_id=0))
+    (root / "commitlog" / f"{0:020}").unlink()
+    with pytest.raises(StoreError, match="removed or replaced"):
+        store.close()
+    assert (root / "abort").exists()
+    assert not rocketstore.open(root).is_locked
+
+
+def test_a_topics_json_that_cannot_be_read_is_not_overwritten(tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b""))
+    for path in (root / "config").glob("topics.json*"):
+        path.write_bytes(b"{nonsense")
+    with pytest.raises(StoreError, match=r"topics\.json"), open_store(root) as store:
+        store.put_message(Message("New", b"", queue_id=0))
+    assert (root / "config" / "topics.json").read_bytes() == b"{nonsense"
+
+
+def test_plain_fields_reach_the_disk_through_the_helper(tmp_path):
+    with Pair(tmp_path / "store") as pair:
+        pair.put(fields_of("T", b"x"))
+    assert logged(tmp_path / "store")[0].body == b"x"
