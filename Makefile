@@ -79,11 +79,12 @@ lint: build $(VENV)/lint
 
 SANITIZE ?= address
 SANITIZED := build/sanitize/$(SANITIZE)
-# Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered and how much memory is taken is the normal
-# build's affair.
+# Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered, how much memory is taken and what needs
+# a preloaded library of its own is the normal build's affair.
 # Thread: what runs threads.
-TESTS_address := tests --ignore tests/test_index_file_interrupt.py --ignore tests/test_store_memory.py
-TESTS_thread := tests/test_index_file_threads.py
+TESTS_address = tests --ignore tests/test_index_file_interrupt.py --ignore tests/test_store_memory.py \
+	$(addprefix --ignore ,$(TESTS_crash))
+TESTS_thread := tests/test_index_file_threads.py tests/test_store_writer.py
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
 PRELOAD_thread := libtsan.so
@@ -114,11 +115,14 @@ build/sanitize/address/c: $(wildcard csrc/*.[ch] tests/c/*.[ch])
 
 # ---- soak: a full set, round by round; what is done is in build/soak and is not done again ----
 
+TESTS_crash := tests/test_index_file_crash.py tests/test_store_crash.py tests/test_store_faults.py \
+	tests/test_store_power.py tests/test_store_model.py tests/test_store_full_disk.py
+
 PARTS := differential flips crash sanitize spark-versions
 PART ?=
 ROUNDS_differential := 50
 ROUNDS_flips := 100
-ROUNDS_crash := 400
+ROUNDS_crash := 32
 ROUNDS_sanitize := 8
 SEEDS_spark-versions := 4.1 4.2 4.3
 SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
@@ -132,7 +136,7 @@ soak: build
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 
 build/soak/differential/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/interop tests/test_java_hash.py tests/test_index_file_bytes.py \
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/interop --ignore tests/interop/test_broker.py tests/test_java_hash.py tests/test_index_file_bytes.py \
 		tests/test_index_service_bytes.py
 	@mkdir -p $(@D) && touch $@
 
@@ -141,7 +145,7 @@ build/soak/flips/%: $(PACKAGE)
 	@mkdir -p $(@D) && touch $@
 
 build/soak/crash/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_crash.py
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q $(TESTS_crash)
 	@mkdir -p $(@D) && touch $@
 
 build/soak/sanitize/%: $(PACKAGE)

@@ -230,11 +230,11 @@ class LogWriter:
 
     def _roll(self) -> None:
         """Go on in the next file. Raises OSError if it cannot be made: the log is as it was."""
-        made, self._next = self._next, None
         file = None
-        if made is not None:
+        if self._next is not None:
             with contextlib.suppress(OSError):  # tried again now, when it is needed
-                file = made.result()
+                file = self._next.result()
+            self._next = None
         self._go_on(file or self._open(self._next_start), 0)
 
     def _go_on(self, file: MappedFile, position: int) -> None:

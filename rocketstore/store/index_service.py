@@ -113,6 +113,8 @@ class IndexService:
         paths = index_paths(self.directory)
         self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode == "a")
         for path in paths:
+            if self.mode == "r" and path.stat().st_size == 0:
+                continue  # it is being made, or was when the writer was killed
             if not last_exit_ok and self._is_rejected(path):
                 self.rejected.append(path)
                 if self.mode == "a":
@@ -351,6 +353,7 @@ class IndexService:
         Source: IndexService.deleteExpiredFile.
         """
         self._require_open(writing=True)
+        self._await_flushes()
         deleted = []
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < min_phy_offset:
             file = self._files.pop(0)

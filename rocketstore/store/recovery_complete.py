@@ -103,7 +103,7 @@ class Completion:
         minimum = self.log.min_phy_offset
         self.queues = find_queues(self.root, self.config)
         for queue in self.queues:
-            queue.files()
+            queue.flushed = self.checkpoint.logics_physical_offset
             queue.look(LONG_MAX, minimum)
         if not self.log.queue.files and any(path for queue in self.queues for path in queue.files()):
             raise StoreError(

@@ -46,6 +46,7 @@ class QueueEnd:
     end: int = 0
     unit: CqUnit | None = None
     begins_late: bool = False  # its first unit is not the first of the queue, though the log has earlier records
+    flushed: int = 0  # records before this physical offset had their units on the disk
 
     @property
     def queue(self) -> Queue:
@@ -64,10 +65,7 @@ class QueueEnd:
         """Find the last unit of a record that ends by ``end``, bytes."""
         self.end, self.unit = 0, None
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            try:
-                held = queue._held()
-            except CorruptFileError:  # a file of it was never written before the power went: it is built again
-                return
+            held = self._held(queue)
             size = queue.unit_size
             for begin, stop in reversed(held):
                 last = queue._unit_at(stop - size)
@@ -85,6 +83,29 @@ class QueueEnd:
             if self.unit is not None:
                 first = queue._unit_at(held[0][0])
                 self.begins_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+
+    def _held(self, queue: ConsumeQueue) -> list[tuple[int, int]]:
+        """Where units begin and end in each file, up to the first that was not written before the power went.
+
+        Files that the checkpoint knows to be on the disk are not read.
+        """
+        held: list[tuple[int, int]] = []
+        files, size = self.files(), queue.unit_size
+        for number, (start, path, length) in enumerate(files):
+            if length == 0 or (held and start != files[number - 1][0] + self.mapped_file_size):
+                break
+            count = length // size
+            with Path(path).open("rb", buffering=0) as file:
+                last = os.pread(file.fileno(), 12, (count - 1) * size)
+                phy_offset, record_size = int.from_bytes(last[:8], "big", signed=True), int.from_bytes(last[8:], "big")
+                if not (record_size and 0 <= phy_offset < self.flushed):
+                    units = Buffer(file.read(), path)
+                    count = count_valid_units(units, 0, count, size)
+            if count:
+                held.append((start, start + count * size))
+            if count < length // size:
+                break
+        return held
 
     def look_at_last_file(self) -> None:
         """Find the last unit where a clean stop leaves it; None if it is not there."""
