@@ -83,7 +83,7 @@ SANITIZED := build/sanitize/$(SANITIZE)
 # a preloaded library of its own is the normal build's affair.
 # Thread: what runs threads.
 TESTS_address = tests --ignore tests/test_index_file_interrupt.py --ignore tests/test_store_memory.py \
-	$(addprefix --ignore ,$(TESTS_crash))
+	$(addprefix --ignore ,$(filter tests/test_store_%,$(TESTS_crash)))
 TESTS_thread := tests/test_index_file_threads.py tests/test_store_writer.py
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
