@@ -72,9 +72,12 @@ class ConsumeQueueExtWriter(FileRun):
         """
         self._require_recovered()
         position = address - LONG_MIN
-        if address > MAX_ADDRESS or not self._starts or not self._starts[0] <= position < self._end:
+        if address > MAX_ADDRESS or not self._starts:
             return
-        size = _unit_size(self._read(position, 2))
+        at = position or self._starts[0]  # RocketMQ takes the first file for the one at 0, and so deletes all
+        if not self._starts[0] <= at < self._end:
+            return
+        size = _unit_size(self._read(at, 2))
         if size > 0:
             self._cut(position + size, zero=False)
 

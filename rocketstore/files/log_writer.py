@@ -74,6 +74,7 @@ class LogWriter:
         )
         self._flushed = threading.Condition()  # one thread flushes, the others wait
         self._is_flushing = False
+        self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
         self._files_lock = threading.Lock()
         self._unflushed: list[MappedFile] = []
         self._maker = ThreadPoolExecutor(1, "rocketstore-file-ahead") if config.allocate_file_ahead else None
@@ -155,6 +156,8 @@ class LogWriter:
         except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
             message = to_put(required(message))
             where = append(encoder, message, time, host, **options)
+        except OverflowError as error:
+            raise ValueError(f"{message!r}: {error}") from None
         while where is None:
             self._roll()
             where = append(encoder, None, time, host, **options)
@@ -206,6 +209,8 @@ class LogWriter:
             self._encoder.add(message, **options)
         except (KeyError, AttributeError):  # as above
             self._encoder.add(to_put(required(message)), **options)
+        except OverflowError as error:
+            raise ValueError(f"{message!r}: {error}") from None
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
         if batch.sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
@@ -273,14 +278,22 @@ class LogWriter:
         with self._flushed:
             while self._is_flushing and not self._is_flushed(end):
                 self._flushed.wait()
+            if self._flush_error is not None:
+                raise StoreError(f"{self.directories[0]}: a flush has failed: what it was to write may be lost") from (
+                    self._flush_error
+                )
             if self._is_flushed(end):
                 return
             self._is_flushing = True
+        error: Exception | None = None
         try:
             self._flush()
+        except Exception as raised:
+            error = raised
+            raise
         finally:
             with self._flushed:
-                self._is_flushing = False
+                self._is_flushing, self._flush_error = False, error
                 self._flushed.notify_all()
 
     def _is_flushed(self, end: int | None) -> bool:

@@ -49,6 +49,8 @@ cdef class Appender:
     cdef readonly dict queue_offsets
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t last_store_timestamp
+    cdef int64_t completed_phy_offset  # of the last record that is not published yet
+    cdef int64_t completed_store_timestamp
     cdef object find_queue_offset
 
     def __init__(self, find_queue_offset):
@@ -192,8 +194,8 @@ cdef class Appender:
             rs_store_be64(made + record.store_timestamp, <uint64_t><int64_t>store_timestamp)
         if records.append_prop_crc:
             write_crc(made, record.size)
-        self.last_phy_offset = self.from_offset + position
-        self.last_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
+        self.completed_phy_offset = self.from_offset + position
+        self.completed_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
         return 0
 
     cdef int publish(self, const uint8_t *made, int64_t size) except -1:
@@ -215,6 +217,8 @@ cdef class Appender:
                 PyErr_SetFromErrno(OSError)
         rs_release_fence()
         memcpy(into, made, HEAD)
+        # Together: who flushes takes them for one.
+        self.last_phy_offset, self.last_store_timestamp = self.completed_phy_offset, self.completed_store_timestamp
         self.position += size
         return 0
 

@@ -52,6 +52,7 @@ cdef enum:
     BEYOND_BODY = 65536  # what a record may have besides the largest body
     TRANSACTION_COMMIT = 0x8
     INNER_BATCH = 0x80
+    COMPRESSED = 0x1
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
@@ -142,6 +143,8 @@ cdef class RecordEncoder:
         cdef dict head = fields if batch is None else batch.__dict__
         cdef str topic = head["topic"]
         cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
+        if "body" in fields and not head["sys_flag"] & COMPRESSED:
+            body = fields["body"]  # which may be another since
         cdef object store_host = head.get("store_host") if keeps_store else None
         cdef bytes born = self.host_bytes(head["born_host"])
         self.last_store_host = self.store_host if store_host is None else store_host
@@ -212,14 +215,15 @@ cdef class RecordEncoder:
     cdef int add_property(self, const Slice *name, const Slice *value) except -1:
         cdef Growing into = self.properties
         cdef uint8_t *text
-        if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I" or memchr(value.data, 2, value.size) != NULL:
+        if (name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I" or memchr(name.data, 2, name.size) != NULL
+                or memchr(value.data, 2, value.size) != NULL):
             self.is_doubtful = True
             if is_named(name, b"INNER_NUM", 9) or is_named(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
         if self.append_prop_crc and is_named(name, b"__CRC32#", 8):
             return 0  # of another record; this one's comes last
-        if into.size > MAX_PROPERTIES:
-            return 0  # refused in any case
+        if into.size > MAX_PROPERTIES + 1:
+            return 0  # refused in any case, also without the last separator
         if not into.reserve(<Py_ssize_t>name.size + value.size + 2):
             raise MemoryError
         text = into.data + into.size
@@ -288,7 +292,8 @@ cdef class RecordEncoder:
         cdef DelayTable delays
         delays.max_level = 0
         status = parse_record(self.data.data + start, size, FIND_DISPATCH, &reader, &delays, &record)
-        if status != RECORD_OK:
+        is_one = record.batch_size == 1 and record.msg_base_offset == 0
+        if status != RECORD_OK or not (is_one or record.sys_flag & INNER_BATCH):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
 

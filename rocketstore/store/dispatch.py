@@ -25,7 +25,8 @@ from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_batches", "is_file_name", "java_split"]
+__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_batches", "is_file_name", "java_split",
+           "more_queues"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -33,6 +34,7 @@ MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
 MAX_QUEUE_OFFSET = (2**63 - 1) // 20
+MAX_DIGITS = 100  # int() takes no more than some thousand
 NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
            "prepared_transaction_offset", "properties"]
@@ -161,22 +163,12 @@ class Dispatcher:
 
     def _dispatch_to_more(self, queue: Queue, request: np.void) -> None:
         """Put a unit into each queue that the properties name. Source: ConsumeQueue.multiDispatchLmqQueue."""
-        topic, queue_id = queue
         properties = self._log.get_message(int(request["phy_offset"])).properties
-        names = java_split(properties.get("INNER_MULTI_DISPATCH", ""))
-        offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
-        if topic.startswith(NO_MULTI_DISPATCH) or len(names) != len(offsets):
-            return
-        if not all(offset.isdecimal() and int(offset) <= MAX_QUEUE_OFFSET for offset in offsets):
-            logger.warning("%s: INNER_MULTI_QUEUE_OFFSET %s has no queue offsets", request["phy_offset"], offsets)
-            return
         phy_offset, size, tags_code = (np.array([request[name]]) for name in ("phy_offset", "size", "tags_code"))
-        for name, offset in zip(names, offsets, strict=True):
-            if is_file_name(name):
-                number = 0 if self.config.enable_lmq and name.startswith(LMQ_PREFIX) else queue_id
-                writer = self.queue(name, number)
-                if isinstance(writer, ConsumeQueueWriter):
-                    writer.put_units(phy_offset, size, tags_code, np.array([int(offset)]))
+        for name, offset in more_queues(queue, properties, self.config.enable_lmq):
+            writer = self.queue(*name)
+            if isinstance(writer, ConsumeQueueWriter):
+                writer.put_units(phy_offset, size, tags_code, np.array([offset]))
 
     def flush(self) -> None:
         """Bring all queues to the disk, and the index. Raises: OSError."""
@@ -204,6 +196,23 @@ def is_file_name(topic: str) -> bool:
     except UnicodeEncodeError:
         return False
     return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def more_queues(queue: Queue, properties: Mapping[str, str], enable_lmq: bool) -> Iterator[tuple[Queue, int]]:
+    """Give the queues besides its own that a message is for, by its properties, with its offset in each.
+
+    None if an offset is no number: a broker does not get over that. Source: ConsumeQueue.multiDispatchLmqQueue.
+    """
+    names = java_split(properties.get("INNER_MULTI_DISPATCH", ""))
+    offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
+    if queue[0].startswith(NO_MULTI_DISPATCH) or len(names) != len(offsets):
+        return
+    if not all(part.isdecimal() and len(part) <= MAX_DIGITS and int(part) <= MAX_QUEUE_OFFSET for part in offsets):
+        logger.warning("INNER_MULTI_QUEUE_OFFSET %.80s has no queue offsets: its queues get no unit", offsets)
+        return
+    for name, offset in zip(names, offsets, strict=True):
+        if is_file_name(name):
+            yield (name, 0 if enable_lmq and name.startswith(LMQ_PREFIX) else queue[1]), int(offset)
 
 
 def java_split(text: str) -> list[str]:

@@ -424,6 +424,7 @@ class MessageStore:
         Parameters: queue_type: "BatchCQ" for one of inner batches, before its first message.
         """
         self._writing().create_topic(topic, queue_nums, queue_type)
+        vars(self).pop("broker_config", None)
 
     def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
         """Have a function called with what is dispatched, after queues and index have it; it may get it twice.
@@ -491,11 +492,14 @@ class MessageStore:
 
     def close(self) -> None:
         """Close all parts, and leave a store that was written as a broker does. Later calls raise StoreClosedError."""
-        self._closed = True
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
-            for part in (self.__dict__.get("commit_log"), self._index, self._writer):
+            for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:
                     stack.callback(part.close)
+            if self._writer is not None:
+                stack.callback(vars(self).update, _closed=True)
+                self._writer.close()
+        self._closed = True
         while self._queues:
             self._queues.popitem()[1].close()
 

@@ -17,7 +17,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE
 from rocketstore.files.mapped_file import sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
-from rocketstore.store.dispatch import Dispatcher, batch_topics
+from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
@@ -66,6 +66,7 @@ class Completion:
     def look(self, *, thorough: bool) -> None:
         """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
         self._check_log_files()
+        self._check_queue_types()
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         self.is_thorough = thorough or not (is_clean and self._look_at_ends())
         if self.is_thorough:
@@ -79,6 +80,13 @@ class Completion:
             if file.size > size or (file.size < size and file != files[-1]):
                 reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
+
+    def _check_queue_types(self) -> None:
+        """Refuse what a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe."""
+        for topic in batch_topics(BrokerConfig.open(self.root).topics):
+            directory = self.root / "consumequeue" / topic
+            if is_file_name(topic) and any(directory.glob("*/" + "[0-9]" * 20)):
+                raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ, but these are not")
 
     def _look_at_ends(self) -> bool:
         """After a clean stop: see whether queues and log end where they should. False: look at everything."""
@@ -326,6 +334,12 @@ class Completion:
     def _dispatch(self) -> None:
         """First what only queues lack, then what the index lacks too: what is there is put again into no queue."""
         batches = batch_topics(BrokerConfig.open(self.root).topics)
+        try:
+            self._dispatch_both(batches)
+        except CorruptFileError as error:
+            raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
+
+    def _dispatch_both(self, batches: set[str]) -> None:
         if self.queue_begin < min(self.index_begin, self.end):
             queues = Dispatcher(self.root, self.config, self.log, None, batches)
             queues.dispatch(self.queue_begin, min(self.index_begin, self.end))

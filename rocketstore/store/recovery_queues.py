@@ -18,8 +18,7 @@ from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqU
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
-from rocketstore.message import Message
-from rocketstore.store.dispatch import LMQ_PREFIX, NO_MULTI_DISPATCH, is_file_name, java_split
+from rocketstore.store.dispatch import more_queues
 
 __all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
@@ -230,19 +229,9 @@ def _units_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> Iter
         for i, (topic, queue_id, queue_offset, phy_offset, sys_flag) in enumerate(rows):
             if sys_flag & ROLLBACK in (0, COMMIT):
                 yield (topic, queue_id), queue_offset, phy_offset
-                for queue, offset in _light_queues(batch[i], config) if more else ():
+                properties = batch[i].properties if more else {}
+                for queue, offset in more_queues((topic, queue_id), properties, config.enable_lmq):
                     yield queue, offset, phy_offset
-
-
-def _light_queues(message: Message, config: StoreConfig) -> Iterator[tuple[Queue, int]]:
-    """The queues that a message's properties name, with its offset in each. Source: multiDispatchLmqQueue."""
-    names = java_split(message.properties.get("INNER_MULTI_DISPATCH", ""))
-    offsets = java_split(message.properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
-    if len(names) == len(offsets) and not message.topic.startswith(NO_MULTI_DISPATCH):
-        for name, offset in zip(names, offsets, strict=True):
-            if is_file_name(name) and offset.isdecimal():
-                is_lmq = config.enable_lmq and name.startswith(LMQ_PREFIX)
-                yield (name, 0 if is_lmq else message.queue_id or 0), int(offset)
 
 
 def texts(column: Any) -> list[str]:

@@ -31,7 +31,7 @@ class ReputMessageService:
         phy_offset: int,
         find_end: Callable[[], int],
         after: Callable[[], object],
-        fail: Callable[[Exception], object],
+        fail: Callable[[BaseException], object],
     ) -> None:
         """Begin at a physical offset. Parameters: find_end: gives where the log ends. after: called after each round.
 
@@ -70,7 +70,7 @@ class ReputMessageService:
         Parameters: own: also to own dispatchers.
         """
         end = self._find_end()
-        if threading.current_thread() is self._thread:
+        if self.is_current:
             self._dispatch()
             return
         with self._progress:
@@ -78,6 +78,11 @@ class ReputMessageService:
                 self._is_enough.set()
                 self._wake.set()
                 self._progress.wait(ASK_SECONDS)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the thread."""
+        return threading.current_thread() is self._thread
 
     def add(self, dispatcher: OwnDispatcher) -> None:
         """Have a function called with batches of all columns, from what is appended next on."""
@@ -106,7 +111,7 @@ class ReputMessageService:
                 self._after()
                 with self._progress:
                     self._progress.notify_all()
-        except Exception as error:
+        except BaseException as error:  # whatever an own dispatcher raises
             self._fail(error)
 
     def _dispatch(self) -> None:

@@ -71,6 +71,7 @@ class StoreWriter:
         self._topics_lock = threading.Lock()
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
+        self._is_told = False  # whether a caller knows of the failure
         self._closed = False
         self._stop = threading.Event()
         (root / "abort").write_text(str(os.getpid()))
@@ -146,10 +147,10 @@ class StoreWriter:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
         number = self._check_special(message)
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
-        if made.queue_id is None:
-            made.queue_id = self._log.encoded_queue_id
+        made.queue_id = self._log.encoded_queue_id
         if made.sys_flag & INNER_BATCH:
-            made.properties["INNER_BASE"] = str(self._log.next_queue_offset(made.topic, made.queue_id))
+            base = self._log.next_queue_offset(made.topic, self._log.encoded_queue_id)
+            made.properties["INNER_BASE"] = str(base)
         names = self._light_queues(made)
         if names is None:
             return self._append(made, store_timestamp, number)
@@ -272,7 +273,7 @@ class StoreWriter:
     def _flush_all(self) -> None:
         with self._failing():
             self._log.check_file()
-        self.reput.wait(own=True)
+        self.reput.wait()
         self._require_no_failure()
         with self.reput.lock, self._failing():
             phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
@@ -311,8 +312,10 @@ class StoreWriter:
             self._fail(error)
             raise
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
+        if threading.current_thread() is not self._flusher and not self.reput.is_current:
+            self._is_told = True  # by who raises it
 
     def _require_sound(self) -> None:
         self._require_open()
@@ -326,6 +329,7 @@ class StoreWriter:
 
     def _require_no_failure(self) -> None:
         if self._failure is not None:
+            self._is_told = True
             raise StoreError(
                 f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
             ) from self._failure
@@ -338,11 +342,16 @@ class StoreWriter:
         with self._close_lock:
             if self._closed:
                 return
+            self.reput.wait(own=True)  # own dispatchers may put
             with self._log.lock:
                 self._closed = True  # nothing is put any more, and all that was is flushed
             try:
-                if self._failure is None:
+                if not self._is_told:
+                    self.reput.wait(own=True)
                     self._flush_all()
+            except BaseException as error:  # Ctrl-C too: it is no clean stop then
+                self._fail(error)
+                raise
             finally:
                 self._end()
 

@@ -324,8 +324,11 @@ def recover_ext(ext):
 def truncate_ext_by_max_address(ext, address):
     """ConsumeQueueExt.truncateByMaxAddress: what follows the unit of an address goes."""
     position = address - LONG_MIN
-    if is_ext_addr(address) and ext.files and min(ext.files) <= position < ext.end and ext.size_at(position) > 0:
-        ext.cut(position + ext.size_at(position))
+    if not is_ext_addr(address) or not ext.files:
+        return
+    at = position or min(ext.files)  # findMappedFileByOffset gives the first file for offset 0
+    if min(ext.files) <= at < ext.end and ext.size_at(at) > 0:
+        ext.cut(position + ext.size_at(at))
 
 
 def truncate_ext_by_min_address(ext, address):
