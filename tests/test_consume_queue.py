@@ -1,5 +1,6 @@
 """Consume queues and batch consume queues: units, ranges, beginning and end, search by time, growth while open."""
 
+import mmap
 import pickle
 import struct
 import sys
@@ -207,6 +208,49 @@ def test_an_empty_directory_and_a_file_of_zeros_are_empty_queues(directory):
     (directory / f"{0:020}").rename(directory / f"{600:020}")
     queue = ConsumeQueue.open(directory)
     assert (queue.min_queue_offset, queue.max_queue_offset) == (30, 30)
+
+
+@pytest.mark.parametrize("file_size", [8000, 20480, 24000])  # only the second has whole pages
+def test_the_end_of_a_sparse_queue_is_found_near_every_page_s_end(directory, file_size):
+    per_file = file_size // 20
+    page_ends = range(mmap.PAGESIZE, 2 * file_size, mmap.PAGESIZE)
+    counts = {end // 20 + step for end in (*page_ends, file_size) for step in range(-2, 4)}
+    for count in sorted(count for count in counts if count < 2 * per_file):
+        directory.mkdir(parents=True, exist_ok=True)
+        for start in range(0, count + 1, per_file):
+            with (directory / f"{start * 20:020}").open("wb") as file:
+                file.write(b"".join(units_of(min(count - start, per_file), start)))
+                file.truncate(file_size)
+        queue = ConsumeQueue.open(directory, mapped_file_size=file_size)
+        assert (queue.max_queue_offset, len(queue)) == (count, count)
+        with (directory / f"{count // per_file * file_size:020}").open("r+b") as file:
+            for more in range(count, min(count + 3, count // per_file * per_file + per_file)):
+                file.seek(more % per_file * 20)
+                file.write(units_of(1, more)[0])
+                file.flush()
+                assert queue.max_queue_offset == more + 1
+        queue.close()
+
+
+def test_the_hole_behind_the_units_of_a_queue_is_never_mapped(directory, monkeypatch):
+    """On a full tmpfs a look at it through a mapping kills the process."""
+    count = mmap.PAGESIZE // 20 * 5  # 1,020 units end four bytes before a page does
+    directory.mkdir(parents=True)
+    with (directory / f"{0:020}").open("wb") as file:
+        file.write(b"".join(units_of(count)))
+        file.truncate(60_000)
+    looked = []
+    real = ConsumeQueue._units_of
+
+    def units_of_span(queue, span):
+        looked.append(span)
+        return real(queue, span)
+
+    monkeypatch.setattr(ConsumeQueue, "_units_of", units_of_span)
+    queue = ConsumeQueue.open(directory, mapped_file_size=60_000)
+    for _ in range(3):
+        assert queue.max_queue_offset == count
+    assert all((stop - 1) // mmap.PAGESIZE <= (count * 20 - 1) // mmap.PAGESIZE for _, stop in looked)
 
 
 def test_a_queue_grows_while_it_is_open(directory):

@@ -125,6 +125,24 @@ def test_what_follows_the_largest_address_is_cut(ext, directory):
     assert ext.put(9, 9) == addresses[6]
 
 
+def test_the_address_at_0_deletes_all_files_of_a_run_that_begins_later(ext, directory):
+    for number in range(9):
+        ext.put(number, number)
+    (directory / f"{0:020}").unlink()
+    again = reopened(ext)
+    again.truncate_by_max_address(LONG_MIN)
+    assert files(directory) == {}
+    assert again.put(9, 9) == LONG_MIN
+    again.close()
+
+
+def test_the_address_at_0_is_the_first_unit_s_where_there_is_one(ext, directory):
+    addresses = [ext.put(number, number) for number in range(9)]
+    ext.truncate_by_max_address(LONG_MIN)
+    assert sorted(files(directory)) == [0]
+    assert ext.put(9, 9) == addresses[1]
+
+
 @pytest.mark.parametrize("address", [0, 1, -1, -(2**31), LONG_MIN + 40, LONG_MIN + 5000, LONG_MIN + 60])
 def test_an_address_without_a_unit_cuts_nothing(ext, directory, address):
     ext.put(1, 1)

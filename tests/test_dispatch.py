@@ -30,7 +30,7 @@ from rocketstore import CommitLog, IndexService, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner
-from rocketstore.store.dispatch import Dispatcher
+from rocketstore.store.dispatch import Dispatcher, more_queues
 
 LEVELS = StoreConfig().message_delay_level
 
@@ -182,6 +182,14 @@ def test_records_that_name_more_queues_are_marked():
     flags = scanner.take()[0]["flags"] & MULTI_DISPATCH != 0
     assert not flags[0]
     assert flags[2]
+
+
+@pytest.mark.parametrize("offset", ["1" * 5000, "0" * 5000 + "7", "", "-1", "x", "²"])
+def test_an_offset_that_is_no_queue_offset_gives_no_more_queues(offset):
+    properties = {"INNER_MULTI_DISPATCH": "a,b", "INNER_MULTI_QUEUE_OFFSET": f"{offset},3"}
+    assert list(more_queues(("T", 5), properties, enable_lmq=False)) == []
+    properties["INNER_MULTI_QUEUE_OFFSET"] = "0007,3"
+    assert list(more_queues(("T", 5), properties, enable_lmq=False)) == [(("a", 5), 7), (("b", 5), 3)]
 
 
 def test_a_blank_ends_a_file():

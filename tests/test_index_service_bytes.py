@@ -480,6 +480,22 @@ def test_names_that_are_no_numbers_are_passed_over_when_loading(index):
     assert (index / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["20200101000000000", "29990101000000000"])
+def test_a_reader_passes_over_a_file_of_length_0(name, index):
+    """It is being made, or was when its writer was killed."""
+    pair = rolled(index)
+    expected = pair.service.query_offset("T", "a", 64).phy_offsets
+    pair.service.close()
+    (index / name).touch()
+    for options in (pair.options, {}):
+        with IndexService.open(index, **options) as reader:
+            assert len(reader.files) == 4
+            assert reader.query_offset("T", "a", 64).phy_offsets == expected
+    with pytest.raises((StoreError, ValueError), match=name):
+        IndexService.open(index, "a", **pair.options)
+    assert (index / name).read_bytes() == b""
+
+
 def test_a_file_that_cannot_be_read_fails_the_load(index):
     pair = rolled(index)
     pair.service.close()

@@ -203,14 +203,70 @@ def test_a_failed_flush_is_not_taken_for_done(monkeypatch, tmp_path):
         raise OSError(errno.EIO, "gone")
 
     monkeypatch.setattr(os, "fsync", fail)
-    for _ in range(2):
-        with pytest.raises(OSError, match="gone"):
-            writer.flush()
-        assert writer.flushed_where == 0
-    monkeypatch.setattr(os, "fsync", real)
-    writer.flush()
-    assert writer.flushed_where == RECORD
+    with pytest.raises(OSError, match="gone") as first:
+        writer.flush()
+    monkeypatch.setattr(os, "fsync", real)  # which would succeed now: the system takes the pages for written
+    for end in (None, RECORD):
+        with pytest.raises(StoreError, match="flush has failed") as later:
+            writer.flush(end)
+        assert later.value.__cause__ is first.value
+    assert (writer.flushed_where, writer.last_flushed) == (0, None)
     writer.close()
+
+
+@linux_only
+def test_a_failed_flush_fails_all_who_wait_for_it_and_none_tries_again(monkeypatch, tmp_path):
+    writer = writer_of(tmp_path)
+    writer.append(message(), BEGIN)
+    started, finish, errors, calls = threading.Event(), threading.Event(), [], []
+
+    def fail_once(fd):
+        calls.append(fd)
+        if len(calls) == 1:
+            started.set()
+            assert finish.wait(20)
+            raise OSError(errno.EIO, "gone")
+
+    def flush():
+        try:
+            writer.flush(RECORD)
+        except (OSError, StoreError) as error:
+            errors.append(type(error))
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    threads = [threading.Thread(target=flush) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert started.wait(20)
+    finish.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(errors, key=str) == [OSError, StoreError, StoreError, StoreError]
+    assert len(calls) == 1
+    writer.close()
+
+
+def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
+    """Large pieces are written without the GIL: a flush meanwhile is of what was before them."""
+    writer = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20)
+    stop, said = threading.Event(), []
+
+    def flush():
+        while not stop.is_set():
+            writer.flush()
+            if writer.last_flushed is not None:
+                said.append((writer.last_flushed[0], writer.flushed_where))
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    for _ in range(150):
+        with writer.lock:
+            writer.append_together([message(64 << 10)] * 8, BEGIN)
+    stop.set()
+    thread.join()
+    writer.close()
+    assert said
+    assert all(record < where for record, where in said)
 
 
 @linux_only
@@ -315,7 +371,8 @@ def test_a_file_that_is_taken_away_is_seen_by_a_flush(replaced, tmp_path):
         with pytest.raises(StoreError, match="removed or replaced"):
             call()
     (tmp_path / "old").replace(path)
-    writer.flush()
+    with pytest.raises(StoreError, match="flush has failed"):
+        writer.flush()
     writer.close()
 
 

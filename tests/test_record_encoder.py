@@ -123,6 +123,16 @@ def test_properties_may_have_32767_bytes_with_their_separators(trailing, most):
     assert "32768" in str(refused.value)
 
 
+@pytest.mark.parametrize("trailing", [True, False])
+@pytest.mark.parametrize("first", range(32762, 32767))
+def test_no_property_is_left_out_silently_near_the_limit(first, trailing):
+    """Of these bytes the separator that some releases leave off is one."""
+    properties = {"n": "v" * first, "LOST": "yes", "KEYS": "k"}
+    with pytest.raises(PutMessageError) as refused:
+        encoder_of(trailing_separator=trailing).add(Message("T", b"", queue_id=0, properties=properties))
+    assert refused.value.status == "PROPERTIES_SIZE_EXCEEDED"
+
+
 def test_many_large_properties_are_refused_without_taking_their_memory():
     value = "x" * (1 << 20)
     with pytest.raises(PutMessageError, match="properties"):

@@ -11,14 +11,17 @@ import struct
 import damages
 import pytest
 from reference import consume_queue as cq
-from reference.commit_log import CommitLog, build_record, read_files
+from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
 from reference.index_file import IndexFile
 from reference.message_store import build_index, build_queues, make_store
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
+from rocketstore.files.broker_config import extend_topics
+from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.lock_file import StoreLock
+from rocketstore.store.geometry import save_geometry
 from rocketstore.store.recovery import recover
 from rocketstore.store.recovery_complete import complete_store, plan_completion
 
@@ -331,6 +334,27 @@ def test_a_queue_that_began_later_keeps_its_offsets(store, seed):
     assert [(unit.offset, unit.queue_offset) for unit in units] == wanted
 
 
+@pytest.mark.parametrize("how", ["missing", "empty"])
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_a_queue_without_a_file_in_its_middle_is_built_again_from_the_log(tmp_path, seed, how, complete):
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = [{**row, "topic": "T", "queue_id": 0} for row in some_messages(random.Random(seed), 45)]
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS)
+    path = root / "consumequeue" / "T" / "0" / f"{2 * CQ_FILE:020d}"
+    if how == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(b"")
+        save_geometry(root, CONFIG)  # as what writes a store does that has such files after a power loss
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    checkpoint.logics_physical_offset = 0
+    checkpoint.flush()
+    damages.unclean(root, None)
+    assert complete(root, config=CONFIG).actions
+    assert_complete(root)
+
+
 def test_an_expired_queue_keeps_its_end(store, seed):
     root = store()
     log = CommitLog(read_files(root / "commitlog"))
@@ -374,6 +398,45 @@ def test_files_of_another_length_are_refused(store):
     os.truncate(path, CQ_FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
         plan_completion(other, CONFIG)
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_plain_queues_of_a_topic_of_batches_are_refused_and_left(store, mode):
+    root = store()
+    extend_topics(root, {"Orders": 4}, {"Orders": "BatchCQ"})
+    mode(root, None)
+    before = everything(root)
+    for complete in (recover, complete_store_of):
+        with pytest.raises(StoreError, match=r"consumequeue/Orders: .*queue\.type BatchCQ"):
+            complete(root, config=CONFIG)
+    assert everything(root) == before | {root / "lock": b"lock"}
+
+
+def test_a_topic_of_batches_may_have_directories_without_files(store):
+    root = store()
+    extend_topics(root, {"Batches": 4}, {"Batches": "BatchCQ"})
+    (root / "consumequeue" / "Batches" / "0").mkdir(parents=True)
+    recover(root, config=CONFIG)
+    assert recover(root, config=CONFIG).actions == ()
+
+
+def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp_path):
+    records = [{"topic": "SCHEDULE_TOPIC_XXXX", "properties": {"DELAY": delay}} for delay in ("1", "abc", "2")]
+    offsets = make_commit_log(tmp_path / "commitlog", FILE, records)
+    with pytest.raises(CorruptFileError, match=r"DELAY.*salvage.*policy='broker'") as caught:
+        complete_store(tmp_path, CONFIG)
+    assert (caught.value.path, caught.value.offset) == (tmp_path / "commitlog" / f"{0:020d}", offsets[1])
+
+
+def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what_to_do(store):
+    """It is before where the log is looked through for its end."""
+    root = store()
+    start, position, _ = damages.records(root)[1]
+    damages.change_log(root, start, position + 4, b"\0\0\0\0")
+    damages.missing_queues(root, None)
+    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+        complete_store(root, CONFIG)
+    assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
 
 
 def test_an_index_that_lost_a_sector_is_cut_before_it(store, seed):

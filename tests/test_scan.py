@@ -458,6 +458,19 @@ def test_a_body_that_does_not_decompress_is_raised_or_skipped_and_its_raw_body_g
     assert [row["raw_body"] for row in rows] == [fields["body"] for fields in records]
 
 
+def test_the_error_of_a_body_that_does_not_decompress_names_the_file_and_the_place_in_it(tmp_path, threads):
+    log, offsets = make(tmp_path, [*some(60), {"body": b"no zlib", "sys_flag": 1}, *some(3)])
+    start = offsets[60] // FILE * FILE
+    assert start > 0
+    place = (tmp_path / f"{start:020d}", offsets[60] - start, "body")
+    with pytest.raises(CorruptFileError) as raised:
+        list(log.scan(threads=threads))
+    scan = log.scan(threads=threads, on_corrupt="skip")
+    list(scan)
+    for error in (raised.value, scan.skipped[0].error):
+        assert (error.path, error.offset, error.field) == place
+
+
 def test_what_was_skipped_is_of_the_last_iteration(tmp_path):
     log, offsets = make(tmp_path, some(20))
     damage(tmp_path, offsets[5])

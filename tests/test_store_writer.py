@@ -37,6 +37,7 @@ import rocketstore
 from rocketstore import Message
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
 from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.store import writer as writer_module
 
 WAIT = 20.0
 OPEN = """
@@ -898,6 +899,101 @@ def test_messages_that_were_written_before_the_disk_was_full_are_messages(monkey
         assert [message.queue_offset for message in records] == list(range(len(records)))
         assert len(records) >= 2
         assert store.consume_queue("T", 0).max_queue_offset == len(records)
+
+
+class Stop(BaseException):
+    """What is no Exception, as KeyboardInterrupt and asyncio.CancelledError are none."""
+
+
+@linux_only
+def test_ctrl_c_while_closing_is_no_clean_stop(monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root, allocate_file_ahead=False)
+    store.put_message(Message("T", b"", queue_id=0))
+    real = os.fsync
+
+    def interrupted(fd):
+        if "/commitlog/" in path_of(fd) and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    monkeypatch.undo()
+    assert (root / "abort").exists()
+    with open_store(root) as store:
+        assert not store.last_exit_ok
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), Stop()], ids=lambda error: type(error).__name__)
+def test_whatever_ends_the_dispatching_ends_the_writing(error, tmp_path):
+    def fail(batch):
+        raise error
+
+    root = tmp_path / "store"
+    store = open_store(root)
+    store.add_dispatcher(fail)
+    store.put_message(Message("T", b"", queue_id=0))
+
+    def is_refused():
+        try:
+            store.flush()
+        except StoreError as refused:
+            return refused.__cause__ is error
+        return False
+
+    wait_for(is_refused, "the failure was swallowed")
+    with pytest.raises(StoreError):
+        store.put_message(Message("T", b"", queue_id=0))
+    store.close()
+    assert (root / "abort").exists()
+
+
+def test_the_log_is_flushed_while_an_own_dispatcher_is_slow(monkeypatch, tmp_path):
+    monkeypatch.setattr(writer_module, "QUEUE_FLUSH_SECONDS", 0.01)
+    options = {"flush_interval_commit_log": 1, "flush_commit_log_thorough_interval": 1}
+    store = open_store(tmp_path / "store", **options)
+    called, go_on = threading.Event(), threading.Event()
+
+    def slow(batch):
+        called.set()
+        assert go_on.wait(60)
+
+    store.add_dispatcher(slow)
+    store.put_message(Message("T", b"", queue_id=0))
+    assert called.wait(WAIT)
+    try:
+        time.sleep(0.05)  # the background is at its flush of queues by now
+        result = store.put_message(Message("T", b"later", queue_id=0))
+        checkpoint = tmp_path / "store" / "checkpoint"
+        wait_for(lambda: StoreCheckpoint.open(checkpoint).confirm_phy_offset == result.phy_offset, "never flushed")
+    finally:
+        go_on.set()
+        store.close()
+
+
+def test_an_own_dispatcher_may_query_and_put_while_a_store_is_closed(tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root)
+    closing, found = threading.Event(), []
+
+    def copy(batch):
+        assert closing.wait(WAIT)
+        time.sleep(0.05)  # close has begun
+        for message in (batch[i] for i in range(len(batch))):
+            found.append(store.look_message_by_offset(message.phy_offset).topic)
+            if message.topic == "T":
+                store.put_message(Message("Copy", message.body, queue_id=0))
+
+    store.add_dispatcher(copy)
+    store.put_message(Message("T", b"x", queue_id=0))
+    closing.set()
+    store.close()
+    assert found[:1] == ["T"]
+    assert not (root / "abort").exists()
+    assert queue_lengths(root) == {("T", 0): 1, ("Copy", 0): 1}
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced", "renamed directory"])

@@ -7,7 +7,7 @@ import os
 import stat
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +18,6 @@ __all__ = ["StoreCheckpoint"]
 
 FILE_SIZE = 4096
 FIELDS = struct.Struct(">6q")
-MUTEX = threading.Lock()  # what is written later is newer
 
 
 @dataclass
@@ -40,6 +39,7 @@ class StoreCheckpoint:
     master_flushed_offset: int = 0
     confirm_phy_offset: int = 0
     logics_physical_offset: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)  # later is newer
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -67,7 +67,7 @@ class StoreCheckpoint:
         """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
         if self.path is None:
             return
-        with MUTEX:
+        with self._lock:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE

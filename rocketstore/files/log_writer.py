@@ -59,6 +59,7 @@ class LogWriter:
         """
         compat, options = Compat.of(config.compat), vars(config)
         self.lock = threading.Lock()
+        self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
         self.directories = sorted(directories)
         self.mapped_file_size: int = options["mapped_file_size_commit_log"]
         self.flushed_where = phy_offset
@@ -75,14 +76,12 @@ class LogWriter:
         self._flushed = threading.Condition()  # one thread flushes, the others wait
         self._is_flushing = False
         self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
-        self._files_lock = threading.Lock()
-        self._unflushed: list[MappedFile] = []
+        self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
         self._maker = ThreadPoolExecutor(1, "rocketstore-file-ahead") if config.allocate_file_ahead else None
         self._next: Future[MappedFile] | None = None
-        self._file: MappedFile | None = None
-        self._next_start = phy_offset - phy_offset % self.mapped_file_size
-        if self._find(self._next_start) is not None:
-            self._go_on(self._open(self._next_start), phy_offset - self._next_start)
+        self._first_start = phy_offset - phy_offset % self.mapped_file_size
+        if self._find(self._first_start) is not None:
+            self._go_on(self._open(self._first_start), phy_offset - self._first_start)
 
     @classmethod
     def of_log(cls, log: Any, config: StoreConfig) -> Self:
@@ -109,7 +108,19 @@ class LogWriter:
     @property
     def phy_offset(self) -> int:
         """Where the next record goes, bytes."""
-        return self._next_start if self._file is None else self._appender.phy_offset
+        with self._switch:
+            return self._end()
+
+    def _end(self) -> int:
+        return self._appender.phy_offset if self._file is not None else self._first_start
+
+    @property
+    def _file(self) -> MappedFile | None:
+        return self._files.get(self._appender.from_offset)
+
+    @property
+    def _next_start(self) -> int:
+        return self._first_start if self._file is None else self._appender.from_offset + self.mapped_file_size
 
     @property
     def queue_offsets(self) -> dict[tuple[str, int], int]:
@@ -141,6 +152,7 @@ class LogWriter:
         any. is_completed: False gives None for a message whose properties are to be completed first.
         Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
+        required(message)
         host: str | None = self._store_host
         time: int | None
         if store_timestamp is None:
@@ -154,7 +166,7 @@ class LogWriter:
         try:
             where = append(encoder, message, time, host, **options)
         except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
-            message = to_put(required(message))
+            message = to_put(message)
             where = append(encoder, message, time, host, **options)
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
@@ -235,22 +247,24 @@ class LogWriter:
 
     def _roll(self) -> None:
         """Go on in the next file. Raises OSError if it cannot be made: the log is as it was."""
-        file = None
+        start, file = self._next_start, None
         if self._next is not None:
             with contextlib.suppress(OSError):  # tried again now, when it is needed
                 file = self._next.result()
-            self._next = None
-        self._go_on(file or self._open(self._next_start), 0)
+        if file is None or file.file_from_offset != start:
+            file = self._open(start)
+        self._go_on(file, 0)
 
     def _go_on(self, file: MappedFile, position: int) -> None:
+        """Append to another file from now on. What interrupts this comes before ``set_file`` or after it."""
+        start = file.file_from_offset
         file.allocate(position)
-        self._appender.set_file(file.buffer, self._next_start, position, file.fd)
-        with self._files_lock:
-            self._file = file
-            self._unflushed.append(file)
-        self._next_start += self.mapped_file_size
+        with self._switch:
+            self._files[start] = file
+            self._appender.set_file(file.buffer, start, position, file.fd)
         if self._maker is not None:
-            self._next = self._maker.submit(self._open, self._next_start)
+            with contextlib.suppress(RuntimeError):  # no more threads: the file is made when it is needed
+                self._next = self._maker.submit(self._open, start + self.mapped_file_size)
 
     def _find(self, start: int) -> Path | None:
         paths = (directory / f"{start:020}" for directory in self.directories)
@@ -301,13 +315,15 @@ class LogWriter:
 
     def _flush(self) -> None:
         self.check_file()
-        with self._files_lock:
-            end, files, last = self.phy_offset, list(self._unflushed), self._file
+        with self._switch:
+            end, files, last = self._end(), dict(self._files), self._appender.from_offset
             record = self._appender.last_phy_offset, self._appender.last_store_timestamp
-        for file in files:
+        for file in files.values():
             file.flush()
-        with self._files_lock:
-            self._unflushed = [file for file in self._unflushed if file is last or file not in files]
+        with self._switch:
+            for start in files:
+                if start < last:
+                    del self._files[start]
             self.flushed_where = end
             self.last_flushed = record if record[0] >= 0 else None
 
@@ -331,12 +347,11 @@ class LogWriter:
         if self._next is not None:
             with contextlib.suppress(OSError):
                 ahead = self._next.result()
-                ahead.close()
-                ahead.path.unlink()
-        for file in self._unflushed:
+                if ahead.file_from_offset == self._next_start:
+                    ahead.close()
+                    ahead.path.unlink()
+        for file in self._files.values():
             file.close()
-        if self._file is not None:
-            self._file.close()
 
 
 def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
@@ -367,7 +382,8 @@ def any_nonzero(path: Path, begin: int, end: int) -> bool:
 def require_time(messages: Sequence[Message], store_timestamp: int | str) -> None:
     """Raise unless a store time is epoch ms, or "given" and every message has one."""
     if not isinstance(store_timestamp, str):
-        operator.index(store_timestamp)
+        if not -(2**63) <= operator.index(store_timestamp) < 2**63:
+            raise ValueError(f"store_timestamp={store_timestamp}: must be epoch ms, a long")
     elif store_timestamp != "given":
         raise ValueError(f"store_timestamp={store_timestamp!r}: must be epoch ms, None or 'given'")
     elif not all("store_timestamp" in message.__dict__ for message in messages):

@@ -9,7 +9,6 @@ import fcntl
 import mmap
 import operator
 import os
-import struct
 import sys
 import weakref
 from collections import OrderedDict
@@ -28,6 +27,7 @@ ZEROS = bytes(1 << 20)
 MAX_MAPPED = 64  # files of one queue that are mapped at a time
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
+UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)  # to this file system
 LONG_MAX = 2**63 - 1
 
 
@@ -129,7 +129,7 @@ class MappedFile:
             copy = os.dup(self.fd)
         # Nothing is in flight here: a signal handler that closes the file does not wait for its own thread.
         try:
-            os.fsync(copy)
+            sync(copy)
         finally:
             os.close(copy)
 
@@ -232,6 +232,9 @@ class MappedFileQueue:
             return None
         try:
             return Window(self.map(file, use).buffer, file.file_from_offset)
+        except FileNotFoundError:  # it expired since it was listed
+            self.refresh()
+            return None
         except OSError as error:
             if error.errno not in REFUSED:
                 raise
@@ -276,8 +279,12 @@ def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
             try:
                 first = os.lseek(file.fileno(), begin, os.SEEK_DATA)
                 last = os.lseek(file.fileno(), first, os.SEEK_HOLE)
-            except OSError:  # ENXIO: nothing but a hole follows
-                return
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole follows
+                    return
+                if error.errno not in UNKNOWN:
+                    raise
+                first, last = begin, end
             if first >= end:
                 return
             yield first, min(last, end)
@@ -306,6 +313,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def sync(fd: int) -> None:
+    """Return when a file is on the disk, and not in the disk's own memory."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
 def allocate(fd: int, size: int, begin: int = 0) -> None:
     """Give a file ``size`` bytes that the disk really has, zeros from ``begin`` on. Raises OSError if it has not."""
     if begin >= size:
@@ -314,13 +329,8 @@ def allocate(fd: int, size: int, begin: int = 0) -> None:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, begin, size - begin)
             return
-        if sys.platform == "darwin":
-            preallocate, all_at_once, from_end_of_file = 42, 4, 3  # F_PREALLOCATE and its fstore_t
-            fcntl.fcntl(fd, preallocate, struct.pack("=Iiqqq", all_at_once, from_end_of_file, 0, size, 0))
-            os.ftruncate(fd, size)
-            return
     except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP):
+        if error.errno not in UNKNOWN:
             raise
     while begin < size:
         begin += os.pwrite(fd, ZEROS[: size - begin], begin)

@@ -1,4 +1,4 @@
-"""Appending encoded records to the last file of a commit log: their offsets, their time, and the copy into the mapping."""
+"""Appending encoded records to the last file of a commit log: their offsets, their time, and the copy into the file."""
 
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -73,7 +73,8 @@ cdef class Appender:
                        int32_t max_size=INT32_MAX, bint is_completed=False):
         """Append one message, encoded with ``records``.
 
-        Parameters: message: None for the one that was encoded by the last call. store_timestamp: epoch ms; None for the message's own. host: of a store, where it has none.
+        Parameters: message: None for the one that was encoded by the last call. store_timestamp: epoch ms; None for
+        the message's own. host: of a store, where it has none.
         message_num: queue offsets that it takes. max_size: of its record, bytes. is_completed: its properties need
         nothing more.
         Returns: the fields of a PutMessageResult; None: the file has no room, and is closed by a blank now; False:

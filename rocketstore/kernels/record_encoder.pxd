@@ -43,6 +43,7 @@ cdef class RecordEncoder:
     cdef bint has_ipv6
     cdef readonly bint is_special  # a record has properties that are completed when it is put
     cdef readonly str last_store_host
+    cdef bint has_separator  # a name or value has one that is read for the end of the property
     cdef bint is_doubtful  # the properties of the record being made may be unreadable
     cdef str batch_properties
     cdef int64_t max_message_size

@@ -161,7 +161,7 @@ cdef class RecordEncoder:
         parts.prepared_transaction_offset = 0 if batch is not None else head.get("prepared_transaction_offset", 0)
         parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
         parts.store_host.data, parts.store_host.size = store, <int32_t>len(store)
-        self.properties.size, self.is_doubtful = 0, False
+        self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
         self.add_properties(fields["properties"])
         if batch is not None and self.batch_properties != "none" and head["properties"]:
             if self.batch_properties == "joined" and not self.trailing_separator and self.properties.size:
@@ -215,8 +215,9 @@ cdef class RecordEncoder:
     cdef int add_property(self, const Slice *name, const Slice *value) except -1:
         cdef Growing into = self.properties
         cdef uint8_t *text
-        if (name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I" or memchr(name.data, 2, name.size) != NULL
-                or memchr(value.data, 2, value.size) != NULL):
+        if memchr(name.data, 2, name.size) != NULL or memchr(value.data, 2, value.size) != NULL:
+            self.is_doubtful = self.has_separator = True
+        if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I":
             self.is_doubtful = True
             if is_named(name, b"INNER_NUM", 9) or is_named(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
@@ -284,7 +285,6 @@ cdef class RecordEncoder:
             self.number = found
         return self.number
 
-
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
         """Refuse what a broker would store, and then could not dispatch: DELAY or INNER_NUM that are no numbers."""
         cdef Record record
@@ -293,7 +293,7 @@ cdef class RecordEncoder:
         delays.max_level = 0
         status = parse_record(self.data.data + start, size, FIND_DISPATCH, &reader, &delays, &record)
         is_one = record.batch_size == 1 and record.msg_base_offset == 0
-        if status != RECORD_OK or not (is_one or record.sys_flag & INNER_BATCH):
+        if status != RECORD_OK or (self.has_separator if record.sys_flag & INNER_BATCH else not is_one):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
 

@@ -356,8 +356,7 @@ class IndexService:
         self._await_flushes()
         deleted = []
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < min_phy_offset:
-            file = self._files.pop(0)
-            file.close()
+            file = self._files.pop(0)  # and not closed: a query may be in it
             file.path.unlink()
             deleted.append(file.path)
         return deleted

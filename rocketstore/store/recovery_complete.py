@@ -86,7 +86,7 @@ class Completion:
         for topic in batch_topics(BrokerConfig.open(self.root).topics):
             directory = self.root / "consumequeue" / topic
             if is_file_name(topic) and any(directory.glob("*/" + "[0-9]" * 20)):
-                raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ, but these are not")
+                raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ; these have not")
 
     def _look_at_ends(self) -> bool:
         """After a clean stop: see whether queues and log end where they should. False: look at everything."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files.broker_config import BrokerConfig, extend_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
@@ -56,6 +56,7 @@ class StoreWriter:
         """Go on with a store that was recovered. Parameters: phy_offset: where the log ends, bytes."""
         self.root = root
         self.config: Any = config  # every size is set
+        self._compat = Compat.of(config.compat)
         self.index = index
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
@@ -64,6 +65,8 @@ class StoreWriter:
         self._topics = BrokerConfig.open(root).topics
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        (root / "abort").write_text(str(os.getpid()))
+        sync_directory(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(directories, config, phy_offset, self._find_queue_offset, self._next_queue_id)
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
@@ -74,8 +77,6 @@ class StoreWriter:
         self._is_told = False  # whether a caller knows of the failure
         self._closed = False
         self._stop = threading.Event()
-        (root / "abort").write_text(str(os.getpid()))
-        sync_directory(root)  # or a loss of power looks like a clean stop
         self.reput = ReputMessageService(
             dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
         )
@@ -198,8 +199,8 @@ class StoreWriter:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r}: cannot be the name of a directory, which its queues need")
         types = {} if queue_type is None else {topic: queue_type}
+        self._require_sound()
         with self._log.lock:
-            self._require_sound()
             self._save_topics()
             extend_topics(self.root, {topic: queue_nums or self.config.default_topic_queue_nums}, types)
             self._topics = BrokerConfig.open(self.root).topics
@@ -260,7 +261,7 @@ class StoreWriter:
                         self._save_checkpoint()
                         last_log = now
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:
-                    self.flush()
+                    self._flush_dispatched()
                     last_queues = now
             except Exception:  # kept: the next put raises it
                 return
@@ -275,19 +276,26 @@ class StoreWriter:
             self._log.check_file()
         self.reput.wait()
         self._require_no_failure()
+        self._flush_dispatched()
+
+    def _flush_dispatched(self) -> None:
         with self.reput.lock, self._failing():
             phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
             self._log.flush(self.reput.dispatched)
             self.dispatcher.flush()
             self._save_topics()
             if phy_offset >= 0:
-                self.checkpoint.logics_msg_timestamp, self.checkpoint.logics_physical_offset = timestamp, phy_offset
+                self.checkpoint.logics_msg_timestamp = timestamp
+                if self._compat.has_logics_physical_offset:
+                    self.checkpoint.logics_physical_offset = phy_offset
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
         """Say how far the log is on the disk: a damage before that was not done by a crash."""
         if self._log.last_flushed is not None:
-            self.checkpoint.confirm_phy_offset, self.checkpoint.physic_msg_timestamp = self._log.last_flushed
+            phy_offset, self.checkpoint.physic_msg_timestamp = self._log.last_flushed
+            if self._compat.has_confirm_phy_offset:
+                self.checkpoint.confirm_phy_offset = phy_offset
         self.checkpoint.flush()
 
     def delete_expired_files(
@@ -303,7 +311,7 @@ class StoreWriter:
                 hours, before_phy_offset, dry_run,
             )
 
-    @contextmanager
+    @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Take no more after a failure: what was not written may be lost, whatever later calls say."""
         try:
@@ -339,6 +347,8 @@ class StoreWriter:
         if not self._lock_file.owned:  # forked: its locks may be held for ever
             self._closed = True
             return
+        if self.reput.is_current:
+            raise StoreError(f"{self.root}: cannot be closed by its own dispatcher")
         with self._close_lock:
             if self._closed:
                 return
@@ -388,7 +398,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         make_directory(root)
     lock = StoreLock(root / "lock")
     lock.acquire()
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(lock.release)
         config = writing_config(root, config)
         save_geometry(root, config)
         for path in config.commit_log_paths(root, writable=True):
@@ -398,14 +409,15 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
             message_delay_level=config.message_delay_level,
         )
+        stack.callback(log.close)
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = IndexService.open(
             root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
             compat=config.compat, checkpoint=checkpoint,
         )
+        stack.callback(index.close)
         batches = batch_topics(BrokerConfig.open(root).topics)
         dispatcher = Dispatcher(root, config, log, index, batches)
-        return StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
-    except BaseException:
-        lock.release()
-        raise
+        writer = StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
+        stack.pop_all()  # all is the writer's now
+    return writer
