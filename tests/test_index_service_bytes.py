@@ -542,8 +542,13 @@ def test_what_stands_behind_the_numbers_of_a_checkpoint_is_kept(tmp_path):
 
 def test_a_checkpoint_cut_inside_its_numbers_is_corrupt(tmp_path):
     path = tmp_path / "checkpoint"
-    for length in range(48):
+    for length in range(1, 48):
         path.write_bytes(bytes(length))
         with pytest.raises(CorruptFileError, match="checkpoint"):
             StoreCheckpoint.open(path)
         assert path.read_bytes() == bytes(length)
+
+
+def test_an_empty_checkpoint_which_a_loss_of_power_leaves_is_all_zeros(tmp_path):
+    (tmp_path / "checkpoint").touch()
+    assert StoreCheckpoint.open(tmp_path / "checkpoint") == StoreCheckpoint(tmp_path / "checkpoint")
