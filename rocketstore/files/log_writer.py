@@ -161,18 +161,17 @@ class LogWriter:
             require_time([message], store_timestamp)
             host = None
             time = None if isinstance(store_timestamp, str) else store_timestamp
-        options: Any = {"message_num": message_num, "max_size": max_size, "is_completed": is_completed}
         append, encoder = self._appender.append_message, self._encoder
         try:
-            where = append(encoder, message, time, host, **options)
+            where = append(encoder, message, time, host, message_num, max_size, is_completed)
         except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
             message = to_put(message)
-            where = append(encoder, message, time, host, **options)
+            where = append(encoder, message, time, host, message_num, max_size, is_completed)
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
         while where is None:
             self._roll()
-            where = append(encoder, None, time, host, **options)
+            where = append(encoder, None, time, host, message_num, max_size, is_completed)
         return new_tuple(PutMessageResult, where) if where else None
 
     def check(self, messages: Sequence[Message]) -> None:

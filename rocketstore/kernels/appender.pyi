@@ -25,7 +25,6 @@ class Appender:
         message: Any,
         store_timestamp: int | None,
         host: str | None,
-        *,
         message_num: int = 1,
         max_size: int = ...,
         is_completed: bool = False,

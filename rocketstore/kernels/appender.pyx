@@ -31,6 +31,9 @@ cdef enum:
     CRC_DIGITS = 9  # where they are in the property
     MANY = 32768  # bytes
     MAX_PIECE = 1 << 20  # bytes that a reader may see in part
+    AHEAD = 262144  # bytes of zeros written ahead of the position
+
+cdef uint8_t ZEROS[AHEAD]
 
 
 cdef class Appender:
@@ -44,6 +47,7 @@ cdef class Appender:
 
     cdef Buffer buffer
     cdef int fd
+    cdef int64_t prepared  # up to here the file's pages are in the cache
     cdef readonly int64_t from_offset
     cdef readonly int64_t position
     cdef readonly dict queue_offsets
@@ -68,8 +72,9 @@ cdef class Appender:
         if not buffer.writable or not 0 <= position <= buffer.size:
             raise ValueError(f"{buffer.path}: cannot be appended to at byte {position}")
         self.buffer, self.fd, self.from_offset, self.position = buffer, fd, from_offset, position
+        self.prepared = position
 
-    def append_message(self, RecordEncoder records not None, message, store_timestamp, host, *, int32_t message_num=1,
+    def append_message(self, RecordEncoder records not None, message, store_timestamp, host, int32_t message_num=1,
                        int32_t max_size=INT32_MAX, bint is_completed=False):
         """Append one message, encoded with ``records``.
 
@@ -199,6 +204,12 @@ cdef class Appender:
         self.completed_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
         return 0
 
+    cdef void prepare(self) noexcept nogil:
+        """Write zeros over those that come next: a call makes pages in the cache for less than a mapping's faults."""
+        cdef int64_t start = max(self.prepared, self.position)
+        pwrite(self.fd, ZEROS, <size_t>min(<int64_t>AHEAD, self.buffer.size - start), start)
+        self.prepared = start + AHEAD
+
     cdef int publish(self, const uint8_t *made, int64_t size) except -1:
         """Copy completed records into the file, the first one's head last: without it nobody takes them for any.
 
@@ -208,6 +219,8 @@ cdef class Appender:
         cdef int64_t done = HEAD
         cdef Py_ssize_t n = 0
         if size < MANY or self.fd < 0:
+            if self.fd >= 0 and self.position + size > self.prepared:
+                self.prepare()
             memcpy(into + HEAD, made + HEAD, <size_t>(size - HEAD))
         else:
             with nogil:
