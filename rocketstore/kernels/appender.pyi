@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_encoder import RecordEncoder
 
-__all__ = ["Appender"]
+ILLEGAL: str
 
 class Appender:
     from_offset: int

@@ -1,11 +1,10 @@
+from typing import Self
+
+import numpy as np
 from numpy import void
 from numpy.typing import NDArray
 
 from rocketstore.kernels.buffer import Buffer
-
-__all__ = ["ITEM", "MULTI_DISPATCH", "REQUEST", "RequestScanner"]
-
-import numpy as np
 
 ITEM: np.dtype[void]
 REQUEST: np.dtype[void]
@@ -15,6 +14,6 @@ class RequestScanner:
     queues: list[tuple[str, int]]
     last_phy_offset: int
     last_store_timestamp: int
-    def __init__(self, *, message_delay_level: str, indexes_tags: bool) -> None: ...
+    def __new__(cls, *, message_delay_level: str, indexes_tags: bool) -> Self: ...
     def scan(self, buffer: Buffer, from_offset: int, begin: int, end: int, most: int = ...) -> int: ...
     def take(self) -> tuple[NDArray[void], NDArray[void]]: ...

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 
 from rocketstore.errors import PutMessageError
 
-__all__ = ["ILLEGAL", "RecordEncoder", "java_bytes", "parse_host", "refused"]
-
 ILLEGAL: str
+TOO_MANY_PROPERTIES: str
+MAX_HOSTS: int
 
 class RecordEncoder:
     append_prop_crc: bool
