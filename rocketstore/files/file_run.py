@@ -137,8 +137,7 @@ class FileRun(ABC):
         self.directory.mkdir(parents=True, exist_ok=True)
         self._changed_directories.update([self.directory, *(path.parent for path in made)])
         path = self._path(start)
-        # One that is there is what a call left that was interrupted.
-        self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), start)
+        self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
         try:
             os.ftruncate(self._fd, self.mapped_file_size)
         except BaseException:

@@ -329,7 +329,8 @@ cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, co
     p = put_bytes(p + 1, &parts.topic)
     p[0] = <uint8_t>(properties_size >> 8)
     p[1] = <uint8_t>properties_size
-    memcpy(p + 2, properties, min(properties_size, properties_given))
+    if properties_given:
+        memcpy(p + 2, properties, min(properties_size, properties_given))
     if properties_size > properties_given:
         memset(p + 2 + properties_given, 0, properties_size - properties_given)
 

@@ -111,8 +111,8 @@ class IndexService:
 
     def _load(self, last_exit_ok: bool) -> None:
         paths = index_paths(self.directory)
-        if self.mode == "r":  # an empty one is being made, or was when the writer was killed
-            paths = [path for path in paths if path.stat().st_size]
+        if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
+            paths.pop()  # it is being made, or was when the writer was killed
         self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode == "a")
         for path in paths:
             if not last_exit_ok and self._is_rejected(path):
