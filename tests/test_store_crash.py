@@ -22,7 +22,7 @@ OPERATIONS = 400
 
 @pytest.mark.parametrize(("flush_disk_type", "threads"), FORMS)
 def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threads, tmp_path, seed):
-    """One store, written by one process after the other. Each is killed, sometimes while it still opens the store."""
+    """One store, written by one process after the other. Every second is killed early, maybe while it opens the store."""
     rng = random.Random(f"{seed}/kill/{flush_disk_type}")
     root, config, acks = tmp_path / "store", store_config(flush_disk_type), []
     ends = []
@@ -34,7 +34,7 @@ def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threa
             flush_disk_type=flush_disk_type,
             threads=threads,
             operations=OPERATIONS,
-            kill_after=rng.choice([1, 2, 3, rng.randrange(4, 20), rng.randrange(4, 50)]),
+            kill_after=rng.randrange(20, 50) if session % 2 else rng.choice([1, 2, 3, rng.randrange(4, 20)]),
             pause=rng.random() * rng.choice([0.0002, 0.002, 0.03]),
         )
         assert run.status == -9, run.errors
@@ -44,7 +44,7 @@ def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threa
         found = check_recovery(root, config, acks, f"s{session}")
     print(f"acknowledged in each session, and whether it had opened the store: {ends}")
     assert len(found.files) > 2, "the log was never rolled"
-    assert sum(acked > 0 for acked, _ in ends) > 3, "hardly any writer came to write"
+    assert all(acked > 0 for acked, _ in ends[1::2]), "a writer did not come to write"
 
 
 def test_a_writer_that_ends_by_itself_leaves_nothing_to_recover(tmp_path, seed):
