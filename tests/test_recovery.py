@@ -237,6 +237,20 @@ def test_queues_and_index_are_completed_from_the_log(store, seed, what, mode):
         assert_complete(root)
 
 
+def test_a_lone_unit_of_a_last_file_that_leads_to_the_queue_s_first_record_is_not_believed(tmp_path, seed):
+    """It is a unit of a record of this queue, and of the same tag, but not in order."""
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = [{**row, "topic": "T", "queue_id": 0} for row in some_messages(random.Random(seed), CQ_FILE // 20 + 1)]
+    rows[-1]["properties"]["TAGS"] = rows[0]["properties"]["TAGS"]
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS)
+    damages.unit_of_another_record(root, random.Random(seed))
+    damages.unclean(root, None)
+    assert recover(root, config=CONFIG).actions
+    assert recover(root, config=CONFIG).actions == ()
+    assert_complete(root)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
 def test_a_broker_s_next_start_keeps_all_that_was_completed(store, seed, what):
@@ -445,12 +459,22 @@ def test_an_index_that_lost_a_sector_is_cut_before_it(store, seed):
     path = max((root / "index").iterdir())
     count = IndexFile(SLOTS, ITEMS, data=path.read_bytes()).index_count
     data = bytearray(path.read_bytes())
-    sector = rng.randrange(40 + 4 * SLOTS + 20, 40 + 4 * SLOTS + 20 * count) // 512 * 512
+    sector = rng.randrange(512, 40 + 4 * SLOTS + 20 * count) // 512 * 512
     data[sector : sector + 512] = bytes(512)
     path.write_bytes(data)
     damages.unclean(root, None)
     actions = recover(root, config=CONFIG).actions
     assert any(action.path == path and action.what in ("cut", "delete") for action in actions)
+    assert_complete(root)
+
+
+def test_an_index_that_lost_the_sector_of_its_header_is_put_again(store):
+    root = store()
+    path = max((root / "index").iterdir())
+    path.write_bytes(bytes(512) + path.read_bytes()[512:])
+    damages.unclean(root, None)
+    assert [action.what for action in recover(root, config=CONFIG).actions] == ["dispatch"]
+    assert recover(root, config=CONFIG).actions == ()
     assert_complete(root)
 
 

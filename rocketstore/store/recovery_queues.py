@@ -66,15 +66,17 @@ class QueueEnd:
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
             held = self._held(queue)
             size = queue.unit_size
-            for begin, stop in reversed(held):
+            for number, (begin, stop) in reversed(list(enumerate(held))):
+                ahead = held[number - 1][1] if number else 0
+                before = self._phy_offset_at(queue, stop - size if stop - begin > size else ahead)
                 last = queue._unit_at(stop - size)
-                before = queue._unit_at(stop - 2 * size) if stop - begin > size else last._replace(phy_offset=-1)
-                if not last.is_filler and before.phy_offset < last.phy_offset <= end - last.size:
+                if not last.is_filler and before < last.phy_offset <= end - last.size:
                     self.end, self.unit = stop, last
                     break
                 units = queue._decode([(begin, stop)])
-                good = ~units.is_filler & (units.phy_offsets + units.sizes <= end)
-                good[1:] &= units.phy_offsets[1:] > np.where(units.is_filler, -1, units.phy_offsets)[:-1]
+                order = np.where(units.is_filler, -1, units.phy_offsets)
+                order = np.concatenate([[self._phy_offset_at(queue, ahead)], order])
+                good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
                 if good.any():
                     self.end = begin + (int(good.nonzero()[0][-1]) + 1) * size
                     self.unit = queue._unit_at(self.end - size)
@@ -82,6 +84,12 @@ class QueueEnd:
             if self.unit is not None:
                 first = queue._unit_at(held[0][0])
                 self.begins_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+
+    @staticmethod
+    def _phy_offset_at(queue: ConsumeQueue, end: int) -> int:
+        """The physical offset in the unit that ends there, -1 without one or for a filler."""
+        unit = queue._unit_at(end - queue.unit_size) if end else None
+        return -1 if unit is None or unit.is_filler else unit.phy_offset
 
     def _held(self, queue: ConsumeQueue) -> list[tuple[int, int]]:
         """Where units begin and end in each file, up to the first that was not written before the power went.
