@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
+from rocketstore.files.mapped_file import sync_directory
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
 __all__ += ["repair", "replace_file"]
@@ -272,11 +273,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
         except BaseException:
             temporary.unlink()
             raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def parse_json(data: bytes) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreError
-from rocketstore.files.mapped_file import MappedFile, data_ranges, make_directory, sync_directory
+from rocketstore.files.mapped_file import MappedFile, make_directory, nonzero_end, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.dispatch import RequestScanner
@@ -92,9 +92,9 @@ class LogWriter:
         size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
         end = log.max_phy_offset
         for file in log.queue.files:
-            for begin, stop in data_ranges(file.path, max(end - file.file_from_offset, 0), file.size):
-                if any_nonzero(file.path, begin, stop):
-                    raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
+            begin = max(end - file.file_from_offset, 0)
+            if nonzero_end(file.path, begin, file.size) > begin:
+                raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
         offsets: dict[tuple[str, int], int] = {}
 
         def find_queue_offset(topic: str, queue_id: int) -> int:
@@ -366,16 +366,6 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
             queues = map(scanner.queues.__getitem__, requests["queue"].tolist())
             found |= dict(zip(queues, following, strict=True))
     return found
-
-
-def any_nonzero(path: Path, begin: int, end: int) -> bool:
-    with path.open("rb", buffering=0) as file:
-        file.seek(begin)
-        while begin < end and (data := file.read(min(end - begin, 1 << 20))):
-            if data.strip(b"\0"):
-                return True
-            begin += len(data)
-    return False
 
 
 def require_time(messages: Sequence[Message], store_timestamp: int | str) -> None:

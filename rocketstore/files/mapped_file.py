@@ -23,7 +23,8 @@ from rocketstore.kernels.buffer import Buffer
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
 MODES = ("r", "r+")
-ZEROS = bytes(1 << 20)
+CHUNK = 1 << 20
+ZEROS = bytes(CHUNK)
 MAX_MAPPED = 64  # files of one queue that are mapped at a time
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
@@ -289,6 +290,17 @@ def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
                 return
             yield first, min(last, end)
             begin = last
+
+
+def nonzero_end(path: Path, begin: int, end: int) -> int:
+    """Where the last byte of a part of a file ends that is not zero, ``begin`` if there is none. Holes are not read."""
+    for first, last in reversed(list(data_ranges(path, begin, end))):
+        with path.open("rb", buffering=0) as file:
+            for position in reversed(range(first, last, CHUNK)):
+                length = len(os.pread(file.fileno(), min(CHUNK, last - position), position).rstrip(b"\0"))
+                if length:
+                    return position + length
+    return begin
 
 
 def is_offset_name(name: str) -> bool:

@@ -15,14 +15,14 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE
-from rocketstore.files.mapped_file import sync_directory
+from rocketstore.files.mapped_file import nonzero_end, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
-from rocketstore.store.recovery_tail import Tail, is_saved, nonzero_end, save_tail, tails
+from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
 __all__ = ["Completion", "complete_store", "plan_completion"]
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import LogFile, data_ranges, sync_directory
+from rocketstore.files.mapped_file import LogFile, nonzero_end, sync_directory
 
-__all__ = ["Tail", "is_saved", "nonzero_end", "save_tail", "tails"]
+__all__ = ["Tail", "is_saved", "save_tail", "tails"]
 
 CUT = "rocketstore-cut"
 CHUNK = 1 << 20
@@ -37,17 +37,6 @@ def tails(log: CommitLog, end: int) -> list[Tail]:
         if begin < last:
             found.append(Tail(file, begin, last))
     return found
-
-
-def nonzero_end(path: Path, begin: int, end: int) -> int:
-    """Where the last byte of a part of a file ends that is not zero, ``begin`` if there is none. Holes are not read."""
-    for first, last in reversed(list(data_ranges(path, begin, end))):
-        with path.open("rb", buffering=0) as file:
-            for position in reversed(range(first, last, CHUNK)):
-                length = len(os.pread(file.fileno(), min(CHUNK, last - position), position).rstrip(b"\0"))
-                if length:
-                    return position + length
-    return begin
 
 
 def save_tail(root: Path, tail: Tail) -> Path:
