@@ -22,7 +22,7 @@ OPERATIONS = 400
 
 @pytest.mark.parametrize(("flush_disk_type", "threads"), FORMS)
 def test_a_killed_writer_leaves_all_that_was_acknowledged(flush_disk_type, threads, tmp_path, seed):
-    """One store, written by one process after the other. Every second is killed early, maybe while it opens the store."""
+    """One store, written by one process after the other; every second is killed early, even while it opens."""
     rng = random.Random(f"{seed}/kill/{flush_disk_type}")
     root, config, acks = tmp_path / "store", store_config(flush_disk_type), []
     ends = []
