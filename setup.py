@@ -45,6 +45,7 @@ SOURCES = {
     "record_match": [],
     "record_windows": [],
     "record_encoder": ["csrc/rs_crc32.c", "csrc/rs_cpu.c"],
+    "column_encoder": [],
     "appender": ["csrc/rs_crc32.c", "csrc/rs_cpu.c"],
     "dispatch": [*HASH, *BYTES],
     "commit_log": [*BYTES, "csrc/rs_cpu.c"],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MessageBatch", "batch_of", "lazy_batch_of", "to_put"]
+__all__ = ["MessageBatch", "batch_of", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 INT_MAX = 2**31 - 1
 CHUNK = 256  # messages that are made at once
@@ -111,6 +111,20 @@ class MessageBatch:
         """Give messages that can be put, from these columns: topic and body or raw_body at least; see ``to_put``."""
         return map(to_put, self)
 
+    def stored_columns(self) -> dict[str, Any]:
+        """Give the columns that records are made of, under their names in a record: bodies as they were stored.
+
+        Where it is not known how they were stored, they are stored without compression.
+        """
+        columns = {name: column for name, column in self._columns.items() if column is not None}
+        columns |= {name.removesuffix("_ms"): columns[name] for name in columns if name.endswith("_ms")}
+        columns |= self._stored or {}
+        if "sys_flag" not in columns:
+            columns.pop("raw_body", None)
+        elif "raw_body" not in columns:
+            columns["sys_flag"] = columns["sys_flag"] & ~COMPRESSED
+        return columns
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export as an Arrow record batch, with the names of tables."""
         fields = message_fields(self.columns)
@@ -131,6 +145,12 @@ class MessageBatch:
 
     def __repr__(self) -> str:
         return f"<MessageBatch: {self._length:,} messages, {', '.join(self._columns)}>"
+
+
+def is_arrow(value: object) -> bool:
+    """Whether it is a table of some other library, for ``MessageBatch.of_arrow``."""
+    exports = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
+    return exports and not isinstance(value, MessageBatch)
 
 
 def batch_of(

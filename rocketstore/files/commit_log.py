@@ -35,7 +35,7 @@ from rocketstore.kernels.commit_log import (
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch, lazy_batch_of
+from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
 
 __all__ = ["CommitLog", "phy_offset_of"]
 
@@ -109,8 +109,15 @@ class CommitLog:
             assert result is not None
             return result
 
-    def append_batch(self, messages: Sequence[Message], *, store_timestamp: StoreTimestamp = None) -> PutMessagesResult:
-        """Append messages in order; if one is refused, none."""
+    def append_batch(
+        self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
+    ) -> PutMessagesResult:
+        """Append messages in order, in one kernel call where they are columns; if one is refused, none.
+
+        Parameters: messages: Message objects, a MessageBatch, or an Arrow table, as for ``MessageStore.put_messages``.
+        """
+        if is_arrow(messages):
+            messages = MessageBatch.of_arrow(messages)
         writer = self._writing()
         with writer.lock:
             result = writer.append_together(messages, store_timestamp)

@@ -20,10 +20,11 @@ from rocketstore.errors import PutMessageError, StoreError
 from rocketstore.files.mapped_file import MappedFile, make_directory, nonzero_end, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.kernels.appender import Appender
+from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.message import Message, encode_message
-from rocketstore.message_batch import to_put
+from rocketstore.message_batch import MessageBatch, to_put, values_of
 
 __all__ = ["LogWriter", "StoreTimestamp", "illegal"]
 
@@ -185,7 +186,7 @@ class LogWriter:
 
     def append_together(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[Message] | MessageBatch,
         store_timestamp: StoreTimestamp,
         batch: Message | None = None,
         *,
@@ -197,11 +198,15 @@ class LogWriter:
         queue, hosts, times and system flags. is_completed, Raises: as ``append``. Source: CommitLog.asyncPutMessages.
         """
         if batch is not None:
+            messages = list(messages.to_put() if isinstance(messages, MessageBatch) else messages)
             batch = self._checked_batch(batch, messages)
         encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
         encoder.clear()
-        for message in messages:
-            self._add(message, batch=batch, keeps_store=store_timestamp is not None)
+        if isinstance(messages, MessageBatch):
+            self._add_columns(messages, keeps_store=store_timestamp is not None)
+        else:
+            for message in messages:
+                self._add(message, batch=batch, keeps_store=store_timestamp is not None)
         if encoder.is_special and not is_completed:
             return None
         hosts = [self._store_host] * len(messages)
@@ -210,10 +215,17 @@ class LogWriter:
         else:
             heads = messages if batch is None else [batch] * len(messages)
             require_time(heads, store_timestamp)
-            hosts = [head.__dict__.get("store_host", self._store_host) for head in heads]
+            hosts = [host or self._store_host for host in all_of("store_host", heads)]
         self._write(store_timestamp, batch is not None, offsets)
         sizes, queue_ids, times = encoder.columns()
         return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
+
+    def _add_columns(self, messages: MessageBatch, *, keeps_store: bool) -> None:
+        """Encode rows from their columns, and as messages those whose columns do not say all."""
+        columns, done = ColumnEncoder(messages.stored_columns(), len(messages)), 0
+        while (done := columns.add(self._encoder, done, keeps_store)) < len(messages):
+            self._add(to_put(messages[done]), keeps_store=keeps_store)
+            done += 1
 
     def _add(self, message: Message, **options: Any) -> None:
         try:
@@ -368,15 +380,23 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
     return found
 
 
-def require_time(messages: Sequence[Message], store_timestamp: int | str) -> None:
+def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: int | str) -> None:
     """Raise unless a store time is epoch ms, or "given" and every message has one."""
     if not isinstance(store_timestamp, str):
         if not -(2**63) <= operator.index(store_timestamp) < 2**63:
             raise ValueError(f"store_timestamp={store_timestamp}: must be epoch ms, a long")
     elif store_timestamp != "given":
         raise ValueError(f"store_timestamp={store_timestamp!r}: must be epoch ms, None or 'given'")
-    elif not all("store_timestamp" in message.__dict__ for message in messages):
+    elif None in all_of("store_timestamp", messages):
         raise ValueError("store_timestamp='given': a message has none")
+
+
+def all_of(name: str, messages: Sequence[Message] | MessageBatch) -> list[Any]:
+    """Give a field of each message, None of one without it."""
+    if not isinstance(messages, MessageBatch):
+        return [message.__dict__.get(name) for message in messages]
+    column = messages.stored_columns().get(name)
+    return [None] * len(messages) if column is None else values_of(name, column, 0, len(messages))
 
 
 def required(message: Message) -> Message:

@@ -22,7 +22,7 @@ from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
-from rocketstore.message_batch import MessageBatch
+from rocketstore.message_batch import MessageBatch, is_arrow
 from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, is_file_name, java_split
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.geometry import save_geometry, writing_config
@@ -104,28 +104,29 @@ class StoreWriter:
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
-        if isinstance(messages, MessageBatch):
-            return self._put_all(list(messages.to_put()), store_timestamp)
-        if hasattr(messages, "__arrow_c_stream__") or hasattr(messages, "__arrow_c_array__"):
+        if is_arrow(messages):
             batches = MessageBatch.iter_arrow(messages)
-            return PutMessagesResult.join([self.put_messages(batch, store_timestamp) for batch in batches])
-        if isinstance(messages, Sequence):
+            return PutMessagesResult.join([self._put_all(batch, store_timestamp) for batch in batches])
+        if isinstance(messages, Sequence | MessageBatch):
             return self._put_all(messages, store_timestamp)
         iterator = iter(messages)
         pieces = iter(lambda: list(itertools.islice(iterator, PIECE)), [])
         return PutMessagesResult.join([self._put_all(piece, store_timestamp) for piece in pieces])
 
-    def _put_all(self, messages: Sequence[Message], store_timestamp: StoreTimestamp) -> PutMessagesResult:
+    def _put_all(
+        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
+    ) -> PutMessagesResult:
         result = self.put_batch(None, messages, store_timestamp)
         if result is not None:
             return result
+        messages = list(messages.to_put()) if isinstance(messages, MessageBatch) else messages
         for message in messages:
             self._check_special(message)
         self._log.check(messages)
         return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
 
     def put_batch(
-        self, batch: Message | None, messages: Sequence[Message], store_timestamp: StoreTimestamp
+        self, batch: Message | None, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult | None:
         """Put messages together; batch: None for messages that are no client's batch.
 
