@@ -24,6 +24,7 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
+from rocketstore.message_id import create_uniq_id
 from rocketstore.store.dispatch import DispatchRequest
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
@@ -69,6 +70,7 @@ __all__ = [
     "StoreLockedError",
     "StoreSummary",
     "UnsupportedFormatError",
+    "create_uniq_id",
     "hash_keys",
     "open",
     "recover",

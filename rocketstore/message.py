@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import html
 import re
-import socket
 import struct
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+from rocketstore.compression import COMPRESSED, decompress
+from rocketstore.compression import compress as compress_body
 from rocketstore.errors import CorruptFileError
-from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.record_encoder import java_bytes
+from rocketstore.message_id import offset_msg_id
 
-__all__ = ["Message", "decompress", "utc"]
+__all__ = ["Message", "utc"]
 
-MAX_BODY_SIZE = 64 << 20
-MAX_FRAMES = 100  # a writer makes one
-COMPRESSED, COMPRESSION_TYPE_SHIFT = 0x1, 8
 INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
 MAX_PROPERTIES = MAX_BATCH = 32767
-CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before there were types
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
@@ -54,6 +50,7 @@ class Message:
         *,
         keys: Iterable[str] = (),
         tags: str | None = None,
+        uniq_key: str | None = None,
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
         flag: int = 0,
@@ -61,11 +58,12 @@ class Message:
         born_timestamp: int | None = None,
         born_host: str = "127.0.0.1:0",
         delay_time_level: int = 0,
+        compress: str | None = None,
     ) -> None:
         """Make a message to be put.
 
-        Parameters: keys, tags, delay_time_level: become properties. queue_id: None takes the topic's queues in turn.
-        born_timestamp: epoch ms, None for now.
+        Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
+        in turn. born_timestamp: epoch ms, None for now. compress: "zlib", "lz4" or "zstd" stores the body so.
         """
         self.topic = topic
         self.raw_body = body
@@ -75,11 +73,16 @@ class Message:
             self.properties["KEYS"] = " ".join(words)
         if tags is not None:
             self.properties["TAGS"] = tags
+        if uniq_key is not None:
+            self.properties["UNIQ_KEY"] = uniq_key
         if delay_time_level:
             self.properties["DELAY"] = str(delay_time_level)
         self.queue_id = queue_id
         self.flag = flag
         self.sys_flag = sys_flag
+        if compress is not None:
+            self.raw_body, how = compress_body(body, compress)
+            self.sys_flag |= how
         self.born_timestamp = time.time_ns() // 1_000_000 if born_timestamp is None else born_timestamp
         self.born_host = born_host
 
@@ -179,14 +182,6 @@ def utc(timestamp: int) -> str:
         return str(timestamp)
 
 
-def offset_msg_id(store_host: str, phy_offset: int) -> str:
-    """Return the message id of a place. Source: MessageDecoder.createMessageId."""
-    address, _, port = store_host.rpartition(":")
-    family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
-    packed = socket.inet_pton(family, address.strip("[]"))
-    return (packed + struct.pack(">iq", int(port), phy_offset)).hex().upper()
-
-
 def encode_message(message: Message) -> bytes:
     """Return a message as it is in the body of a batch. Source: MessageDecoder.encodeMessage."""
     text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
@@ -215,73 +210,3 @@ def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, d
             raise CorruptFileError("commit log", phy_offset, "body", reason)
         yield flag, body[start : start + length], decode_properties(body[end - properties_length : end])
         pos = end
-
-
-# ---- bodies ------------------------------------------------------------------------------------------------
-
-
-def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = MAX_BODY_SIZE) -> bytes:
-    """Return the body of a message from what is stored.
-
-    Parameters: raw: bytes. sys_flag: says whether and how they are compressed. phy_offset: for the error. max_size:
-    the most bytes that may come of it. Raises: CorruptFileError if they do not decompress, or to more.
-    Source: MessageDecoder.decode, CompressorFactory.
-    """
-    if not sys_flag & COMPRESSED or not raw:
-        return raw
-    kind = sys_flag >> COMPRESSION_TYPE_SHIFT & 7
-    try:
-        body = {"zlib": unzlib, "lz4": unlz4, "zstd": unzstd}[CODECS[kind]](raw, max_size)
-    except KeyError:
-        raise CorruptFileError("commit log", phy_offset, "sysFlag", f"there is no compression type {kind}") from None
-    except (ValueError, EOFError, RuntimeError, zlib.error) as error:
-        reason = f"does not decompress with {CODECS[kind]}: {error}"
-        raise CorruptFileError("commit log", phy_offset, "body", reason) from None
-    if len(body) > max_size:
-        reason = f"is more than {max_size:,} bytes when decompressed; raw_body has it as stored"
-        raise CorruptFileError("commit log", phy_offset, "body", reason)
-    return body
-
-
-def unzlib(raw: bytes, max_size: int) -> bytes:
-    decoder = zlib.decompressobj()
-    body = decoder.decompress(raw, max_size + 1)
-    if not decoder.eof and len(body) <= max_size:
-        raise EOFError("it is cut")
-    return body
-
-
-def unlz4(raw: bytes, max_size: int) -> bytes:
-    frame = import_extra("lz4.frame", "codecs")
-    return join_frames(frame.LZ4FrameDecompressor, raw, max_size, 65536)
-
-
-def unzstd(raw: bytes, max_size: int) -> bytes:
-    zstandard = import_extra("zstandard", "codecs")
-    try:
-        # 4 bytes may become 128 KiB: small pieces keep what is too much small.
-        return join_frames(zstandard.ZstdDecompressor().decompressobj, raw, max_size, 512)
-    except zstandard.ZstdError as error:
-        raise ValueError(error) from None
-
-
-def join_frames(new_decoder: Callable[[], Any], raw: bytes, max_size: int, max_piece: int) -> bytes:
-    """Decompress all frames, piece by piece, until they are more than ``max_size`` bytes."""
-    body, at = bytearray(), 0
-    for _ in range(MAX_FRAMES):
-        if at == len(raw):
-            return bytes(body)
-        decoder, step = new_decoder(), 64
-        while not decoder.eof:
-            if at == len(raw):
-                raise EOFError("it is cut")
-            piece = raw[at : at + step]
-            body += decoder.decompress(piece)
-            if len(body) > max_size:
-                return bytes(body)
-            at += len(piece)
-            step = min(2 * step, max_piece)
-        at -= len(decoder.unused_data or b"")
-    if at < len(raw):
-        raise ValueError(f"it has more than {MAX_FRAMES} frames")
-    return bytes(body)

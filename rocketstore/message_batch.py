@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rocketstore.arrow_import import join_columns, read_columns
+from rocketstore.compression import COMPRESSED, decompress
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
 from rocketstore.kernels.record_columns import take_values
-from rocketstore.message import COMPRESSED, Message, decompress
+from rocketstore.message import Message
 
 if TYPE_CHECKING:
     import pandas

@@ -16,8 +16,8 @@ from reference.commit_log import make_commit_log
 from reference.record import message_id, parse_message_id
 
 from rocketstore import CommitLog, CorruptFileError, Message
+from rocketstore.compression import decompress
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.message import decompress
 
 lz4 = pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
 zstandard = pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
@@ -257,6 +257,29 @@ def test_the_formats_of_the_compressed_bytes_are_rocketmq_s():
     assert zstd_stream(b"x")[4] == 0
 
 
+@pytest.mark.parametrize(
+    ("codec", "sys_flag", "head"),
+    [("zlib", ZLIB, "785e"), ("lz4", LZ4, "04224d18607073"), ("zstd", ZSTD, "28b52ffd00")],
+)
+def test_a_message_is_made_with_its_body_compressed(codec, sys_flag, head, tmp_path):
+    message = Message("T", BODY, compress=codec, sys_flag=0x4)
+    assert message.sys_flag == sys_flag | 0x4
+    assert message.raw_body.hex().startswith(head)
+    assert message.body == BODY
+    with CommitLog.open(tmp_path, "a", mapped_file_size=1 << 16) as log:
+        log.append(message)
+        log.append(Message("T", b"", compress=codec))
+    with CommitLog.open(tmp_path) as log:
+        put, empty = (message for batch in log.scan(columns=["body", "raw_body", "sys_flag"]) for message in batch)
+    assert (put.body, put.raw_body, put.sys_flag) == (BODY, message.raw_body, message.sys_flag)
+    assert empty.body == b""
+
+
+def test_a_codec_that_there_is_not_is_an_error():
+    with pytest.raises(ValueError, match="compress='gzip': must be one of zlib, lz4, zstd"):
+        Message("T", b"", compress="gzip")
+
+
 @flags
 def test_an_empty_body_has_nothing_to_undo(sys_flag):
     assert decompress(b"", sys_flag) == b""
@@ -340,7 +363,7 @@ def test_the_cap_is_exact_and_names_what_still_works(sys_flag):
 BOMB = """
 import resource, sys
 from rocketstore.errors import CorruptFileError
-from rocketstore.message import decompress
+from rocketstore.compression import decompress
 raw, sys_flag = open(sys.argv[1], "rb").read(), int(sys.argv[2])
 decompress(raw[:0], sys_flag)
 try:

@@ -9,7 +9,8 @@ from rich.table import Table
 from rocketstore.cli.formats import Row, finish, format_option, table_of_rows, write_rows
 from rocketstore.cli.options import store_argument, utc_text
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import CommitLog, phy_offset_of
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.message_id import phy_offset_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["hexdump"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import operator
 import os
-import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,7 +36,7 @@ from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
 
-__all__ = ["CommitLog", "phy_offset_of"]
+__all__ = ["CommitLog"]
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 AT_REST_SECONDS = 60
@@ -459,13 +458,3 @@ class CommitLog:
 
 def _reopen(cls: type[CommitLog], paths: list[str], size: int | None, options: dict[str, Any]) -> CommitLog:
     return cls.open(paths, mapped_file_size=size, **options)
-
-
-def phy_offset_of(offset_msg_id: str) -> int:
-    """Return the physical offset in an offset message id: 32 hexadecimal digits with an IPv4 host, 56 with IPv6.
-
-    Raises: ValueError if it is none. Source: MessageDecoder.decodeMessageId.
-    """
-    if re.fullmatch("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", offset_msg_id):
-        return int.from_bytes(bytes.fromhex(offset_msg_id[-16:]), "big", signed=True)
-    raise ValueError(f"{offset_msg_id!r} is no message id: 32 or 56 hexadecimal digits were expected")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketstore.message import offset_msg_id
+from rocketstore.message_id import offset_msg_id
 
 __all__ = ["PutMessageResult", "PutMessagesResult"]
 

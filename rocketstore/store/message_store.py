@@ -19,7 +19,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog, phy_offset_of
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
@@ -28,6 +28,7 @@ from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
+from rocketstore.message_id import phy_offset_of
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, get_message

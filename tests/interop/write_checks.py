@@ -12,7 +12,7 @@ from interop.checks import first_difference
 from rocketstore import Message, StoreCheckpoint, StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.files.broker_config import extend_topics
-from rocketstore.message import offset_msg_id
+from rocketstore.message_id import offset_msg_id
 
 # Names in MessageStoreConfig, and ours.
 CONFIG = {

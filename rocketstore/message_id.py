@@ -1,0 +1,63 @@
+"""The ids of messages: of a place in the log, and the unique key that a client gives."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import re
+import socket
+import struct
+import time
+from datetime import datetime
+
+__all__ = ["create_uniq_id", "offset_msg_id", "phy_offset_of"]
+
+FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
+counter = itertools.count()
+
+
+def create_uniq_id() -> str:
+    """Return a new unique key, as a client gives one to each message it sends: 32 hexadecimal digits, 56 with IPv6.
+
+    It has the machine's address, the process, four bytes of the process's own, the milliseconds since the month began,
+    and a counter. Source: MessageClientIDSetter.createUniqID.
+    """
+    now = datetime.now()
+    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    millis = int((now - begin).total_seconds() * 1000)
+    return (process_prefix(os.getpid()) + struct.pack(">iH", millis, next(counter) & 0xFFFF)).hex().upper()
+
+
+@functools.cache
+def process_prefix(pid: int) -> bytes:
+    """What the keys of a process begin with. In the place of a class loader's hash is a number drawn once."""
+    return local_address() + struct.pack(">H", pid & 0xFFFF) + os.urandom(4)
+
+
+def local_address() -> bytes:
+    """The address that packets to elsewhere come from; where there is no network four bytes of the time."""
+    for family, address in FAR_AWAY:
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))  # which sends nothing
+            return socket.inet_pton(family, probe.getsockname()[0].partition("%")[0])
+    return struct.pack(">I", time.time_ns() // 1_000_000 & 0xFFFFFFFF)
+
+
+def offset_msg_id(store_host: str, phy_offset: int) -> str:
+    """Return the message id of a place. Source: MessageDecoder.createMessageId."""
+    address, _, port = store_host.rpartition(":")
+    family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
+    packed = socket.inet_pton(family, address.strip("[]"))
+    return (packed + struct.pack(">iq", int(port), phy_offset)).hex().upper()
+
+
+def phy_offset_of(offset_msg_id: str) -> int:
+    """Return the physical offset in an offset message id: 32 hexadecimal digits with an IPv4 host, 56 with IPv6.
+
+    Raises: ValueError if it is none. Source: MessageDecoder.decodeMessageId.
+    """
+    if re.fullmatch("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", offset_msg_id):
+        return int.from_bytes(bytes.fromhex(offset_msg_id[-16:]), "big", signed=True)
+    raise ValueError(f"{offset_msg_id!r} is no message id: 32 or 56 hexadecimal digits were expected")

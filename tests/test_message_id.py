@@ -1,0 +1,77 @@
+"""The unique key that a client makes, and the id of a place in the log."""
+
+import os
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+import pytest
+
+from rocketstore import CommitLog, Message, create_uniq_id, message_id
+
+
+def fields_of(key):
+    """Address, process, number of the process, milliseconds of the month, counter."""
+    data = bytes.fromhex(key)
+    address = data[: len(data) - 12]
+    return (address, *struct.unpack(">H4siH", data[len(address) :]))
+
+
+def test_a_unique_key_has_address_process_time_and_a_counter():
+    month = datetime.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    first, second = create_uniq_id(), create_uniq_id()
+    assert first == first.upper()
+    assert len(first) in (32, 56)
+    address, pid, number, millis, count = fields_of(first)
+    assert len(address) in (4, 16)
+    assert pid == os.getpid() & 0xFFFF
+    assert abs(month + timedelta(milliseconds=millis) - datetime.now()) < timedelta(minutes=1)
+    assert fields_of(second)[:3] == (address, pid, number)
+    assert fields_of(second)[4] == (count + 1) & 0xFFFF
+
+
+def test_no_two_keys_are_alike_with_threads_and_after_a_fork():
+    with ThreadPoolExecutor(4) as threads:
+        keys = list(threads.map(lambda _: create_uniq_id(), range(20_000)))
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, create_uniq_id().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    other = os.read(read, 100).decode()
+    os.close(read)
+    os.close(write)
+    assert len({*keys}) == len(keys)
+    assert fields_of(other)[1] == child & 0xFFFF
+    assert fields_of(other)[2] != fields_of(keys[0])[2]
+
+
+def test_an_ipv6_address_makes_56_digits(monkeypatch):
+    monkeypatch.setattr(message_id, "local_address", lambda: socket.inet_pton(socket.AF_INET6, "2001:db8::7"))
+    message_id.process_prefix.cache_clear()
+    key = create_uniq_id()
+    message_id.process_prefix.cache_clear()
+    assert len(key) == 56
+    assert fields_of(key)[0] == socket.inet_pton(socket.AF_INET6, "2001:db8::7")
+
+
+def test_without_a_network_a_key_begins_with_four_bytes_of_the_time(monkeypatch):
+    monkeypatch.setattr(message_id, "FAR_AWAY", ())
+    assert len(message_id.local_address()) == 4
+
+
+def test_a_message_that_is_put_with_a_key_is_found_by_it(tmp_path):
+    key = create_uniq_id()
+    with CommitLog.open(tmp_path, "a", mapped_file_size=4096) as log:
+        log.append(Message("T", b"", tags="t", uniq_key=key))
+    with CommitLog.open(tmp_path) as log:
+        message = log.get_message(0)
+    assert (message.uniq_key, list(message.properties)) == (key, ["TAGS", "UNIQ_KEY"])
+
+
+@pytest.mark.parametrize("text", ["", "0", "G" * 32, "0" * 31, "0" * 55])
+def test_what_is_no_id_is_an_error(text):
+    with pytest.raises(ValueError, match="is no message id"):
+        message_id.phy_offset_of(text)
