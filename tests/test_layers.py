@@ -11,9 +11,9 @@ import pytest
 import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
-LAYERS = ["errors", "extras", "config", "message_id", "compression", "kernels", "arrow_import", "message"]
+LAYERS = ["errors", "extras", "config", "service_thread", "message_id", "compression", "kernels", "arrow_import", "message"]
 LAYERS += ["message_batch", "files", "store", "arrow", "spark", "cli"]
-RANKS = dict.fromkeys(LAYERS[:3], 0) | {name: rank for rank, name in enumerate(LAYERS[3:], 1)}
+RANKS = dict.fromkeys(LAYERS[:4], 0) | {name: rank for rank, name in enumerate(LAYERS[4:], 1)}
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 
@@ -74,6 +74,7 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     # A scan is no kind of file but a part of the commit log; a queue's ext units are a part of the queue.
     parts = {"commit_log": {"scan"}, "scan": {"commit_log"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
     parts["commit_log"] |= {"log_writer", "put_result"}
+    parts["log_writer"] = {"allocate_service"}
     assert inner <= {"mapped_file", "file_run", "put_result"} | parts.get(path.stem, set())
 
 

@@ -269,35 +269,6 @@ def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
     assert all(record < where for record, where in said)
 
 
-@linux_only
-def test_one_sync_does_for_all_who_wait(monkeypatch, tmp_path):
-    writer, count = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20), [0]
-    real = os.fsync
-
-    def slow(fd):
-        count[0] += 1
-        time.sleep(0.01)
-        real(fd)
-
-    writer.append(message(), BEGIN)
-    monkeypatch.setattr(os, "fsync", slow)
-
-    def put():
-        for _ in range(20):
-            with writer.lock:
-                result = writer.append(message(), BEGIN)
-            writer.flush(result.phy_offset + result.size)
-            assert writer.flushed_where >= result.phy_offset + result.size
-
-    threads = [threading.Thread(target=put) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert count[0] < 16 * 20 / 4
-    writer.close()
-
-
 def test_appending_goes_on_while_a_flush_waits_for_the_disk(monkeypatch, tmp_path):
     writer = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20)
     writer.append(message(), BEGIN)

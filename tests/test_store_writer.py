@@ -37,7 +37,7 @@ import rocketstore
 from rocketstore import Message
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.store import writer as writer_module
+from rocketstore.store import flush as flush_module
 
 WAIT = 20.0
 OPEN = """
@@ -801,6 +801,24 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more(monkeypatch, tmp_p
 
 
 @linux_only
+def test_one_sync_does_for_all_who_wait(monkeypatch, tmp_path):
+    store, count = open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH"), [0]
+    real = os.fsync
+
+    def slow(fd):
+        count[0] += 1
+        time.sleep(0.01)
+        real(fd)
+
+    store.put_message(Message("T", b"", queue_id=0))
+    monkeypatch.setattr(os, "fsync", slow)
+    run_threads(lambda _: [store.put_message(Message("T", b"", queue_id=0)) for _ in range(20)], 16)
+    assert count[0] < 16 * 20 / 4
+    monkeypatch.undo()
+    store.close()
+
+
+@linux_only
 def test_a_failed_sync_fails_all_who_wait_for_it(monkeypatch, tmp_path):
     store = open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=False)
     store.put_message(Message("T", b"good"))
@@ -952,7 +970,7 @@ def test_whatever_ends_the_dispatching_ends_the_writing(error, tmp_path):
 
 
 def test_the_log_is_flushed_while_an_own_dispatcher_is_slow(monkeypatch, tmp_path):
-    monkeypatch.setattr(writer_module, "QUEUE_FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(flush_module, "QUEUE_FLUSH_SECONDS", 0.01)
     options = {"flush_interval_commit_log": 1, "flush_commit_log_thorough_interval": 1}
     store = open_store(tmp_path / "store", **options)
     called, go_on = threading.Event(), threading.Event()

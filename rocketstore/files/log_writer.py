@@ -7,7 +7,6 @@ import operator
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
@@ -17,6 +16,7 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreError
+from rocketstore.files.allocate_service import AllocateMappedFileService
 from rocketstore.files.mapped_file import MappedFile, make_directory, nonzero_end, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.kernels.appender import Appender
@@ -74,15 +74,17 @@ class LogWriter:
             trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
             batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
         )
-        self._flushed = threading.Condition()  # one thread flushes, the others wait
-        self._is_flushing = False
+        self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
         self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
-        self._maker = ThreadPoolExecutor(1, "rocketstore-file-ahead") if config.allocate_file_ahead else None
-        self._next: Future[MappedFile] | None = None
+        self._ahead = AllocateMappedFileService(self._open) if config.allocate_file_ahead else None
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
-        if self._find(self._first_start) is not None:
-            self._go_on(self._open(self._first_start), phy_offset - self._first_start)
+        try:
+            if self._find(self._first_start) is not None:
+                self._go_on(self._open(self._first_start), phy_offset - self._first_start)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def of_log(cls, log: Any, config: StoreConfig) -> Self:
@@ -258,13 +260,9 @@ class LogWriter:
 
     def _roll(self) -> None:
         """Go on in the next file. Raises OSError if it cannot be made: the log is as it was."""
-        start, file = self._next_start, None
-        if self._next is not None:
-            with contextlib.suppress(OSError):  # tried again now, when it is needed
-                file = self._next.result()
-        if file is None or file.file_from_offset != start:
-            file = self._open(start)
-        self._go_on(file, 0)
+        start = self._next_start
+        file = self._ahead.take(start) if self._ahead is not None else None
+        self._go_on(file or self._open(start), 0)
 
     def _go_on(self, file: MappedFile, position: int) -> None:
         """Append to another file from now on. What interrupts this comes before ``set_file`` or after it."""
@@ -273,9 +271,8 @@ class LogWriter:
         with self._switch:
             self._files[start] = file
             self._appender.set_file(file.buffer, start, position, file.fd)
-        if self._maker is not None:
-            with contextlib.suppress(RuntimeError):  # no more threads: the file is made when it is needed
-                self._next = self._maker.submit(self._open, start + self.mapped_file_size)
+        if self._ahead is not None:
+            self._ahead.ask(start + self.mapped_file_size)
 
     def _find(self, start: int) -> Path | None:
         paths = (directory / f"{start:020}" for directory in self.directories)
@@ -296,33 +293,22 @@ class LogWriter:
     # ---- flush ---------------------------------------------------------------------------------------------
 
     def flush(self, end: int | None = None) -> None:
-        """Bring the log to the disk, up to an offset at least; None for all. Who comes first does it for all who wait.
+        """Bring the log to the disk, up to an offset at least; None for all.
 
         Raises OSError: what was not flushed may be lost then, whatever comes later; StoreError if a file is gone.
         """
-        with self._flushed:
-            while self._is_flushing and not self._is_flushed(end):
-                self._flushed.wait()
+        with self._flush_lock:
             if self._flush_error is not None:
                 raise StoreError(f"{self.directories[0]}: a flush has failed: what it was to write may be lost") from (
                     self._flush_error
                 )
-            if self._is_flushed(end):
+            if end is not None and end <= self.flushed_where:
                 return
-            self._is_flushing = True
-        error: Exception | None = None
-        try:
-            self._flush()
-        except Exception as raised:
-            error = raised
-            raise
-        finally:
-            with self._flushed:
-                self._is_flushing, self._flush_error = False, error
-                self._flushed.notify_all()
-
-    def _is_flushed(self, end: int | None) -> bool:
-        return end is not None and end <= self.flushed_where
+            try:
+                self._flush()
+            except Exception as error:
+                self._flush_error = error
+                raise
 
     def _flush(self) -> None:
         self.check_file()
@@ -353,14 +339,13 @@ class LogWriter:
 
     def close(self) -> None:
         """Unmap the files, without a flush, and delete the one that was made ahead."""
-        if self._maker is not None:
-            self._maker.shutdown()
-        if self._next is not None:
-            with contextlib.suppress(OSError):
-                ahead = self._next.result()
-                if ahead.file_from_offset == self._next_start:
-                    ahead.close()
-                    ahead.path.unlink()
+        if self._ahead is not None:
+            self._ahead.stop()
+            file = self._ahead.take(self._next_start)
+            if file is not None:
+                file.close()
+                with contextlib.suppress(OSError):
+                    file.path.unlink()
         for file in self._files.values():
             file.close()
 

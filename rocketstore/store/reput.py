@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.message_batch import MessageBatch
+from rocketstore.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.store.dispatch import Dispatcher
 
 __all__ = ["OwnDispatcher", "ReputMessageService"]
 
 WAIT_SECONDS = 0.001  # for more, before what there is is dispatched
 ENOUGH_RECORDS = 1000  # that are not waited with
-ASK_SECONDS = 0.1
 OwnDispatcher = Callable[[MessageBatch], object]
 
 
@@ -47,21 +48,17 @@ class ReputMessageService:
         self._after = after
         self._fail = fail
         self._waiting = 0  # records; an estimate, since several threads count
-        self._is_idle = True
-        self._wake = threading.Event()
-        self._is_enough = threading.Event()
-        self._progress = threading.Condition()
+        self._wake, self._is_enough = Wakeup(), Wakeup()
+        self._callers: deque[Wakeup] = deque()  # who waits for a round to end
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name="rocketstore-reput", daemon=True)
+        self._thread = ServiceThread("rocketstore-reput", self._run)
         self._thread.start()
 
     def note(self, count: int) -> None:
         """So many records were appended: they are dispatched in a millisecond, or at once if they are many."""
         self._waiting += count
-        if self._is_idle:
-            self._is_idle = False
-            self._wake.set()
-        if self._waiting >= ENOUGH_RECORDS and not self._is_enough.is_set():
+        self._wake.set()
+        if self._waiting >= ENOUGH_RECORDS:
             self._is_enough.set()
 
     def wait(self, *, own: bool = False) -> None:
@@ -73,16 +70,17 @@ class ReputMessageService:
         if self.is_current:
             self._dispatch()
             return
-        with self._progress:
-            while self._thread.is_alive() and end > (self._own_dispatched if own else self.dispatched):
-                self._is_enough.set()
-                self._wake.set()
-                self._progress.wait(ASK_SECONDS)
+        while self._thread.is_alive and end > (self._own_dispatched if own else self.dispatched):
+            is_done = Wakeup()
+            self._callers.append(is_done)
+            self._is_enough.set()
+            self._wake.set()
+            is_done.wait(ASK_SECONDS)
 
     @property
     def is_current(self) -> bool:
         """Whether this is the thread."""
-        return threading.current_thread() is self._thread
+        return self._thread.is_current
 
     def add(self, dispatcher: OwnDispatcher) -> None:
         """Have a function called with batches of all columns, from what is appended next on."""
@@ -100,17 +98,15 @@ class ReputMessageService:
             while True:
                 self._wake.wait()
                 self._is_enough.wait(WAIT_SECONDS)
-                self._wake.clear()
-                self._is_enough.clear()
-                if self._is_stopped:  # not before: the clearing may have been of this wake
+                self._wake.wait(0)  # what came meanwhile is dispatched now
+                if self._is_stopped:
                     return
-                self._is_idle = True
                 self._waiting = 0
                 self._dispatch()
                 self._dispatch_to_own()
                 self._after()
-                with self._progress:
-                    self._progress.notify_all()
+                while self._callers:
+                    self._callers.popleft().set()
         except BaseException as error:  # whatever an own dispatcher raises
             self._fail(error)
 

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import os
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
 from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, is_file_name, java_split
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
+from rocketstore.store.flush import FlushService
 from rocketstore.store.geometry import save_geometry, writing_config
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_complete import complete_store
@@ -32,9 +32,6 @@ from rocketstore.store.reput import ReputMessageService
 
 __all__ = ["StoreWriter", "open_writer"]
 
-
-QUEUE_FLUSH_SECONDS = 10.0
-PAGE = 4096
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
 PIECE = 4096  # messages of an iterator that are put together
 NO_LMQ = ("%RETRY%", "%DLQ%", "rmq_sys_")
@@ -76,12 +73,10 @@ class StoreWriter:
         self._failure: BaseException | None = None
         self._is_told = False  # whether a caller knows of the failure
         self._closed = False
-        self._stop = threading.Event()
         self.reput = ReputMessageService(
             dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
         )
-        self._flusher = threading.Thread(target=self._flush_in_background, name="rocketstore-flush", daemon=True)
-        self._flusher.start()
+        self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
 
     # ---- put -----------------------------------------------------------------------------------------------
 
@@ -189,9 +184,10 @@ class StoreWriter:
         """Have the messages dispatched, and on the disk if they must be before they are acknowledged."""
         self.reput.note(count)
         if self._is_sync:
-            with self._failing():
-                self._log.flush(end)
-                self._save_topics()
+            self._flusher.wait(end)
+            if isinstance(error := self._flusher.error, OSError):
+                self._is_told = True
+                raise OSError(error.errno, error.strerror, error.filename) from error
             self._require_no_failure()
 
     # ---- topics and queues ---------------------------------------------------------------------------------
@@ -247,26 +243,6 @@ class StoreWriter:
             self.reput.wait()
             self._require_no_failure()
 
-    def _flush_in_background(self) -> None:
-        interval = self.config.flush_interval_commit_log / 1000
-        least = self.config.flush_commit_log_least_pages * PAGE
-        thorough = self.config.flush_commit_log_thorough_interval / 1000
-        last_log = last_queues = time.monotonic()
-        while not self._stop.wait(interval):
-            now = time.monotonic()
-            try:
-                with self._failing():
-                    self._log.check_file()
-                    if self._log.phy_offset - self._log.flushed_where >= (least if now - last_log < thorough else 1):
-                        self._log.flush()
-                        self._save_checkpoint()
-                        last_log = now
-                if now - last_queues >= QUEUE_FLUSH_SECONDS:
-                    self._flush_dispatched()
-                    last_queues = now
-            except Exception:  # kept: the next put raises it
-                return
-
     def flush(self) -> None:
         """Bring all to the disk: the log, then what is dispatched of it, then the checkpoint that says so."""
         self._require_sound()
@@ -289,6 +265,13 @@ class StoreWriter:
                 self.checkpoint.logics_msg_timestamp = timestamp
                 if self._compat.has_logics_physical_offset:
                     self.checkpoint.logics_physical_offset = phy_offset
+            self._save_checkpoint()
+
+    def _note_flushed(self, for_messages: bool) -> None:
+        """After the log was flushed: have a broker know the topics of messages that are acknowledged now."""
+        if for_messages:
+            self._save_topics()
+        else:
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
@@ -323,7 +306,7 @@ class StoreWriter:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
-        if threading.current_thread() is not self._flusher and not self.reput.is_current:
+        if not (self._flusher.is_current or self.reput.is_current):
             self._is_told = True  # by who raises it
 
     def _require_sound(self) -> None:
@@ -368,9 +351,8 @@ class StoreWriter:
 
     def _end(self) -> None:
         try:
-            self._stop.set()
             self.reput.stop()
-            self._flusher.join()
+            self._flusher.stop()
             self._log.close()
             self._read_log.close()
             self.dispatcher.close()

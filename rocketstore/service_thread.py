@@ -1,0 +1,75 @@
+"""Threads that work for others, and how they wait for each other.
+
+Ctrl-C may end any statement of the main thread. threading.Event, Condition and Thread.join are Python code themselves,
+and ended in the middle they leave a lock held, or take a living thread for dead; one call of a lock is done or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+
+__all__ = ["ASK_SECONDS", "ServiceThread", "Wakeup"]
+
+ASK_SECONDS = 0.1  # between two looks whether a thread still lives
+
+
+class Wakeup:
+    """One thread waits, others wake it. Until it waits again, it is woken once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    @property
+    def is_set(self) -> bool:
+        return not self._lock.locked()
+
+    def set(self) -> None:
+        if self._lock.locked():
+            with contextlib.suppress(RuntimeError):  # another thread was faster
+                self._lock.release()
+
+    def wait(self, seconds: float = -1) -> bool:
+        """Wait to be woken, or so long. Returns: whether it was."""
+        return self._lock.acquire(timeout=seconds)
+
+
+class ServiceThread:
+    """A daemon thread that runs a function once. Source: org.apache.rocketmq.common.ServiceThread."""
+
+    def __init__(self, name: str, run: Callable[[], object]) -> None:
+        self._run = run
+        self._pid = 0  # of the process that has it
+        self._has_ended = False
+        self._ended = Wakeup()
+        self._thread = threading.Thread(target=self._run_to_end, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Raises: RuntimeError if there can be no more threads."""
+        self._thread.start()
+        self._pid = os.getpid()
+
+    def _run_to_end(self) -> None:
+        try:
+            self._run()
+        finally:
+            self._has_ended = True
+            self._ended.set()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it was started, in this process, and has not ended."""
+        return not self._has_ended and self._pid == os.getpid()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the thread."""
+        return threading.current_thread() is self._thread
+
+    def join(self) -> None:
+        """Return when it has ended."""
+        while self.is_alive:
+            self._ended.wait(ASK_SECONDS)

@@ -1,0 +1,89 @@
+"""FlushService: the thread that brings the log, and now and then queues and index, to the disk."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from rocketstore.files.log_writer import LogWriter
+from rocketstore.service_thread import ASK_SECONDS, ServiceThread, Wakeup
+
+__all__ = ["FlushService"]
+
+QUEUE_FLUSH_SECONDS = 10.0
+PAGE = 4096
+
+
+class FlushService:
+    """Flushes the log at once where messages wait for it, all of them together, else when there is enough.
+
+    Source: GroupCommitService, FlushRealTimeService, FlushConsumeQueueService.
+    """
+
+    def __init__(
+        self,
+        log: LogWriter,
+        config: Any,
+        save: Callable[[bool], object],
+        flush_dispatched: Callable[[], object],
+        fail: Callable[[BaseException], object],
+    ) -> None:
+        """Parameters: save: called after the log was flushed, to note it; whether messages wait for that.
+
+        flush_dispatched: flushes queues and index too. fail: called with what ended the thread.
+        """
+        self._log = log
+        self._interval = config.flush_interval_commit_log / 1000
+        self._least = config.flush_commit_log_least_pages * PAGE
+        self._thorough = config.flush_commit_log_thorough_interval / 1000
+        self._save = save
+        self._flush_dispatched = flush_dispatched
+        self._fail = fail
+        self._wake = Wakeup()
+        self._callers: deque[Wakeup] = deque()  # whose messages are in the log, and wait for the disk
+        self.error: Exception | None = None  # what ended the thread
+        self._is_stopped = False
+        self._thread = ServiceThread("rocketstore-flush", self._run)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the thread."""
+        return self._thread.is_current
+
+    def wait(self, end: int) -> None:
+        """Return when the log is on the disk up to a physical offset, or the thread has failed."""
+        while self._log.flushed_where < end and self._thread.is_alive:
+            is_done = Wakeup()
+            self._callers.append(is_done)
+            self._wake.set()
+            is_done.wait(ASK_SECONDS)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._wake.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        last_log = last_queues = time.monotonic()
+        try:
+            while not self._is_stopped:
+                self._wake.wait(self._interval)
+                self._log.check_file()
+                now = time.monotonic()
+                callers = [self._callers.popleft() for _ in range(len(self._callers))]
+                least = self._least if now - last_log < self._thorough else 1
+                if callers or self._log.phy_offset - self._log.flushed_where >= least:
+                    self._log.flush()
+                    self._save(bool(callers))
+                    last_log = now
+                for caller in callers:
+                    caller.set()
+                if now - last_queues >= QUEUE_FLUSH_SECONDS:
+                    self._flush_dispatched()
+                    last_queues = now
+        except Exception as error:  # who waits raises it, or the next put
+            self.error = error
+            self._fail(error)

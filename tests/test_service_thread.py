@@ -1,0 +1,106 @@
+"""Threads that work for others, and the main thread that Ctrl-C ends at any moment."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from rocketstore.service_thread import ServiceThread, Wakeup
+
+
+@pytest.fixture
+def interrupts():
+    """Ctrl-C, so to say, again and again."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.0001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(call, interrupt, times=300):
+    """Call again and again what Ctrl-C ends each time."""
+    for _ in range(times):
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+            while True:
+                call()
+
+
+def test_who_is_woken_before_it_waits_does_not_wait():
+    wakeup = Wakeup()
+    wakeup.set()
+    wakeup.set()
+    assert wakeup.is_set
+    assert wakeup.wait()
+    assert not wakeup.is_set
+    assert not wakeup.wait(0.001)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts(interrupts):
+    go_on = Wakeup()
+    thread = ServiceThread("test", go_on.wait)
+    assert not thread.is_alive
+    thread.start()
+    interrupted(lambda: thread.is_alive, interrupts)
+    assert thread.is_alive
+    interrupted(thread.join, interrupts, 20)
+    assert thread.is_alive
+    go_on.set()
+    thread.join()
+    assert not thread.is_alive
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used(interrupts):
+    wakeup, answer = Wakeup(), Wakeup()
+    stop = []
+
+    def run():
+        while not stop:
+            wakeup.wait()
+            answer.set()
+
+    thread = ServiceThread("test", run)
+    thread.start()
+
+    def ask():
+        wakeup.set()
+        answer.wait(1)
+
+    interrupted(ask, interrupts)
+    answer.wait(0)
+    time.sleep(0.01)
+    ask()
+    stop.append(True)
+    wakeup.set()
+    thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_thread_is_not_alive_in_a_forked_process():
+    go_on = Wakeup()
+    thread = ServiceThread("test", go_on.wait)
+    thread.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(thread.is_alive)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert thread.is_alive
+    go_on.set()
+    thread.join()
+
+
+def test_a_thread_knows_itself():
+    said = []
+    thread = ServiceThread("test", lambda: said.append((thread.is_current, threading.current_thread().name)))
+    thread.start()
+    thread.join()
+    assert said == [(True, "test")]
+    assert not thread.is_current
