@@ -18,8 +18,9 @@ from reference.record import MAGIC_BLANK, MAGIC_V1, blank, build_record, message
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError
-from rocketstore.files.commit_log import SPAN, phy_offset_of
+from rocketstore.files.commit_log import SPAN
 from rocketstore.files.mapped_file import MAX_MAPPED
+from rocketstore.message_id import phy_offset_of
 
 FILE = 4096
 
