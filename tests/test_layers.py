@@ -11,8 +11,8 @@ import pytest
 import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
-LAYERS = ["errors", "extras", "config", "service_thread", "message_id", "compression", "kernels", "arrow_import", "message"]
-LAYERS += ["message_batch", "files", "store", "arrow", "spark", "cli"]
+LAYERS = ["errors", "extras", "config", "service_thread", "message_id", "compression", "kernels"]
+LAYERS += ["arrow_import", "message", "message_batch", "files", "store", "arrow", "spark", "cli"]
 RANKS = dict.fromkeys(LAYERS[:4], 0) | {name: rank for rank, name in enumerate(LAYERS[4:], 1)}
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)

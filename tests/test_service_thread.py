@@ -25,11 +25,15 @@ def interrupts():
 
 def interrupted(call, interrupt, times=300):
     """Call again and again what Ctrl-C ends each time."""
+
+    def call_on():
+        interrupt()
+        while True:
+            call()
+
     for _ in range(times):
         with pytest.raises(KeyboardInterrupt):
-            interrupt()
-            while True:
-                call()
+            call_on()
 
 
 def test_who_is_woken_before_it_waits_does_not_wait():

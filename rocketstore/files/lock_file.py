@@ -26,13 +26,14 @@ MUTEX = threading.RLock()
 class StoreLock:
     """The lock of the one writer that a store may have, a broker or rocketstore. Safe to use from several threads.
 
-    Attributes: ``path`` of the file.
+    Attributes: ``path`` of the file; ``owned``, whether this process holds the lock by this object: a process forked
+    from the holder does not.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._fd = -1
-        self._pid = 0  # of the process that acquired it
+        self.owned = False
 
     def acquire(self) -> None:
         """Take the lock, making the file if it is missing. Nothing waits.
@@ -54,7 +55,7 @@ class StoreLock:
                 os.close(fd)
                 raise
             HELD[_identity(os.fstat(fd))] = self
-            self._fd, self._pid = fd, os.getpid()
+            self._fd, self.owned = fd, True
 
     def _lock(self, fd: int) -> None:
         try:
@@ -67,16 +68,11 @@ class StoreLock:
                 "stop it first, or open the store with mode 'r'"
             ) from None
 
-    @property
-    def owned(self) -> bool:
-        """Whether this process holds the lock by this object: a process forked from the holder does not."""
-        return self._pid == os.getpid()
-
     def release(self) -> None:
         """Give the lock up, if it is owned. The file stays. Source: DefaultMessageStore.shutdown."""
         with MUTEX:
             if self.owned:
-                self._pid = 0
+                self.owned = False
                 del HELD[_identity(os.fstat(self._fd))]
                 os.close(self._fd)
 
@@ -121,7 +117,7 @@ def _disown() -> None:
     """Forget, after a fork, what the parent holds; closing its descriptors later would free a lock of our own."""
     for lock in HELD.values():
         os.close(lock._fd)
-        lock._pid = 0
+        lock.owned = False
     HELD.clear()
     MUTEX.release()
 

@@ -155,20 +155,17 @@ class LogWriter:
         any. is_completed: False gives None for a message whose properties are to be completed first.
         Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
-        required(message)
         host: str | None = self._store_host
-        time: int | None
-        if store_timestamp is None:
-            time = time_ns() // 1_000_000
-        else:
-            require_time([message], store_timestamp)
+        time: int | None = None
+        if store_timestamp is not None:
+            require_time([required(message)], store_timestamp)
             host = None
             time = None if isinstance(store_timestamp, str) else store_timestamp
         append, encoder = self._appender.append_message, self._encoder
         try:
             where = append(encoder, message, time, host, message_num, max_size, is_completed)
         except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
-            message = to_put(message)
+            message = to_put(required(message))
             where = append(encoder, message, time, host, message_num, max_size, is_completed)
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None

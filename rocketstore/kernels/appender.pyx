@@ -3,6 +3,7 @@
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
@@ -79,7 +80,7 @@ cdef class Appender:
         """Append one message, encoded with ``records``.
 
         Parameters: message: None for the one that was encoded by the last call. store_timestamp: epoch ms; None for
-        the message's own. host: of a store, where it has none.
+        now, or without ``host`` the message's own. host: the store's; None for the message's own.
         message_num: queue offsets that it takes. max_size: of its record, bytes. is_completed: its properties need
         nothing more.
         Returns: the fields of a PutMessageResult; None: the file has no room, and is closed by a blank now; False:
@@ -87,7 +88,8 @@ cdef class Appender:
         Raises: as ``RecordEncoder.add``; PutMessageError if it fits no file; StoreClosedError.
         """
         cdef const Encoded *record
-        cdef int64_t queue_offset
+        cdef int64_t queue_offset, time
+        cdef bint is_given
         cdef tuple queue
         if message is not None:
             records.clear_all()
@@ -102,6 +104,8 @@ cdef class Appender:
         self.require_fitting(records, record.size)
         queue = <tuple>records.queues[0]
         queue_offset = self.next_queue_offset(queue)
+        is_given = store_timestamp is None and host is None
+        time = 0 if is_given else now() if store_timestamp is None else store_timestamp
         self.buffer.enter()
         try:
             if not self.has_room(record.size):
@@ -109,7 +113,7 @@ cdef class Appender:
                 return None
             if not record.message_num:
                 queue_offset = 0
-            self.complete(records, record, queue_offset, self.position, store_timestamp)
+            self.complete(records, record, queue_offset, self.position, is_given, time)
             self.publish(records.data.data, record.size)
             if record.message_num:
                 self.queue_offsets[queue] = queue_offset + record.message_num
@@ -129,7 +133,8 @@ cdef class Appender:
         what ``find_queue_offset`` raises.
         """
         cdef Py_ssize_t n = len(records), i = first, stop
-        cdef int64_t at, start
+        cdef int64_t at, start, time = 0 if store_timestamp is None else store_timestamp
+        cdef bint is_given = store_timestamp is None
         cdef int64_t[::1] following
         cdef const Encoded *record
         if first < 0 or phy_offsets.shape[0] < n or queue_offsets.shape[0] < n:
@@ -153,7 +158,7 @@ cdef class Appender:
                     record = records.at(stop)
                     phy_offsets[stop] = self.from_offset + at
                     queue_offsets[stop] = following[record.queue] if record.message_num else 0
-                    self.complete(records, record, queue_offsets[stop], at, store_timestamp)
+                    self.complete(records, record, queue_offsets[stop], at, is_given, time)
                     following[record.queue] += record.message_num
                     at += record.size
                     stop += 1
@@ -190,19 +195,18 @@ cdef class Appender:
             rs_store_be32(data + MAGIC, MAGIC_BLANK)
         self.position = self.buffer.size
 
-    cdef int complete(self, RecordEncoder records, const Encoded *record, int64_t queue_offset, int64_t position,
-                      store_timestamp) except -1:
-        """Write what a record gets at its place in the file."""
+    cdef void complete(self, RecordEncoder records, const Encoded *record, int64_t queue_offset, int64_t position,
+                       bint is_given, int64_t time) noexcept:
+        """Write what a record gets at its place in the file. is_given: it has its store time already."""
         cdef uint8_t *made = records.data.data + record.start
         rs_store_be64(made + QUEUE_OFFSET, <uint64_t>queue_offset)
         rs_store_be64(made + PHY_OFFSET, <uint64_t>(self.from_offset + position))
-        if store_timestamp is not None:
-            rs_store_be64(made + record.store_timestamp, <uint64_t><int64_t>store_timestamp)
+        if not is_given:
+            rs_store_be64(made + record.store_timestamp, <uint64_t>time)
         if records.append_prop_crc:
             write_crc(made, record.size)
         self.completed_phy_offset = self.from_offset + position
         self.completed_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
-        return 0
 
     cdef void prepare(self) noexcept nogil:
         """Write zeros over those that come next: a call makes pages in the cache for less than a mapping's faults."""
@@ -235,6 +239,13 @@ cdef class Appender:
         self.last_phy_offset, self.last_store_timestamp = self.completed_phy_offset, self.completed_store_timestamp
         self.position += size
         return 0
+
+
+cdef int64_t now() noexcept nogil:
+    """Epoch milliseconds."""
+    cdef timespec time
+    clock_gettime(CLOCK_REALTIME, &time)
+    return <int64_t>time.tv_sec * 1000 + time.tv_nsec // 1_000_000
 
 
 cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:

@@ -310,9 +310,9 @@ class StoreWriter:
             self._is_told = True  # by who raises it
 
     def _require_sound(self) -> None:
-        self._require_open()
-        self._require_no_failure()
-        if not self._lock_file.owned:
+        if self._closed or self._failure is not None or not self._lock_file.owned:
+            self._require_open()
+            self._require_no_failure()
             raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def _require_open(self) -> None:
