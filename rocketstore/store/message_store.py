@@ -394,7 +394,10 @@ class MessageStore:
         Raises: PutMessageError for one that is refused: nothing is written; OSError, StoreError: it may be lost, and
         the store takes no more. Source: DefaultMessageStore.putMessage.
         """
-        return self._writing().put_message(message, store_timestamp)
+        writer = self._writer
+        if writer is None or self._closed:
+            writer = self._writing()
+        return writer.put_message(message, store_timestamp)
 
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None

@@ -15,6 +15,7 @@ __all__ = ["OwnDispatcher", "ReputMessageService"]
 
 WAIT_SECONDS = 0.001  # for more, before what there is is dispatched
 ENOUGH_RECORDS = 1000  # that are not waited with
+SAID = -(1 << 62)  # records: that they are enough
 OwnDispatcher = Callable[[MessageBatch], object]
 
 
@@ -48,6 +49,7 @@ class ReputMessageService:
         self._after = after
         self._fail = fail
         self._waiting = 0  # records; an estimate, since several threads count
+        self._is_woken = False
         self._wake, self._is_enough = Wakeup(), Wakeup()
         self._callers: deque[Wakeup] = deque()  # who waits for a round to end
         self._is_stopped = False
@@ -57,8 +59,11 @@ class ReputMessageService:
     def note(self, count: int) -> None:
         """So many records were appended: they are dispatched in a millisecond, or at once if they are many."""
         self._waiting += count
-        self._wake.set()
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake.set()
         if self._waiting >= ENOUGH_RECORDS:
+            self._waiting = SAID
             self._is_enough.set()
 
     def wait(self, *, own: bool = False) -> None:
@@ -96,11 +101,12 @@ class ReputMessageService:
     def _run(self) -> None:
         try:
             while True:
-                self._wake.wait()
-                self._is_enough.wait(WAIT_SECONDS)
-                self._wake.wait(0)  # what came meanwhile is dispatched now
+                # Asked for now and then: Ctrl-C may come between what a caller notes and its call for a round.
+                if self._wake.wait(ASK_SECONDS):
+                    self._is_enough.wait(WAIT_SECONDS)
                 if self._is_stopped:
                     return
+                self._is_woken = False
                 self._waiting = 0
                 self._dispatch()
                 self._dispatch_to_own()

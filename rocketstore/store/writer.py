@@ -81,11 +81,15 @@ class StoreWriter:
     # ---- put -----------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        self._require_sound()
+        # Of the few instructions of this way many would be calls: what is true seldom is asked for here.
+        if self._closed or self._failure is not None or not self._lock_file.owned:
+            self._require_sound()
+        log = self._log
         try:
-            with self._log.lock:
-                self._require_open()
-                result = self._log.append(message, store_timestamp, is_completed=False)
+            with log.lock:
+                if self._closed:
+                    self._require_open()
+                result = log.append(message, store_timestamp, is_completed=False)
                 if result is None:
                     result = self._put_special(message, store_timestamp)
         except PutMessageError as error:
@@ -93,7 +97,9 @@ class StoreWriter:
         except OSError as error:
             self._fail(error)
             raise
-        self._after_put(1, result.phy_offset + result.size)
+        self.reput.note(1)
+        if self._is_sync:
+            self._wait_for_disk(result.phy_offset + result.size)
         return result
 
     def put_messages(
@@ -137,7 +143,9 @@ class StoreWriter:
             self._fail(error)
             raise
         if result:
-            self._after_put(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
+            self.reput.note(len(result))
+            if self._is_sync:
+                self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
     def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
@@ -180,15 +188,13 @@ class StoreWriter:
         names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed and self.config.enable_lmq else ""
         return java_split(names) if names.strip() else None
 
-    def _after_put(self, count: int, end: int) -> None:
-        """Have the messages dispatched, and on the disk if they must be before they are acknowledged."""
-        self.reput.note(count)
-        if self._is_sync:
-            self._flusher.wait(end)
-            if isinstance(error := self._flusher.error, OSError):
-                self._is_told = True
-                raise OSError(error.errno, error.strerror, error.filename) from error
-            self._require_no_failure()
+    def _wait_for_disk(self, end: int) -> None:
+        """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
+        self._flusher.wait(end)
+        if isinstance(error := self._flusher.error, OSError):
+            self._is_told = True
+            raise OSError(error.errno, error.strerror, error.filename) from error
+        self._require_no_failure()
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
@@ -310,9 +316,9 @@ class StoreWriter:
             self._is_told = True  # by who raises it
 
     def _require_sound(self) -> None:
-        if self._closed or self._failure is not None or not self._lock_file.owned:
-            self._require_open()
-            self._require_no_failure()
+        self._require_open()
+        self._require_no_failure()
+        if not self._lock_file.owned:
             raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def _require_open(self) -> None:
