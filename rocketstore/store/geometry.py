@@ -20,7 +20,7 @@ from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geomet
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.store.index_service import index_paths
 
-__all__ = ["save_geometry", "writing_config"]
+__all__ = ["known_config", "save_geometry", "writing_config"]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 # The other sizes, of which directory, and of how many bytes a multiple.
@@ -40,10 +40,17 @@ SAVED: dict[str, type] = {
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
-    """Give what to write a store with, every size set. Changes nothing.
+    """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none."""
+    known = known_config(store_path_root_dir, config)
+    sizes: dict[str, Any] = {name: getattr(known, name) or size for name, size in DEFAULT_SIZES.items()}
+    return replace(known, **sizes)
+
+
+def known_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+    """Give what a store is laid out and written with, a size None where there is no file of that kind. Changes nothing.
 
     A size is what ``config`` says; else what ``config/rocketstore.json`` says, which every rocketstore writer leaves;
-    else what the files show beyond doubt; RocketMQ's default only where there is no file of that kind.
+    else what the files show beyond doubt.
 
     Parameters: config: None for all as the store was last written; else only its sizes that are None are filled in.
     Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
@@ -65,7 +72,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
             f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
             f"{LOG} if it is lost"
         )
-    sizes: dict[str, Any] = {name: given[name] or shown[name] or size for name, size in DEFAULT_SIZES.items()}
+    sizes: dict[str, Any] = {name: given[name] or shown[name] for name in DEFAULT_SIZES}
     return replace(config, **sizes)
 
 
