@@ -24,7 +24,7 @@ from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queue
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
-__all__ = ["Completion", "complete_store", "plan_completion"]
+__all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 
 LONG_MAX = 2**63 - 1
 CHUNK = 1 << 20
@@ -73,6 +73,15 @@ class Completion:
             self.queue_begin = self.index_begin = LONG_MAX
             self._look_at_everything(thorough)
         self.steps = list(self._find_steps())
+
+    def look_at_log(self) -> None:
+        """Find what there is to do to the log alone. Raises: CorruptFileError; nothing was changed."""
+        self._check_log_files()
+        self._check_queue_types()
+        is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
+        self.checked_from = self._tail_begin() if is_clean else self._last_flushed_file()
+        self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
+        self.steps = list(self._log_steps())
 
     def _check_log_files(self) -> None:
         files, size = self.log.queue.files, self.config.mapped_file_size_commit_log
@@ -252,7 +261,7 @@ class Completion:
 
     # ---- do ------------------------------------------------------------------------------------------------
 
-    def _find_steps(self) -> Iterator[RecoveryAction]:
+    def _log_steps(self) -> Iterator[RecoveryAction]:
         for tail in self.tails:
             position, size = tail.begin - tail.file.file_from_offset, tail.end - tail.begin
             yield RecoveryAction(tail.file.path, "save", position, size)
@@ -264,6 +273,9 @@ class Completion:
                 yield RecoveryAction(file.path, "delete")
             elif file.size < length:
                 yield RecoveryAction(file.path, "extend", file.size, length - file.size)
+
+    def _find_steps(self) -> Iterator[RecoveryAction]:
+        yield from self._log_steps()
         for queue in self.queues if self.is_thorough else ():
             yield from self._queue_steps(queue)
         for cut in self.index_cuts:
@@ -285,7 +297,22 @@ class Completion:
         """Do it, and bring it to the disk before the checkpoint says so; ``abort`` stays. Raises: OSError."""
         if not self.steps and self.last_exit_ok:
             return
-        self._write_abort()
+        self.apply_steps()
+        self._cut_index()
+        self._sync()
+        self._dispatch()
+        for queue in self.queues:
+            if queue.unit is None:
+                with suppress(OSError):  # it is not empty
+                    queue.directory.rmdir()
+        self.save_checkpoint()
+
+    def apply_steps(self) -> None:
+        """Do what was found to be done to files: first ``abort`` and the saved tails. Raises: OSError."""
+        abort = self.root / "abort"
+        if not abort.exists():
+            abort.write_text(str(os.getpid()))
+            sync_directory(self.root)
         for tail in self.tails:
             save_tail(self.root, tail)
         for step in self.steps:
@@ -296,21 +323,7 @@ class Completion:
             elif step.what == "delete":
                 step.path.unlink()
                 sync_directory(step.path.parent)
-        self._cut_index()
         self.log.refresh()
-        self._sync()
-        self._dispatch()
-        for queue in self.queues:
-            if queue.unit is None:
-                with suppress(OSError):  # it is not empty
-                    queue.directory.rmdir()
-        self._save_checkpoint()
-
-    def _write_abort(self) -> None:
-        path = self.root / "abort"
-        if not path.exists():
-            path.write_text(str(os.getpid()))
-            sync_directory(self.root)
 
     def _cut_index(self) -> None:
         geometry = self.config.max_hash_slot_num, self.config.max_index_num
@@ -355,7 +368,7 @@ class Completion:
             both.flush()
             both.close()
 
-    def _save_checkpoint(self) -> None:
+    def save_checkpoint(self) -> None:
         """Say that all is on the disk: a broker's next start, clean or not, keeps it."""
         last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
         if last is not None:
@@ -369,20 +382,24 @@ class Completion:
         sync_directory(self.root)
 
 
+def open_completion(root: Path, config: StoreConfig) -> Completion:
+    """Open the log of a store, of which every size is set, to look at it."""
+    paths = config.commit_log_paths(root)
+    log = CommitLog.open(
+        [path for path in paths if path.is_dir()] or [root], mapped_file_size=config.mapped_file_size_commit_log,
+        force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+    )
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    return Completion(root, config, log, not (root / "abort").exists(), checkpoint)
+
+
 def plan_completion(root: Path, config: StoreConfig, *, thorough: bool = True) -> Completion:
     """Find what there is to do to a store, and change nothing.
 
     Parameters: config: has every size. thorough: look at the whole log, and at everything also after a clean stop.
     Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
     """
-    paths = config.commit_log_paths(root)
-    directories = [path for path in paths if path.is_dir()]
-    log = CommitLog.open(
-        directories or [root], mapped_file_size=config.mapped_file_size_commit_log,
-        force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
-    )
-    checkpoint = StoreCheckpoint.open(root / "checkpoint")
-    plan = Completion(root, config, log, not (root / "abort").exists(), checkpoint)
+    plan = open_completion(root, config)
     plan.look(thorough=thorough)
     return plan
 
