@@ -24,6 +24,7 @@ INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONG_MAX = 2**63 - 1
 SHOWN_BYTES = 200
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
@@ -115,25 +116,23 @@ class Message:
         if name == "delay_time_level":
             return int(self.properties.get("DELAY", "0"))
         if name == "body" and ("raw_body" in self.__dict__ or "_stored" in self.__dict__):
-            self.body = decompress(*self.__dict__.get("_stored") or self._stored_body())
+            self.body = self._decompressed()
             return self.body
         if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
             return offset_msg_id(self.store_host, self.phy_offset)
         why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
         raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
 
-    def _stored_body(self) -> tuple[bytes, int, int]:
-        return self.raw_body, self.sys_flag, self.__dict__.get("phy_offset", 0)
+    def _decompressed(self) -> bytes:
+        fields = self.__dict__
+        return decompress(*fields.get("_stored") or (self.raw_body, self.sys_flag, fields.get("phy_offset", 0)))
 
     def decode_batch(self) -> list[Message]:
         """Return the messages in the body of an inner batch, each with its own queue offset.
 
         Raises: CorruptFileError if the body is no batch. Source: MessageDecoder.decodeMessages.
         """
-        text = self.properties.get("INNER_BASE", str(self.queue_offset))
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-            raise CorruptFileError("commit log", self.phy_offset, "INNER_BASE", f"{text!r} is no number")
-        base = int(text)
+        base = inner_number(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
             fields = {name: value for name, value in self.__dict__.items() if name not in OF_PROPERTIES}
@@ -182,15 +181,34 @@ def utc(timestamp: int) -> str:
         return str(timestamp)
 
 
+def inner_number(message: Message, name: str, most: int) -> int:
+    """Return a number in the properties of an inner batch, as Java reads it. Raises: CorruptFileError if it is none."""
+    text = message.properties[name]
+    found = re.fullmatch(r"([+-]?)0*(\d{1,19})", text)
+    number = int(found[1] + found[2]) if found else most + 1
+    if not -most - 1 <= number <= most:
+        raise CorruptFileError("commit log", message.phy_offset, name, f"{text!r:.80} is no number")
+    return number
+
+
 def encode_message(message: Message) -> bytes:
-    """Return a message as it is in the body of a batch. Source: MessageDecoder.encodeMessage."""
+    """Return a message as it is in the body of a batch, where it has no system flags: nothing is compressed there.
+
+    Raises: ValueError, TypeError. Source: MessageDecoder.encodeMessage.
+    """
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r:.80}: a Message was expected")
     text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
     properties = java_bytes(text)
-    size = INNER_MESSAGE.size + len(message.raw_body) + 2 + len(properties)
+    body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
+    size = INNER_MESSAGE.size + len(body) + 2 + len(properties)
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")
-    head = INNER_MESSAGE.pack(size, 0, 0, message.flag, len(message.raw_body))
-    return head + message.raw_body + struct.pack(">h", len(properties)) + properties
+    try:
+        head = INNER_MESSAGE.pack(size, 0, 0, message.flag, len(body))
+    except struct.error as error:
+        raise ValueError(f"{message!r}: flag={message.flag!r} or its {len(body)} bytes: {error}") from None
+    return head + body + struct.pack(">h", len(properties)) + properties
 
 
 def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:

@@ -1,8 +1,11 @@
 """StoreCheckpoint: what a broker left, what older releases left, and files that are damaged."""
 
+import os
 import random
+import signal
 import struct
 import tarfile
+import threading
 
 import pytest
 import reference
@@ -123,3 +126,31 @@ def test_a_checkpoint_that_cannot_be_read_is_an_os_error(path):
     (path / "file").touch()
     with pytest.raises(NotADirectoryError):
         StoreCheckpoint.open(path / "file" / "checkpoint")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forked_in_the_middle_of_a_flush_flushes_its_own_checkpoint(tmp_path, monkeypatch):
+    entered, release, real = threading.Event(), threading.Event(), os.fsync
+
+    def wait(fd):
+        entered.set()
+        assert release.wait(20)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", wait)
+    thread = threading.Thread(target=StoreCheckpoint(tmp_path / "parent", 1).flush)
+    thread.start()
+    assert entered.wait(20)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)  # which ends a process that hangs
+        os.fsync = real
+        StoreCheckpoint(tmp_path / "child", 2).flush()
+        os._exit(0)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        release.set()
+        thread.join()
+    assert StoreCheckpoint.open(tmp_path / "child").physic_msg_timestamp == 2
+    assert StoreCheckpoint.open(tmp_path / "parent").physic_msg_timestamp == 1

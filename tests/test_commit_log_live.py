@@ -195,6 +195,25 @@ def test_the_oldest_file_can_be_deleted_while_the_log_is_read(tmp_path):
         assert [m.keys for m in log.get_messages(writer.written[-2:])] == [["k148"], ["k149"]]
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_a_scan_goes_on_behind_files_that_expire_before_it_comes_to_them(on_corrupt, threads, tmp_path, no_waiting):
+    writer = Writer(tmp_path)
+    for i in range(150):
+        writer.append(writer.record(i))
+    with CommitLog.open(tmp_path) as log:
+        scan = log.scan(batch_size=1, threads=threads, on_corrupt=on_corrupt)
+        batches = iter(scan)
+        found = offsets_of([next(batches)])
+        for start in (0, FILE):
+            (tmp_path / f"{start:020d}").unlink()
+        found += offsets_of(batches)
+        assert found == sorted(found)
+        assert [offset for offset in found if offset >= 2 * FILE] == [at for at in writer.written if at >= 2 * FILE]
+        assert set(found) <= set(writer.written)
+        assert scan.skipped == []
+
+
 def test_every_file_can_be_deleted_and_the_log_begin_again_further_on(tmp_path):
     make_commit_log(tmp_path, FILE, [{}])
     with CommitLog.open(tmp_path) as log:

@@ -10,6 +10,7 @@ import pytest
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.files.index_file import IndexFile
 from rocketstore.files.mapped_file import MappedFileQueue
 from rocketstore.store.expiry import delete_expired_files, expired_files
 from rocketstore.store.index_service import IndexService
@@ -263,3 +264,47 @@ def test_what_is_interrupted_leaves_no_gap_and_is_finished_by_the_next_call(tmp_
         if done:
             break
     assert n > 15
+
+
+# ---- queries of the index meanwhile ------------------------------------------------------------------------
+
+
+def test_a_query_looks_into_each_file_once_though_the_oldest_go_meanwhile(store, monkeypatch):
+    expected = store.index.query_offset("T", "k").phy_offsets
+    assert len(expected) == 55
+    real = IndexFile.is_time_matched
+
+    def is_time_matched(file, *times):
+        store.index.delete_expired_file(3000)
+        return real(file, *times)
+
+    monkeypatch.setattr(IndexFile, "is_time_matched", is_time_matched)
+    assert store.index.query_offset("T", "k").phy_offsets == expected  # in files that it has, deleted or not
+    monkeypatch.undo()
+    assert store.index.query_offset("T", "k").phy_offsets == [offset for offset in expected if offset >= 2400]
+
+
+def test_an_index_file_that_was_deleted_is_read_to_the_end_by_who_is_in_it(store):
+    (oldest, *_) = store.index.files
+    store.delete(before_phy_offset=3000)
+    assert not oldest.path.exists()
+    assert oldest.select_phy_offset("T#k", 64, 0, 1) == list(range(1100, -1, -100))
+
+
+def test_a_reader_passes_over_an_index_file_that_goes_while_it_is_listed(store, monkeypatch):
+    store.index.flush()
+    names = [file.path.name for file in store.index.files]
+    oldest = store.index.files[0].path
+    oldest.rename(store.root / "aside")
+    with IndexService.open(oldest.parent, hash_slot_num=10, index_num=13) as reader:
+        (store.root / "aside").rename(oldest)
+        real = IndexFile.open
+
+        def open_file(path, *args, **options):
+            oldest.unlink(missing_ok=True)
+            return real(path, *args, **options)
+
+        monkeypatch.setattr(IndexFile, "open", open_file)
+        reader.refresh()
+        assert [file.path.name for file in reader.files] == names[1:]
+        assert reader.query_offset("T", "k").phy_offsets == list(range(5400, 1199, -100))

@@ -16,10 +16,11 @@ from puts import (
     message_of,
     open_store,
 )
+from reference.commit_log import make_commit_log
 
 import rocketstore
 from rocketstore import DispatchRequest, Message
-from rocketstore.errors import StoreClosedError, StoreError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 
 WAIT = 20.0
 
@@ -170,6 +171,40 @@ def test_following_ends_with_an_error_when_the_store_is_closed(tmp_path):
         next(followed)
 
 
+def foreign_log(root, *properties):
+    """The log of a writer that puts what a broker could not dispatch: a message with each of these properties."""
+    (root / "commitlog").mkdir(parents=True)
+    return make_commit_log(root / "commitlog", 1 << 14, [{"properties": each} for each in properties])
+
+
+BAD_NUMBERS = [{"INNER_NUM": "x", "INNER_BASE": "1"}, {"INNER_NUM": "32768", "INNER_BASE": "1"},
+               {"INNER_NUM": "2", "INNER_BASE": "9223372036854775808"}]
+
+
+@pytest.mark.parametrize("properties", BAD_NUMBERS)
+@pytest.mark.parametrize("follow", ["follow", "follow_batches"])
+def test_following_ends_at_numbers_of_an_inner_batch_that_are_none(follow, properties, tmp_path):
+    """Also at the end of the log, where a scan takes such a record for no record at all."""
+    for after in ([], [{}]):
+        root = tmp_path / str(len(after))
+        offsets = foreign_log(root, {}, properties, *after)
+        with rocketstore.open(root) as store:
+            options = {"columns": ["phy_offset", "tags_code"]} if follow == "follow_batches" else {}
+            with pytest.raises(CorruptFileError, match="INNER_NUM") as caught:
+                list(getattr(store, follow)(poll=None, **options))
+            assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{0:020}", offsets[1])
+            # Whoever does not ask for what such a record is dispatched by reads it.
+            batches = store.follow_batches(columns=["phy_offset"], poll=None)
+            assert [offset for batch in batches for offset in batch.phy_offset.tolist()] == offsets
+
+
+def test_numbers_of_an_inner_batch_are_followed_however_many_zeros_they_have(tmp_path):
+    foreign_log(tmp_path, {"INNER_NUM": "0" * 5000 + "2", "INNER_BASE": "+" + "0" * 5000 + "7"}, {"INNER_NUM": "x"})
+    with rocketstore.open(tmp_path) as store:
+        found = [(request.msg_base_offset, request.batch_size) for request in store.follow(poll=None)]
+    assert found == [(7, 2), (1, 1)]
+
+
 def test_a_store_that_is_empty_has_nothing_to_follow(tmp_path):
     with open_store(tmp_path / "store") as store:
         assert list(store.follow(poll=None)) == []
@@ -272,3 +307,27 @@ def test_a_dispatcher_needs_a_writer(tmp_path):
     open_store(tmp_path / "store").close()
     with rocketstore.open(tmp_path / "store") as reader, pytest.raises(OSError, match="mode 'a'"):
         reader.add_dispatcher(print)
+
+
+def test_an_own_dispatcher_may_not_close_its_store(tmp_path):
+    errors = []
+
+    def close(batch):
+        try:
+            store.close()
+        except StoreError as error:
+            errors.append(str(error))
+
+    root = tmp_path / "store"
+    store = open_store(root)
+    store.add_dispatcher(close)
+    store.put_message(Message("T", b"", queue_id=0))
+    wait_for(lambda: errors)
+    assert "own dispatcher" in errors[0]
+    assert rocketstore.open(root).is_locked
+    assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
+    assert store.get_message("T", 0, 0).messages.queue_offset.tolist() == [0, 1]
+    store.close()
+    assert len(errors) == 2
+    assert not (root / "abort").exists()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]

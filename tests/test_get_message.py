@@ -14,6 +14,7 @@ from reference.record import INNER_BATCH, build_record
 
 import rocketstore
 from rocketstore import GetMessageStatus
+from rocketstore.files.mapped_file import MappedFileQueue
 from rocketstore.store import get_message as get_message_module
 
 UNITS = 10  # in a file of a queue
@@ -673,3 +674,68 @@ def test_as_broker_random_reads_of_random_stores_are_the_oracle_s(tmp_path, seed
                         for unit in expected.units
                         if has_tag(log.record_at[unit.offset].tags, wanted)
                     ]
+
+
+# ---- beside the deletion of expired files ------------------------------------------------------------------
+
+TWO_IN_A_FILE = {"body": bytes(1500)}
+
+
+def after(monkeypatch, target, name, action):
+    """Have something happen after a call."""
+    real = getattr(target, name)
+
+    def call(*args, **options):
+        result = real(*args, **options)
+        action()
+        return result
+
+    monkeypatch.setattr(target, name, call)
+
+
+@pytest.mark.parametrize("limits", [None, "broker"])
+@pytest.mark.parametrize(
+    ("count", "answer"), [(2, ("MESSAGE_WAS_REMOVING", 2, [])), (3, ("FOUND", 3, [2])), (5, ("FOUND", 5, [2, 3, 4]))]
+)
+def test_messages_that_expire_while_they_are_read_are_removing(count, answer, limits, tmp_path, monkeypatch):
+    with store_of(tmp_path, [TWO_IN_A_FILE] * 6, file_size=4096) as store:
+        first = tmp_path / "commitlog" / f"{0:020d}"
+        after(monkeypatch, get_message_module._Reader, "collect", lambda: first.unlink(missing_ok=True))
+        assert read(store, 0, count, limits=limits) == answer
+
+
+@pytest.mark.parametrize("limits", [None, "broker"])
+@pytest.mark.parametrize("name", ["find", "read", "refresh"])
+def test_a_queue_that_loses_files_at_any_moment_of_a_read_has_an_answer_of_rocketmq_s(
+    name, limits, tmp_path, monkeypatch
+):
+    """The files go as they do when they expire, the log's and then the queue's, after the n-th call, for every n."""
+    answers = set()
+    for n in range(1000):
+        root = tmp_path / str(n)
+        with store_of(root, [TWO_IN_A_FILE] * 13, file_size=4096) as store, monkeypatch.context() as patch:
+            calls = []
+
+            def expire(root=root, calls=calls, n=n):
+                calls.append(n)
+                if len(calls) == n:
+                    for start in range(0, 5 * 4096, 4096):
+                        (root / "commitlog" / f"{start:020d}").unlink()
+                    (root / QUEUE / f"{0:020d}").unlink()
+
+            after(patch, MappedFileQueue, name, expire)
+            status, following, found = read(store, 0, limits=limits)
+            answers.add(status)
+            if status == "FOUND":
+                assert following in (10, 13)
+                assert set(range(10, following)) <= set(found) <= set(range(following))
+                assert found == sorted(found)
+            elif status == "MESSAGE_WAS_REMOVING":
+                assert (following, found) == (10, [])
+            else:
+                assert (status, following, found) == ("OFFSET_TOO_SMALL", 10, [])
+            if len(calls) < n:
+                break
+        shutil.rmtree(root)
+    assert {"FOUND", "OFFSET_TOO_SMALL"} <= answers
+    assert 1 < n < 999

@@ -100,6 +100,59 @@ def test_the_next_file_is_made_ahead_and_removed_by_closing(tmp_path):
     assert sorted(read_files(tmp_path)) == [0, SIZE, 2 * SIZE]
 
 
+def test_a_log_whose_thread_cannot_be_started_makes_files_when_they_are_needed(monkeypatch, tmp_path):
+    real = threading.Thread.start
+
+    def start(thread):
+        if thread.name == "rocketstore-allocate":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    writer = writer_of(tmp_path, allocate_file_ahead=True)
+    offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(10)]
+    assert sorted(read_files(tmp_path)) == [0, SIZE, 2 * SIZE]
+    writer.flush()
+    writer.close()
+    assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
+
+
+class Interrupting:
+    """Something whose method is ended by Ctrl-C before or after it did its work, once."""
+
+    def __init__(self, inner, name, when):
+        self.inner, self.name, self.when = inner, name, when
+
+    def __getattr__(self, name):
+        found = getattr(self.inner, name)
+        return self._interrupted if name == self.name and self.when else found
+
+    def _interrupted(self, *args):
+        when, self.when = self.when, ""
+        if when == "after":
+            getattr(self.inner, self.name)(*args)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(("part", "name"), [("_appender", "set_file"), ("_ahead", "ask"), ("_ahead", "take")])
+def test_ctrl_c_while_a_file_is_exchanged_loses_and_overwrites_nothing(part, name, when, synced, tmp_path):
+    writer = writer_of(tmp_path, allocate_file_ahead=True)
+    offsets = [writer.append(message(), BEGIN).phy_offset for _ in range(4)]
+    writer.flush()
+    setattr(writer, part, Interrupting(getattr(writer, part), name, when))
+    with pytest.raises(KeyboardInterrupt):
+        writer.append(message(), BEGIN)
+    offsets += [writer.append(message(), BEGIN).phy_offset for _ in range(9)]
+    assert offsets == [SIZE * (i // 4) + RECORD * (i % 4) for i in range(13)]
+    synced.clear()
+    writer.flush()
+    assert {f"{tmp_path}/{SIZE * i:020}" for i in (1, 2, 3)} <= set(synced)
+    assert writer.flushed_where == offsets[-1] + RECORD
+    writer.close()
+    assert [record.phy_offset for _, record in scan(read_files(tmp_path))] == offsets
+
+
 def test_a_file_left_ahead_by_a_crash_is_used(tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)

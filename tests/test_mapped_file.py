@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import gc
 import io
 import os
@@ -16,8 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
-from rocketstore.files.mapped_file import MappedFile
+from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoint, StoreClosedError
+from rocketstore.files import mapped_file
+from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_directory
 
 GEOMETRY = {"hash_slot_num": 100, "index_num": 1_000}
 LENGTH = 40 + 4 * 100 + 20 * 1_000
@@ -380,6 +383,162 @@ def test_opening_and_closing_leaves_no_descriptor_mapping_or_file(work, tmp_path
     assert descriptors() == before
     assert not is_mapped(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
+
+
+# ---- bringing files to the disk ----------------------------------------------------------------------------
+
+F_FULLFSYNC = 51
+REFUSALS = [errno.EINVAL, errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP]
+
+
+@pytest.fixture
+def darwin(monkeypatch):
+    """macOS, whose fcntl raises ``darwin.error``. Gives what was called."""
+
+    class Darwin(list):
+        error = 0
+
+    calls, real = Darwin(), os.fsync
+
+    def full_sync(fd, command, *args):
+        calls.append(("fcntl", fd, command, *args))
+        if calls.error:
+            raise OSError(calls.error, os.strerror(calls.error))
+        return 0
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", F_FULLFSYNC, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full_sync)
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(("fsync", fd)), real(fd)))
+    return calls
+
+
+def test_a_sync_on_macos_reaches_the_platter(darwin, tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        sync(file.fileno())
+        assert darwin == [("fcntl", file.fileno(), F_FULLFSYNC)]
+    darwin.clear()
+    sync_directory(tmp_path)
+    assert [call[0] for call in darwin] == ["fcntl"]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_where_macos_cannot_reach_the_platter_a_sync_is_a_plain_one(error, darwin, tmp_path):
+    darwin.error = error
+    with (tmp_path / "file").open("wb") as file:
+        sync(file.fileno())
+        assert darwin == [("fcntl", file.fileno(), F_FULLFSYNC), ("fsync", file.fileno())]
+    darwin.clear()
+    sync_directory(tmp_path)
+    assert [call[0] for call in darwin] == ["fcntl", "fsync"]
+
+
+def test_a_sync_that_fails_on_macos_is_no_success(darwin, tmp_path):
+    darwin.error = errno.EIO
+    with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        sync(file.fileno())
+    assert [call[0] for call in darwin] == ["fcntl"]
+
+
+def test_every_kind_of_file_is_synced_by_the_one_function(darwin, tmp_path):
+    """A mapping, files that are written without one, and the checkpoint."""
+    file = MappedFile(tmp_path / "mapped", "r+", create_size=4096)
+    file.flush()
+    file.close()
+    queue = ConsumeQueueWriter(tmp_path / "queue", 200)
+    queue.put_units(np.zeros(1, np.int64), np.full(1, 100, np.int32), np.zeros(1, np.int64), np.zeros(1, np.int64))
+    queue.flush()
+    queue.close()
+    StoreCheckpoint(tmp_path / "checkpoint").flush()
+    assert {call[0] for call in darwin} == {"fcntl"}
+    assert len(darwin) == 1 + 3 + 2  # the mapping; a queue's file and two directories; the checkpoint and its directory
+
+
+# ---- holes -------------------------------------------------------------------------------------------------
+
+
+def seek_fails(monkeypatch, number):
+    """Let the system know nothing of holes."""
+    real = os.lseek
+
+    def lseek(fd, position, whence):
+        if whence in (os.SEEK_DATA, os.SEEK_HOLE):
+            raise OSError(number, os.strerror(number))
+        return real(fd, position, whence)
+
+    monkeypatch.setattr(os, "lseek", lseek)
+
+
+@pytest.fixture
+def holed(tmp_path):
+    """A file of 64 KiB with bytes in it at 0 and at 40,000."""
+    path = tmp_path / "holed"
+    with path.open("wb") as file:
+        file.write(b"a")
+        file.seek(40_000)
+        file.write(b"b")
+        file.truncate(1 << 16)
+    return path
+
+
+@pytest.mark.parametrize("number", REFUSALS)
+def test_where_nobody_knows_holes_there_are_none(number, holed, monkeypatch):
+    seek_fails(monkeypatch, number)
+    assert list(data_ranges(holed, 5, 1 << 16)) == [(5, 1 << 16)]
+    assert nonzero_end(holed, 1, 1 << 16) == 40_001
+    assert nonzero_end(holed, 40_001, 1 << 16) == 40_001
+
+
+def test_nothing_but_a_hole_has_no_data(holed, monkeypatch):
+    seek_fails(monkeypatch, errno.ENXIO)
+    assert list(data_ranges(holed, 50_000, 1 << 16)) == []
+
+
+def test_a_disk_that_fails_is_no_hole(holed, monkeypatch):
+    seek_fails(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        nonzero_end(holed, 1, 1 << 16)
+
+
+# ---- files that expire while they are listed or looked for -------------------------------------------------
+
+
+def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
+    for start in (0, 100, 200):
+        (tmp_path / f"{start:020}").write_bytes(bytes(100))
+    real = mapped_file.is_offset_name
+
+    def is_offset_name(name):
+        if name == f"{0:020}":
+            (tmp_path / name).unlink()  # after the directory was read, before the file is looked at
+        return real(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mapped_file, "is_offset_name", is_offset_name)
+        queue = MappedFileQueue([tmp_path])
+    assert [file.file_from_offset for file in queue.files] == [100, 200]
+
+
+def test_a_directory_that_is_gone_is_an_error(tmp_path):
+    (tmp_path / "log").mkdir()
+    queue = MappedFileQueue([tmp_path / "log"])
+    (tmp_path / "log").rmdir()
+    with pytest.raises(FileNotFoundError):
+        queue.refresh()
+
+
+def test_a_file_is_found_while_another_thread_lists_them_again(tmp_path):
+    for start in (0, 100, 200):
+        (tmp_path / f"{start:020}").write_bytes(bytes(100))
+    queue = MappedFileQueue([tmp_path])
+
+    class Exchanged(list):
+        def __getitem__(self, i):
+            queue.files = []
+            return super().__getitem__(i)
+
+    queue.files = Exchanged(queue.files)
+    assert queue.find(150).file_from_offset == 100
 
 
 if __name__ == "__main__":

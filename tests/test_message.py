@@ -18,6 +18,7 @@ from reference.record import message_id, parse_message_id
 from rocketstore import CommitLog, CorruptFileError, Message
 from rocketstore.compression import decompress
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.message import inner_messages
 
 lz4 = pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
 zstandard = pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
@@ -475,11 +476,20 @@ def test_an_empty_batch_has_no_messages(tmp_path):
     assert batch_message(tmp_path, b"").decode_batch() == []
 
 
-@pytest.mark.parametrize("base", ["abc", "", "9223372036854775808", "1_0", " 1"])
+@pytest.mark.parametrize("base", ["abc", "", "9223372036854775808", "1_0", " 1", "-", "1" * 5000])
 def test_a_first_queue_offset_that_is_no_number_is_corrupt(base, tmp_path):
     message = batch_message(tmp_path, encode_inner(INNER), properties={"INNER_BASE": base or "x"})
     with pytest.raises(CorruptFileError):
         message.decode_batch()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("+7", 7), ("-7", -7), (f"{2**63 - 1}", 2**63 - 1), (f"-{2**63}", -(2**63)), ("0" * 5000 + "7", 7), ("\u0667", 7)],
+)
+def test_a_first_queue_offset_is_any_number_that_java_reads(text, number, tmp_path):
+    message = batch_message(tmp_path, encode_inner(INNER), properties={"INNER_BASE": text})
+    assert [inner.queue_offset for inner in message.decode_batch()] == [number, number + 1, number + 2]
 
 
 def test_every_cut_of_a_batch_but_between_messages_is_corrupt(tmp_path):
@@ -560,3 +570,42 @@ def test_each_plain_message_beside_inner_batches_has_a_unit_of_its_own(tmp_path)
         plain = [m for batch in log.scan(topics=["BatchCqTopic"]) for m in batch if not m.sys_flag & 0x80]
     assert [rows[m.phy_offset]["batchNum"] for m in plain] == [1] * len(plain)
     assert [rows[m.phy_offset]["index"] for m in plain] == [m.queue_offset for m in plain]
+
+
+def test_a_batch_has_the_bodies_that_its_messages_have_now():
+    first, second = Message("B", b"old"), Message("B", b"kept")
+    assert second.body == b"kept"
+    first.body = b"new one"
+    batch = Message.batch("B", [first, second])
+    assert batch.raw_body == encode_inner([(0, b"new one", b""), (0, b"kept", b"")])
+
+
+@pytest.mark.parametrize("codec", ["zlib", "lz4", "zstd"])
+def test_a_batch_has_bodies_that_are_not_compressed_since_nothing_in_it_says_so(codec):
+    message = Message("B", BODY, compress=codec)
+    assert message.raw_body != BODY
+    for _ in range(2):
+        assert Message.batch("B", [message]).raw_body == encode_inner([(0, BODY, b"")])
+        assert message.body == BODY
+
+
+def test_a_batch_that_was_read_is_batched_again(tmp_path):
+    messages = batch_message(tmp_path, encode_inner(INNER)).decode_batch()
+    messages[1].body = b"other"
+    again = Message.batch("B", messages)
+    assert [(flag, body) for flag, body, _ in inner_messages(again.body, 0)] == [
+        (1, b"first"), (-2, b"other"), (3, b"third"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        (None, TypeError), (b"body", TypeError), (Message("B", b"", flag=2**31), ValueError),
+        (Message("B", b"", flag=None), ValueError), (Message("B", "text"), TypeError), (Message("B", None), TypeError),
+        (Message("B", b"", properties={"a": "b" * 32765}), ValueError),
+    ],
+)
+def test_what_cannot_be_in_a_batch_is_refused(message, error):
+    with pytest.raises(error):
+        Message.batch("B", [Message("B", b"x"), message])

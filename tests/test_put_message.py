@@ -638,6 +638,86 @@ def test_a_queue_of_batches_is_made_by_its_topic_alone(tmp_path):
     ]
 
 
+HIDDEN = [
+    {"a": "b\x02INNER_NUM\x019"}, {"a": "b\x02INNER_NUM\x019\x02INNER_BASE\x01700"}, {"a\x01b\x02INNER_BASE": "700"},
+]
+
+
+@pytest.mark.parametrize("properties", HIDDEN)
+def test_an_inner_batch_takes_the_numbers_that_it_says(properties, tmp_path):
+    """Of two properties of one name the last is read, here one inside another's value."""
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("Batched", 1, queue_type="BatchCQ")
+        inner = [Message("Batched", b"1"), Message("Batched", b"2")]
+        batch = Message.batch("Batched", inner, queue_id=0)
+        batch.properties = {"INNER_NUM": "2", "INNER_BASE": "0", **properties}
+        with pytest.raises(PutMessageError, match="INNER_NUM"):
+            store.put_message(batch)
+        for expected in (0, 2, 4):
+            assert store.put_message(Message.batch("Batched", inner, queue_id=0)).queue_offset == expected
+        queue = store.consume_queue("Batched", 0)
+        assert (queue.min_queue_offset, queue.max_queue_offset) == (0, 6)
+
+
+def test_a_body_that_was_replaced_is_the_one_that_is_stored(tmp_path):
+    """Alone, in a list, in a client's batch and in an inner batch."""
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("Batched", 1, queue_type="BatchCQ")
+        message = Message("T", b"old", queue_id=0)
+        message.body = b"new one"
+        store.put_message(message)
+        store.put_messages([message])
+        store.put_batch(Message("T", b"", queue_id=0), [message])
+        store.put_message(Message.batch("Batched", [message], queue_id=0))
+        *plain, batch = [found for found_batch in store.scan() for found in found_batch]
+        assert [found.body for found in plain] == [b"new one"] * 3
+        assert [inner.body for inner in batch.decode_batch()] == [b"new one"]
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"", bytes(1000)), (bytes(1000), b"")])
+def test_a_client_s_batch_is_as_large_as_the_bodies_that_are_stored(old, new, tmp_path):
+    with open_store(tmp_path / "store", max_message_size=1000) as store:
+        message = Message("T", old, queue_id=0)
+        message.body = new
+        if new:
+            with pytest.raises(PutMessageError, match="1022 bytes"):
+                store.put_batch(Message("T", b"", queue_id=0), [message])
+        else:
+            assert len(store.put_batch(Message("T", b"", queue_id=0), [message])) == 1
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", b"body", {}, Message])
+def test_what_is_no_message_is_a_type_error(value, tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("Batched", 1, queue_type="BatchCQ")
+        for put in (
+            lambda: store.put_message(value),
+            lambda: store.put_messages([Message("T", b""), value]),
+            lambda: store.put_batch(Message("T", b"", queue_id=0), [value]),
+            lambda: Message.batch("Batched", [value]),
+        ):
+            with pytest.raises(TypeError):
+                put()
+        assert store.commit_log.max_phy_offset == 0
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 0
+        with pytest.raises(TypeError):
+            store.put_message(value)  # nor the message of before again
+        with pytest.raises(TypeError):
+            store.put_batch(5, [Message("T", b"")])
+
+
+def test_a_flag_beyond_an_int_is_refused_in_every_kind_of_batch(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        message = Message("T", b"", queue_id=0, flag=2**31)
+        for put in (
+            lambda: store.put_batch(Message("T", b"", queue_id=0), [message]),
+            lambda: Message.batch("T", [message]),
+        ):
+            with pytest.raises(ValueError, match="flag"):
+                put()
+        assert store.commit_log.max_phy_offset == 0
+
+
 # ---- light queues ------------------------------------------------------------------------------------------
 
 
@@ -979,3 +1059,11 @@ def test_the_small_configuration_writes_a_store(tmp_path):
         assert store.put_message(Message("T", b"x", keys="k")).phy_offset == 0
         assert len(store.query_message("T", "k").messages) == 1
     assert [len(data) for data in read_files(tmp_path / "store" / "commitlog").values()] == [64 << 20]
+
+
+def test_a_batch_stores_a_message_that_was_compressed_as_its_head_says(tmp_path):
+    messages = [Message("T", b"a" * 100, compress="zlib"), Message("T", b"b")]
+    with open_store(tmp_path / "store") as store:
+        result = store.put_batch(Message("T", b"", queue_id=0), messages)
+        found = [store.look_message_by_offset(offset) for offset in result.phy_offsets.tolist()]
+    assert [(message.body, message.sys_flag & 1) for message in found] == [(b"a" * 100, 0), (b"b", 0)]

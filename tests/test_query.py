@@ -446,6 +446,38 @@ def test_entries_of_expired_messages_are_passed_over(tmp_path):  # point 78
         assert found.complete
 
 
+@pytest.mark.parametrize("when", ["found", "read"])
+def test_messages_that_expire_after_they_were_found_are_left_out(when, tmp_path, monkeypatch):
+    records = [message(f"k{i % 2}", at=i, body=bytes(1500)) for i in range(6)]  # two in a file of 4096 bytes
+    store, log = store_of(tmp_path, records, file_size=4096)
+    offsets = [offset for offset, _ in log.records]
+    with store:
+        first = tmp_path / "commitlog" / f"{0:020d}"
+        found = store.query_messages("TopicTest", ["k0", "none", "k1"])
+        assert found.phy_offsets.tolist() == [offsets[i] for i in (4, 2, 0, 5, 3, 1)]
+        if when == "found":
+            first.unlink()
+            store.commit_log.queue.close()  # as if no query had mapped it
+            store.commit_log.queue.__init__(store.commit_log.directories)
+        assert found[2].phy_offset.tolist() == [offsets[i] for i in ((5, 3) if when == "found" else (5, 3, 1))]
+        expected = offsets[2:] if when == "found" else offsets
+        assert sorted(found.messages.phy_offset.tolist()) == sorted(found.phy_offsets.tolist()) == expected
+        assert found.offsets.tolist() == ([0, 2, 2, 4] if when == "found" else [0, 3, 3, 6])
+        assert len(found[1]) == 0
+
+
+def test_a_message_that_is_damaged_after_it_was_found_is_an_error(tmp_path):
+    store, _ = store_of(tmp_path, [message("k", at=i) for i in range(2)])
+    with store:
+        found = store.query_messages("TopicTest", ["k"])
+        path = tmp_path / "commitlog" / f"{0:020d}"
+        data = bytearray(path.read_bytes())
+        data[4:8] = b"\xff" * 4
+        path.write_bytes(data)
+        with pytest.raises(rocketstore.CorruptFileError, match="magic"):
+            found.messages  # noqa: B018
+
+
 def test_a_name_that_is_no_number_in_the_index_is_skipped(tmp_path):  # point 74
     store, log = store_of(tmp_path, [message("k")])
     (tmp_path / "index" / "notes.txt").write_text("hello")

@@ -1,6 +1,7 @@
 """recover: a store is left as a broker leaves it, or with all that can be saved of it, whatever happened before."""
 
 import dataclasses
+import errno
 import functools
 import os
 import random
@@ -280,8 +281,23 @@ def test_a_broker_s_next_start_keeps_all_that_was_completed(store, seed, what):
             assert index_items(root) == index
 
 
-def test_a_torn_tail_is_saved_and_zeroed(store, seed):
+def holes_are_unknown(monkeypatch):
+    real = os.lseek
+
+    def lseek(fd, position, whence):
+        if whence in (os.SEEK_DATA, os.SEEK_HOLE):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return real(fd, position, whence)
+
+    monkeypatch.setattr(os, "lseek", lseek)
+
+
+@pytest.mark.parametrize("knows_holes", [True, False])
+def test_a_torn_tail_is_saved_and_zeroed(knows_holes, store, seed, monkeypatch):
+    """Also on a file system that does not know what a hole is."""
     root = store()
+    if not knows_holes:
+        holes_are_unknown(monkeypatch)
     start, position, _ = damages.records(root)[-1]
     damages.unclean(root, None)
     damages.noise_instead_of_the_last_record(root, random.Random(seed))

@@ -1,6 +1,7 @@
 """The one writer of a store: its lock, its threads, what flushing and closing leave, and how it ends when it must."""
 
 import errno
+import fcntl
 import os
 import pickle
 import random
@@ -40,6 +41,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
 
 WAIT = 20.0
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
 OPEN = """
 import sys
 import rocketstore
@@ -213,6 +215,56 @@ def test_a_failed_opening_gives_the_lock_back(tmp_path):
     open_store(root).close()
 
 
+@linux_only
+@pytest.mark.parametrize("ahead", [False, True])
+def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_path):
+    """What fails last is the abort file, on a full disk."""
+    root = tmp_path / "store"
+    with open_store(root, allocate_file_ahead=ahead) as store:
+        store.put_message(Message("T", b"", keys="k", queue_id=0))
+    before = files_under(root, *PARTS, "index")
+    real = Path.write_text
+
+    def write_text(path, *args):
+        if path.name == "abort":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return real(path, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_text)
+        with pytest.raises(OSError, match="abort"):
+            open_store(root, allocate_file_ahead=ahead)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]
+    assert open_paths(root) == []
+    assert files_under(root, *PARTS, "index") == before
+    assert opened_elsewhere(root)
+
+
+@linux_only
+@pytest.mark.parametrize("name", ["rocketstore-reput", "rocketstore-flush"])
+def test_an_opening_without_a_thread_left_leaves_nothing_open(name, monkeypatch, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root, allocate_file_ahead=True) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+    before = files_under(root, *PARTS, "index")
+    real = threading.Thread.start
+
+    def start(thread):
+        if thread.name == name:
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            open_store(root, allocate_file_ahead=True)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]
+    assert open_paths(root) == []
+    assert files_under(root, *PARTS, "index") == before
+    with open_store(root) as store:
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
+
+
 def test_a_store_that_was_closed_is_gone_on_with(seed, tmp_path):
     rng = random.Random(f"{seed} reopen")
     config = config_of(store_host="10.0.0.1:10911")
@@ -324,6 +376,24 @@ def test_the_checkpoint_says_what_a_flush_brought_to_the_disk(tmp_path):
         assert StoreCheckpoint.open(tmp_path / "store" / "checkpoint").physic_msg_timestamp == BEGIN + 2
 
 
+@pytest.mark.parametrize(
+    ("compat", "has_confirm", "has_logics"),
+    [("4.9.4", False, False), ("5.1.0", False, False), ("5.1.4", True, False), ("5.4.0", True, False),
+     ("5.5.0", True, True)],
+)
+def test_a_checkpoint_has_the_numbers_of_its_release_and_no_more(compat, has_confirm, has_logics, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root, compat=compat) as store:
+        results = [store.put_message(Message("T", b"", queue_id=0)) for _ in range(2)]
+        store.flush()
+        flushed = StoreCheckpoint.open(root / "checkpoint")
+    for checkpoint in (flushed, StoreCheckpoint.open(root / "checkpoint")):
+        assert checkpoint.physic_msg_timestamp == results[-1].store_timestamp
+        assert checkpoint.logics_msg_timestamp == results[-1].store_timestamp
+        assert checkpoint.confirm_phy_offset == has_confirm * results[-1].phy_offset
+        assert checkpoint.logics_physical_offset == has_logics * results[-1].phy_offset
+
+
 def test_an_index_file_that_filled_is_in_the_checkpoint(tmp_path):
     with Pair(tmp_path / "store") as pair:
         for i in range(60):
@@ -370,6 +440,38 @@ def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
         run_threads(lambda n: [store.put_message(Message("T", b"%d" % i, queue_id=n)) for i in range(each)], threads)
         assert syncs["commitlog"] < threads * each / 4
     assert queue_lengths(tmp_path / "store") == {("T", n): each for n in range(threads)}
+
+
+def test_on_macos_nothing_is_acknowledged_by_a_sync_that_leaves_it_in_the_disk_s_memory(monkeypatch, tmp_path):
+    plain, full = [], []
+    fsync, real = os.fsync, fcntl.fcntl
+
+    def call(fd, command, *args):
+        if command != "F_FULLFSYNC":
+            return real(fd, command, *args)
+        full.append(fd)
+        fsync(fd)
+        return 0
+
+    root = tmp_path / "store"
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        patch.setattr(fcntl, "F_FULLFSYNC", "F_FULLFSYNC", raising=False)
+        patch.setattr(fcntl, "fcntl", call)
+        patch.setattr(os, "fsync", plain.append)
+        with open_store(root, flush_disk_type="SYNC_FLUSH") as store:
+            store.create_topic("T", 4)
+            result = store.put_message(Message("T", b"", keys="k", queue_id=0))
+            store.flush()
+        with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+            file.seek(result.size)
+            file.write(b"torn")
+        (root / "abort").touch()
+        with open_store(root) as store:
+            store.delete_expired_files(hours=0)
+        assert (root / "rocketstore-cut").exists()
+    assert len(full) > 10
+    assert plain == []
 
 
 def test_without_sync_flush_a_put_flushes_nothing(syncs, tmp_path):
@@ -466,6 +568,59 @@ def test_more_queues_than_descriptors_are_kept_open_are_written_by_many_threads(
         run_threads(put, 5)
     lengths = queue_lengths(tmp_path / "store", mapped_file_size_commit_log=1 << 16)
     assert lengths == {(f"T{i}", queue_id): 2 for i in range(150) for queue_id in range(2)}
+
+
+def test_puts_to_new_queues_and_flushes_wait_for_no_ring_of_locks(tmp_path):
+    """Each put asks the dispatcher for a queue, which asks the log for its end, which a flush moves on."""
+    stop = time.monotonic() + 0.5
+    store = open_store(tmp_path / "store")
+
+    def work(number):
+        queue_id = 0
+        while time.monotonic() < stop:
+            if number < 2:
+                store.put_message(Message(f"T{number}", b"", queue_id=queue_id))
+                queue_id += 1
+            elif number == 2:
+                store.flush()
+            else:
+                store.delete_expired_files(hours=0, dry_run=True)
+
+    run_threads(work, 4)
+    assert {topic for topic, _ in store.queues()} == {"T0", "T1"}
+    assert {store.consume_queue(*queue).max_queue_offset for queue in store.queues()} == {1}
+    store.close()  # not after a failure: it would hang too
+
+
+def test_every_query_has_an_answer_while_files_expire(tmp_path):
+    stop = time.monotonic() + 1
+    sizes = {"max_hash_slot_num": 4, "max_index_num": 8, "mapped_file_size_consume_queue": 2000}
+    with open_store(tmp_path / "store", **sizes) as store:
+        store.put_message(Message("T", b"", keys="k0", queue_id=0))
+        columns = {"columns": ["phy_offset"]}
+        queries = [
+            lambda: store.get_message("T", 0, 0),
+            lambda: store.get_message("T", 0, store.get_message("T", 0, 0).next_begin_offset, tags="a"),
+            lambda: store.get_message("T", 0, store.get_message("T", 0, 0).next_begin_offset, limits="broker"),
+            lambda: store.look_message_by_offset(store.commit_log.min_phy_offset),
+            lambda: store.index.query_offset("T", "k1"),
+            lambda: store.query_message("T", "k1"),
+            lambda: store.query_messages("T", ["k1", "k2"], threads=2)[1],
+            lambda: list(store.scan(**columns)),
+            lambda: list(store.follow(poll=None)),
+        ]
+
+        def work(number):
+            while time.monotonic() < stop:
+                if number:
+                    for query in queries:
+                        query()
+                else:
+                    rows = [Message("T", bytes(1000), keys=f"k{i}", tags="a", queue_id=0) for i in range(20)]
+                    end = store.put_messages(rows).phy_offsets[-1]
+                    store.delete_expired_files(before_phy_offset=int(end))
+
+        run_threads(work, 3)
 
 
 def test_reading_and_writing_at_once(seed, tmp_path):
@@ -687,6 +842,45 @@ def test_a_process_forked_in_the_middle_of_a_put_is_refused_and_does_not_hang(tm
 
 
 @needs_fork
+def test_a_process_forked_while_the_log_is_locked_is_refused_and_does_not_hang(tmp_path):
+    with open_store(tmp_path / "store") as store, store._writer._log.lock:
+        for call in (
+            lambda: store.create_topic("X"),
+            lambda: store.put_message(Message("T", b"")),
+            lambda: store.put_messages([Message("T", b"")]),
+            lambda: store.put_batch(Message("T", b"", queue_id=0), [Message("T", b"")]),
+        ):
+            assert "another process" in in_child(call)
+
+
+@needs_fork
+def test_a_process_forked_in_the_middle_of_a_flush_writes_a_store_of_its_own(monkeypatch, tmp_path):
+    parent, entered, release, real = os.getpid(), threading.Event(), threading.Event(), os.fsync
+
+    def fsync(fd):
+        if os.getpid() == parent and os.fstat(fd).st_size == 4096 and not entered.is_set():  # the checkpoint's
+            entered.set()
+            assert release.wait(WAIT)
+        real(fd)
+
+    def write_another():
+        with open_store(tmp_path / "child") as mine:
+            return mine.put_message(Message("T", b"", queue_id=0)).queue_offset
+
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=8192) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+        monkeypatch.setattr(os, "fsync", fsync)
+        thread = threading.Thread(target=store.flush)
+        thread.start()
+        assert entered.wait(WAIT)
+        try:
+            assert in_child(write_another) == "0"
+        finally:
+            release.set()
+            thread.join()
+
+
+@needs_fork
 def test_a_forked_process_may_open_the_store_when_its_parent_has_closed_it(tmp_path):
     root = tmp_path / "store"
     store = open_store(root)
@@ -771,9 +965,6 @@ def fail_on(monkeypatch, name, part, error=errno.EIO, times=1 << 30):
         return real(fd, *args)
 
     monkeypatch.setattr(os, name, call)
-
-
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
 
 
 @linux_only

@@ -1,7 +1,6 @@
 """``rocketstore export``: the messages of a commit log as one file."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from rocketstore.cli.messages import BODY_RULE, message_rows
 from rocketstore.cli.options import LONG_MAX, PATH, scan_conditions, selection_options, store_argument
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
@@ -101,7 +101,7 @@ def save(work: Path, state: dict[str, Any]) -> None:
 def publish(temporary: Path, path: Path) -> None:
     """Give a file its name when its bytes are on the disk."""
     with temporary.open("rb") as file:
-        os.fsync(file.fileno())
+        sync(file.fileno())
     temporary.replace(path)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.files.mapped_file import sync_directory
+from rocketstore.files.mapped_file import sync, sync_directory
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
 __all__ += ["repair", "replace_file"]
@@ -266,7 +266,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
                     os.fchown(file.fileno(), status.st_uid, status.st_gid)
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            sync(file.fileno())
             if kept:
                 kept.hardlink_to(path)
             temporary.replace(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.mapped_file import sync_directory
+from rocketstore.files.mapped_file import sync, sync_directory
 
 __all__ = ["StoreCheckpoint"]
 
@@ -74,7 +74,7 @@ class StoreCheckpoint:
                 if is_new:
                     os.ftruncate(fd, FILE_SIZE)
                 os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
-                os.fsync(fd)
+                sync(fd)
             finally:
                 os.close(fd)
             if is_new:

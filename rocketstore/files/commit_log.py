@@ -302,7 +302,10 @@ class CommitLog:
         A mapping changes a file's time when it first changes a page, so the last record may be later than that.
         """
         file = self.queue.find(offset)
-        return file is None or time.time() - file.path.stat().st_mtime > AT_REST_SECONDS
+        try:
+            return file is None or time.time() - file.path.stat().st_mtime > AT_REST_SECONDS
+        except FileNotFoundError:  # it has expired just now
+            return True
 
     def error(self, offset: int, status: int) -> Exception:
         file = self.queue.find(offset)
@@ -416,7 +419,7 @@ class CommitLog:
         for file in list(self.queue.files):
             if file.end_offset <= offset or file.file_from_offset >= end:
                 continue
-            for begin, stop in data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size):
+            for begin, stop in self.data_of(file, offset):
                 window = self.queue.read(file.file_from_offset + begin, stop - begin, "sequential")
                 if window is not None:
                     first, last = file.file_from_offset + begin, file.file_from_offset + stop
@@ -424,6 +427,13 @@ class CommitLog:
                     if found is not None:
                         return found
         return None
+
+    def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
+        """Give the ranges of a file, from an offset of the log on, that are not holes; none if it has expired."""
+        try:
+            return list(data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size))
+        except FileNotFoundError:
+            return []
 
     def close(self) -> None:
         """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""

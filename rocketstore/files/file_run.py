@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.files.mapped_file import MappedFileQueue, data_ranges
+from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, sync
 
 __all__ = ["FileRun"]
 
@@ -202,7 +202,7 @@ def _sync(path: Path, waiting: set[Any], item: object) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     waiting.discard(item)
     try:
-        os.fsync(fd)
+        sync(fd)
     except BaseException:
         waiting.add(item)
         raise

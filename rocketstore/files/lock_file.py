@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from rocketstore.errors import StoreLockedError
+from rocketstore.files.mapped_file import sync
 
 __all__ = ["StoreLock", "is_held"]
 
@@ -50,7 +51,7 @@ class StoreLock:
             try:
                 self._lock(fd)
                 os.pwrite(fd, b"lock", 0)
-                os.fsync(fd)
+                sync(fd)
             except BaseException:
                 os.close(fd)
                 raise

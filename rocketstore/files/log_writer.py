@@ -157,6 +157,8 @@ class LogWriter:
         """
         host: str | None = self._store_host
         time: int | None = None
+        if message is None:  # which the appender takes for the one of the last call
+            required(message)
         if store_timestamp is not None:
             require_time([required(message)], store_timestamp)
             host = None
@@ -235,7 +237,7 @@ class LogWriter:
             raise ValueError(f"{message!r}: {error}") from None
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
-        if batch.sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
+        if required(batch).sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
             raise illegal("a batch has neither a transaction type nor a delay level")
         size = sum(len(encode_message(message)) for message in messages)
         if size > self._max_message_size:

@@ -198,7 +198,8 @@ class MappedFileQueue:
                     for entry in entries:
                         if is_offset_name(entry.name) and entry.is_file():
                             start = int(entry.name)
-                            found.setdefault(start, LogFile(start, directory / entry.name, entry.stat().st_size))
+                            with contextlib.suppress(FileNotFoundError):  # it has expired just now
+                                found.setdefault(start, LogFile(start, directory / entry.name, entry.stat().st_size))
             except FileNotFoundError as error:
                 missing.append(error)
         if len(missing) == len(self.directories):
@@ -220,8 +221,9 @@ class MappedFileQueue:
 
     def find(self, offset: int) -> LogFile | None:
         """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""
-        at = bisect.bisect_right(self.files, offset, key=FROM_OFFSET) - 1
-        return self.files[at] if at >= 0 and offset < self.files[at].end_offset else None
+        files = self.files  # which another thread may exchange
+        at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
+        return files[at] if at >= 0 and offset < files[at].end_offset else None
 
     def read(self, offset: int, size: int, use: str = "") -> Window | None:
         """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
@@ -320,17 +322,21 @@ def sync_directory(directory: Path) -> None:
     """Bring the names in a directory to the disk."""
     fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
 
 def sync(fd: int) -> None:
-    """Return when a file is on the disk, and not in the disk's own memory."""
+    """Return when a file or directory is on the disk, and not in the disk's own memory."""
     if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    else:
-        os.fsync(fd)
+        try:
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+            return
+        except OSError as error:
+            if error.errno not in UNKNOWN:
+                raise
+    os.fsync(fd)
 
 
 def allocate(fd: int, size: int, begin: int = 0) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
-from rocketstore.files.mapped_file import data_ranges
 from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
@@ -130,6 +129,8 @@ class Scan:
                 return step[0], True
         if later is None:
             return offset, False
+        if offset < log.min_phy_offset:
+            return later, True  # it has expired meanwhile
         error = log.error(offset, status)
         if not isinstance(error, CorruptFileError):
             before = max((file for file in log.queue.files if file.end_offset <= offset), default=log.queue.files[0])
@@ -177,7 +178,7 @@ class Scan:
         """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
         for file in list(self._log.queue.files):
             start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
-            data = list(data_ranges(file.path, start - file.file_from_offset, file.size)) if start < stop else []
+            data = self._log.data_of(file, start) if start < stop else []
             for at in range(start, stop, CHUNK):
                 place = at - file.file_from_offset
                 if any(first < place + CHUNK and place < last for first, last in data):

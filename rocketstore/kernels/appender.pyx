@@ -96,6 +96,8 @@ cdef class Appender:
             records.add_message(message, message_num, None, host is None)
         if records.is_special and not is_completed:
             return False
+        if not len(records):
+            raise ValueError("nothing was encoded")
         record = records.at(0)
         if record.size > max_size:
             raise refused(ILLEGAL, records.queues[0][0], f"a record of {record.size} bytes: {max_size} is the most")

@@ -143,8 +143,8 @@ cdef class RecordEncoder:
         cdef dict head = fields if batch is None else batch.__dict__
         cdef str topic = head["topic"]
         cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
-        if "body" in fields and not head["sys_flag"] & COMPRESSED:
-            body = fields["body"]  # which may be another since
+        if not head["sys_flag"] & COMPRESSED and ("body" in fields or fields.get("sys_flag", 0) & COMPRESSED):
+            body = message.body  # which may be another since; and of a batch, whose head does not say how it is stored
         cdef object store_host = head.get("store_host") if keeps_store else None
         cdef bytes born = self.host_bytes(head["born_host"])
         self.last_store_host = self.store_host if store_host is None else store_host

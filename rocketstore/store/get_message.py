@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
@@ -67,6 +68,22 @@ def get_message(
     ext: ConsumeQueueExt | None = None,
 ) -> GetMessageResult:
     """Read messages of a queue; the documentation is MessageStore.get_message's."""
+    try:
+        return _get_message(log, queue, queue_offset, max_msg_nums, tags, limits, ext)
+    except (CorruptFileError, FileNotFoundError):
+        # Its first file has expired since it was listed; whatever is damaged is so again.
+        return _get_message(log, queue, queue_offset, max_msg_nums, tags, limits, ext)
+
+
+def _get_message(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    queue_offset: int,
+    max_msg_nums: int,
+    tags: str | None,
+    limits: str | None,
+    ext: ConsumeQueueExt | None,
+) -> GetMessageResult:
     if limits not in (None, "broker"):
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:
@@ -85,6 +102,8 @@ def get_message(
     reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
     messages, _ = log.find_messages(np.array(reader.found, np.int64))
+    if reader.found and not len(messages) and max(reader.found) < log.min_phy_offset:  # they have expired meanwhile
+        status = GetMessageStatus.MESSAGE_WAS_REMOVING
     if wanted is not None and reader.as_broker:
         # A broker goes by the codes; a client then drops tags that are others.
         messages = messages.take([i for i, message in enumerate(messages) if message.tags in wanted])

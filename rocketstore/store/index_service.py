@@ -131,6 +131,8 @@ class IndexService:
         for path in paths:
             try:
                 files.append(known[path.name] if path.name in known else self._open_file(path))
+            except FileNotFoundError:
+                continue  # it has expired just now
             except CorruptFileError:
                 if path != paths[-1]:
                     raise  # the newest is being made
@@ -339,7 +341,7 @@ class IndexService:
 
     def _matching_files(self, begin_timestamp: int, end_timestamp: int) -> Iterator[IndexFile | None]:
         """Give the files to search, newest first, None for one whose times do not match."""
-        for file in reversed(self._files):
+        for file in reversed(self.files):
             yield file if file.is_time_matched(begin_timestamp, end_timestamp) else None
             if file.header.begin_timestamp < begin_timestamp:
                 return

@@ -496,6 +496,8 @@ class MessageStore:
 
     def close(self) -> None:
         """Close all parts, and leave a store that was written as a broker does. Later calls raise StoreClosedError."""
+        if self._writer is not None and self._writer.reput.is_current:
+            raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:

@@ -52,14 +52,23 @@ class QueryMessagesResult:
 
     @cached_property
     def messages(self) -> MessageBatch:
-        """The messages, in the order of ``phy_offsets``; read when they are first asked for."""
-        return self._log.get_messages(self.phy_offsets)
+        """The messages, in the order of ``phy_offsets``, which loses what expired before they are first asked for."""
+        messages, statuses = self._log.find_messages(self.phy_offsets)
+        lost = np.flatnonzero(statuses)
+        if len(lost):
+            row = lost[self.phy_offsets[lost].argmax()]
+            if self.phy_offsets[row] >= self._log.min_phy_offset:
+                raise self._log.error(int(self.phy_offsets[row]), int(statuses[row]))
+            self.offsets = self.offsets - np.searchsorted(lost, self.offsets)
+            self.phy_offsets = np.delete(self.phy_offsets, lost)
+        return messages
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> MessageBatch:
-        return self.messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
+        messages = self.messages
+        return messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
 
     def __repr__(self) -> str:
         why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"

@@ -15,7 +15,7 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE
-from rocketstore.files.mapped_file import nonzero_end, sync_directory
+from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
@@ -329,9 +329,9 @@ class Completion:
         geometry = self.config.max_hash_slot_num, self.config.max_index_num
         for cut in self.index_cuts:
             if cut.kept:
-                cut_index(cut, *geometry, self.config.compat, self._store_timestamp_of)
+                cut_index(cut, *geometry, self.config.compat, self.store_timestamp_of)
 
-    def _store_timestamp_of(self, phy_offset: int) -> int:
+    def store_timestamp_of(self, phy_offset: int) -> int:
         record = self.log.find_message(phy_offset)
         return -1 if record is None else int(record.store_timestamp)
 
@@ -421,6 +421,6 @@ def zero(path: Path, position: int, size: int) -> None:
     try:
         for first in reversed(range(position, position + size, CHUNK)):
             os.pwrite(fd, bytes(min(CHUNK, position + size - first)), first)
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import LogFile, nonzero_end, sync_directory
+from rocketstore.files.mapped_file import LogFile, nonzero_end, sync, sync_directory
 
 __all__ = ["Tail", "is_saved", "save_tail", "tails"]
 
@@ -49,7 +49,7 @@ def save_tail(root: Path, tail: Tail) -> Path:
         for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
             file.write(data)
         file.flush()
-        os.fsync(file.fileno())
+        sync(file.fileno())
     sync_directory(path.parent)
     return path
 

@@ -73,10 +73,14 @@ class StoreWriter:
         self._failure: BaseException | None = None
         self._is_told = False  # whether a caller knows of the failure
         self._closed = False
-        self.reput = ReputMessageService(
-            dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
-        )
-        self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
+        with contextlib.ExitStack() as stack:  # there may be no more threads
+            stack.callback(self._log.close)
+            self.reput = ReputMessageService(
+                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
+            )
+            stack.callback(self.reput.stop)
+            self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
+            stack.pop_all()
 
     # ---- put -----------------------------------------------------------------------------------------------
 
@@ -337,8 +341,6 @@ class StoreWriter:
         if not self._lock_file.owned:  # forked: its locks may be held for ever
             self._closed = True
             return
-        if self.reput.is_current:
-            raise StoreError(f"{self.root}: cannot be closed by its own dispatcher")
         with self._close_lock:
             if self._closed:
                 return
