@@ -9,6 +9,7 @@ from rocketstore.kernels.buffer import Buffer
 ITEM: np.dtype[void]
 REQUEST: np.dtype[void]
 MULTI_DISPATCH: int
+INNER_DISPATCH: int
 
 class RequestScanner:
     queues: list[tuple[str, int]]

@@ -34,6 +34,8 @@ cdef enum:
     PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
     TRANSACTION_COMMIT = 0x8
     TRANSACTION_ROLLBACK = 0xC
+    INNER_BATCH = 0x80
+    DISPATCH_INNER = 2  # beside DISPATCH_MULTI
     NO_MEMORY = -1
 
 # One queue that was met. The text of its topic is its own.
@@ -70,6 +72,7 @@ ITEM = np.dtype([
     ("phy_offset", np.int64), ("store_timestamp", np.int64), ("key_hash", np.int32), ("padding", np.int32),
 ])
 MULTI_DISPATCH = DISPATCH_MULTI  # of flags: INNER_MULTI_DISPATCH names more queues
+INNER_DISPATCH = DISPATCH_INNER  # of flags: the record is an inner batch
 
 
 cdef class RequestScanner:
@@ -162,7 +165,8 @@ cdef class RequestScanner:
         request.phy_offset, request.size = record.phy_offset, record.size
         request.tags_code, request.store_timestamp = record.tags_code, record.store_timestamp
         request.msg_base_offset, request.batch_size = record.msg_base_offset, record.batch_size
-        request.queue, request.flags = number, record.dispatches
+        request.queue = number
+        request.flags = record.dispatches | (DISPATCH_INNER if record.sys_flag & INNER_BATCH else 0)
         return self.requests.add(&request, sizeof(Request))
 
     cdef bint add_items(self, const Record *record, uint32_t prefix) noexcept nogil:

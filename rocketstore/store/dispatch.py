@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,10 @@ from rocketstore.files.broker_config import TopicConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, REQUEST, RequestScanner
-from rocketstore.message import Message
+from rocketstore.kernels.message_columns import message_fields
+from rocketstore.message import LONG_MAX, MAX_BATCH, Message, inner_number
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
@@ -112,10 +114,9 @@ class Dispatcher:
             self._scanner.take()  # nothing, unless the last call ended early
             stop = self._collect(begin, end)
             requests, items = self._scanner.take()
-            self._build_consume_queues(requests)
-            if self.index is not None and self._scanner.last_phy_offset >= begin:
-                last = self._scanner.last_phy_offset
-                self.index.build_items(items["key_hash"], items["phy_offset"], items["store_timestamp"], last)
+            self.build_consume_queues(requests, self._scanner.queues)
+            if self._scanner.last_phy_offset >= begin:
+                self.build_index(items, self._scanner.last_phy_offset)
             self.last_phy_offset = self._scanner.last_phy_offset
             self.last_store_timestamp = self._scanner.last_store_timestamp
             begin = stop
@@ -134,7 +135,14 @@ class Dispatcher:
         # Where it stopped before the end, the rest of the file is blank, unless it was enough for now.
         return min(file_end, end) if stop < end and stop - begin < MAX_PIECE else stop
 
-    def _build_consume_queues(self, requests: np.ndarray) -> None:
+    def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
+        """Put items, ITEM[n]. Parameters: last_phy_offset: of the last record they are of, or of one without items."""
+        if self.index is not None:
+            columns = items["key_hash"], items["phy_offset"], items["store_timestamp"]
+            self.index.build_items(*columns, last_phy_offset)
+
+    def build_consume_queues(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
+        """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
         if len(requests) == 0:
             return
         numbers = requests["queue"]
@@ -143,10 +151,10 @@ class Dispatcher:
         numbers = columns["queue"]
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for first, last in pairwise(bounds):
-            self._put_units(self._scanner.queues[numbers[first]], columns, slice(first, last))
+            self._put_units(queues[numbers[first]], columns, slice(first, last))
         if self.config.enable_multi_dispatch:
             for request in requests[requests["flags"] & MULTI_DISPATCH != 0]:
-                self._dispatch_to_more(self._scanner.queues[request["queue"]], request)
+                self._dispatch_to_more(queues[request["queue"]], request)
 
     def _put_units(self, queue: Queue, columns: dict[str, np.ndarray], rows: slice) -> None:
         writer = self.queue(*queue)
@@ -243,14 +251,14 @@ class DispatchRequest(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> DispatchRequest:
-        """Take what is dispatched of a message that was read with COLUMNS."""
+        """Take what is dispatched of a message that was read with COLUMNS. Raises: CorruptFileError."""
         fields = {name: getattr(message, name) for name in COLUMNS}
         properties = fields["properties"]
-        base, count = properties.get("INNER_BASE"), properties.get("INNER_NUM")
-        inner = (int(base), int(count)) if base is not None and count is not None else (fields["queue_offset"], 1)
+        base, count = fields["queue_offset"], 1
+        if "INNER_BASE" in properties and "INNER_NUM" in properties:
+            base, count = inner_number(message, "INNER_BASE", LONG_MAX), inner_number(message, "INNER_NUM", MAX_BATCH)
         return cls(
-            **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key,
-            msg_base_offset=inner[0], batch_size=inner[1],
+            **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key, msg_base_offset=base, batch_size=count
         )
 
 
@@ -270,6 +278,7 @@ def follow_batches(
             for batch in log.scan(at, end, columns=columns):
                 if len(batch):
                     yield batch
+            _require_last(log, at, columns)
             at = end
         elif poll is None:
             return
@@ -277,6 +286,15 @@ def follow_batches(
             time.sleep(poll)
         else:
             stop.wait(poll)
+
+
+def _require_last(log: CommitLog, begin: int, columns: Iterable[str] | None) -> None:
+    """Raise CorruptFileError if these columns of the last record cannot be read: a scan takes it for the log's end."""
+    last = log.last_phy_offset
+    if last is not None and last >= begin:
+        step = log.step(log.scanner(message_fields(columns)), last, last + 1)
+        if step is not None and step[1] != OK:
+            raise log.error(last, step[1])
 
 
 def follow(
