@@ -31,6 +31,7 @@ from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.index_service import IndexService, QueryOffsetResult
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
+from rocketstore.store.rebuild import RebuildReport, rebuild
 from rocketstore.store.recovery import RecoveryReport, recover
 from rocketstore.store.summary import ConsumerLag, StoreSummary
 
@@ -60,6 +61,7 @@ __all__ = [
     "QueryMessageResult",
     "QueryMessagesResult",
     "QueryOffsetResult",
+    "RebuildReport",
     "RecoveryReport",
     "Scan",
     "SelectMappedBufferResult",
@@ -73,6 +75,7 @@ __all__ = [
     "create_uniq_id",
     "hash_keys",
     "open",
+    "rebuild",
     "recover",
 ]
 

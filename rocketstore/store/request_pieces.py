@@ -1,0 +1,123 @@
+"""What queues and index are built from, read from a commit log by several threads and given in the log's order."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
+
+__all__ = ["Piece", "RequestPieces"]
+
+Queue = tuple[str, int]
+
+
+class Piece(NamedTuple):
+    """What records stand for: REQUEST[n] and ITEM[n], and where the records begin and end, bytes.
+
+    last: physical offset and store time of the last record, None without one.
+    """
+
+    requests: np.ndarray
+    items: np.ndarray
+    begin: int
+    end: int
+    last: tuple[int, int] | None
+
+
+NOTHING = Piece(np.empty(0, REQUEST), np.empty(0, ITEM), -1, -1, None)
+
+
+class RequestPieces:
+    """Reads a part of a log. Attribute: queues, by the numbers in requests.
+
+    The log is cut anywhere: each piece begins with the first record from there on, and counts if the piece before it
+    ends where it begins. If it does not, it began within a record's body, and is read again from where it should.
+    """
+
+    def __init__(self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int, threads: int) -> None:
+        """Parameters: begin, end: of whole records, physical offsets. size: of a piece, bytes."""
+        self.queues: list[Queue] = []
+        self._numbers: dict[Queue, int] = {}
+        self._log = log
+        self._options: dict[str, Any] = {
+            "message_delay_level": config.message_delay_level, "indexes_tags": Compat.of(config.compat).indexes_tags
+        }
+        self._begin, self._end = begin, end
+        self._size = size
+        self._threads = threads
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Give all records, in the order of the log. Raises: CorruptFileError for bytes that are no record."""
+        position = self._begin
+        with ThreadPoolExecutor(self._threads, "rocketstore-requests") as threads:
+            waiting: deque[tuple[int, Future[Piece]]] = deque()
+            cuts = self._cuts()
+            try:
+                while True:
+                    while len(waiting) <= self._threads and (cut := next(cuts, None)) is not None:
+                        waiting.append((cut[1], threads.submit(self._read_from, *cut)))
+                    if not waiting:
+                        return
+                    stop, future = waiting.popleft()
+                    for piece in self._in_order(position, stop, future):
+                        yield piece
+                        position = piece.end
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+    def _cuts(self) -> Iterator[tuple[int, int]]:
+        """Give where to cut: parts of files, since no record is in two of them."""
+        for file in self._log.queue.files:
+            end = min(self._log.end_of(file), self._end)
+            for begin in range(max(file.file_from_offset, self._begin), end, self._size):
+                yield begin, min(begin + self._size, end)
+
+    def _in_order(self, position: int, stop: int, future: Future[Piece]) -> Iterator[Piece]:
+        """Give the records from ``position`` to ``stop``, which may have been read from a wrong place."""
+        try:
+            piece = future.result()
+        except CorruptFileError:
+            piece = None
+        if position >= stop:  # a record, or a blank, goes on beyond this piece
+            return
+        yield piece if piece is not None and piece.begin == position else self._read(position, stop)
+
+    def _read_from(self, begin: int, stop: int) -> Piece:
+        """Read a piece that may begin within a record."""
+        file = self._log.queue.find(begin)
+        found = begin if file is None or file.file_from_offset == begin else self._log.find_later(begin, stop)
+        return NOTHING if found is None else self._read(found, stop)
+
+    def _read(self, begin: int, stop: int) -> Piece:
+        """Read the records that begin before ``stop``. The rest of a file behind a blank has none."""
+        file, window = self._log.queue.find(begin), self._log.queue.read(begin, 1, "sequential")
+        if file is None or window is None:
+            raise CorruptFileError(self._log.directories[0], begin, "file", "the log has no file for this offset")
+        scanner = RequestScanner(**self._options)
+        end = scanner.scan(*window, begin, self._end, stop - begin)
+        last = scanner.last_phy_offset, scanner.last_store_timestamp
+        requests, items = scanner.take()
+        if len(requests):
+            requests["queue"] = self._numbers_of(scanner.queues)[requests["queue"]]
+        end = min(self._log.end_of(file), self._end) if end < stop else end
+        return Piece(requests, items, begin, end, last if last[0] >= 0 else None)
+
+    def _numbers_of(self, queues: list[Queue]) -> np.ndarray:
+        """The numbers here of queues that a scanner has met."""
+        with self._lock:
+            for queue in queues:
+                if queue not in self._numbers:
+                    self._numbers[queue] = len(self.queues)
+                    self.queues.append(queue)
+            return np.array([self._numbers[queue] for queue in queues], np.int32)
