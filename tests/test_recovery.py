@@ -498,6 +498,41 @@ def test_an_index_that_lost_the_sector_of_its_header_is_put_again(store):
     assert_complete(root)
 
 
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("part", [512, None], ids=("header", "all"))
+def test_an_index_file_between_others_that_never_came_to_the_disk_is_put_again(tmp_path, seed, part, complete):
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = some_messages(random.Random(seed), 45)
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=40)
+    config = dataclasses.replace(CONFIG, max_index_num=40)
+    path = sorted((root / "index").iterdir())[1]
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[part:].rjust(size, b"\0") if part else bytes(size))
+    damages.unclean(root, None)
+    assert complete(root, config=config).actions
+    index = build_index(CommitLog(read_files(root / "commitlog")), SLOTS, 40)
+    wanted = [file.item(ordinal)[:2] for file in index.files for ordinal in range(1, file.index_count)]
+    files = [IndexFile(SLOTS, 40, data=path.read_bytes()) for path in sorted((root / "index").iterdir())]
+    assert [file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count)] == wanted
+
+
+def test_a_topic_of_which_a_loss_of_power_left_no_queue_is_built_when_the_store_is_opened(tmp_path, seed):
+    """The disk had queues of later records, though nobody had asked for that."""
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = some_messages(random.Random(seed), 45)
+    rows = [{**row, "topic": "Early" if i < 5 else "Late", "queue_id": 0} for i, row in enumerate(rows)]
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS)
+    shutil.rmtree(root / "consumequeue" / "Early")
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    checkpoint.logics_msg_timestamp = checkpoint.logics_physical_offset = 0
+    checkpoint.flush()
+    damages.unclean(root, None)
+    complete_store(root, CONFIG)
+    assert_complete(root)
+
+
 def test_an_index_whose_slots_are_old_is_repaired(store):
     root = store()
     path = max((root / "index").iterdir())

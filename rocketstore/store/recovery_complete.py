@@ -79,7 +79,8 @@ class Completion:
         self._check_log_files()
         self._check_queue_types()
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
-        self.checked_from = self._tail_begin() if is_clean else self._last_flushed_file()
+        flushed = self.checkpoint.physic_msg_timestamp
+        self.checked_from = self._tail_begin() if is_clean else self._last_file_before(flushed)
         self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
         self.steps = list(self._log_steps())
 
@@ -127,13 +128,15 @@ class Completion:
                 f"{self.root}: the commit log is gone, but its queues are there: restore it, "
                 "or recover(policy='broker'), which deletes them, as a broker does at its next start"
             )
-        self.checked_from = self._last_flushed_file()
+        self.checked_from = self._last_file_before(self.checkpoint.physic_msg_timestamp)
         self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover)
         for queue in self.queues:
             if queue.phy_offset > self.end:
                 queue.look(self.end, minimum)
         settle(self.log, self.queues, self.end)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
+        if not self.last_exit_ok:  # of a queue that was made later there may be nothing left, not even its name
+            self.queue_begin = min(self.queue_begin, self._last_file_before(self.checkpoint.logics_msg_timestamp))
         if whole_log or self._is_queue_missing():
             self.queue_begin = minimum
         while wrong := self._find_missing():
@@ -149,11 +152,11 @@ class Completion:
         found = self.log.find_later(begin, self.checkpoint.confirm_phy_offset + 1) if begin > file else None
         return file if found is None else found
 
-    def _last_flushed_file(self) -> int:
-        """Where the last file begins that the checkpoint says was begun to be flushed."""
+    def _last_file_before(self, timestamp: int) -> int:
+        """Where the last file begins that has a record from before a time that the checkpoint says, epoch ms."""
         for file in reversed(self.log.queue.files):
             first = self.log.find_message(file.file_from_offset)
-            if first is not None and first.store_timestamp <= self.checkpoint.physic_msg_timestamp:
+            if first is not None and first.store_timestamp <= timestamp:
                 return file.file_from_offset
         return self.log.min_phy_offset
 
@@ -238,7 +241,11 @@ class Completion:
         if not self.config.message_index_enable:
             return
         files = [self._look_at_index_file(path) for path in self._index_paths()]
-        bad = next((i for i, items in enumerate(files) if items.sound < items.total), len(files))
+        is_bad = [items.sound < items.total for items in files]
+        if not self.last_exit_ok:  # a file that others follow is full
+            is_bad[:-1] = [bad or items.total < self.config.max_index_num - 1
+                           for bad, items in zip(is_bad, files[:-1], strict=False)]
+        bad = next((i for i, is_so in enumerate(is_bad) if is_so), len(files))
         kept = [items.sound if i <= bad else 0 for i, items in enumerate(files)]
         newest = max((items.last_phy_offset for items, count in zip(files, kept, strict=True) if count), default=-1)
         begin = self._end_of_record(newest)
@@ -248,10 +255,10 @@ class Completion:
             kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
         self.index_begin = max(begin, self.log.min_phy_offset)
         items_at = HEADER_SIZE + SLOT_SIZE * self.config.max_hash_slot_num
-        first_cut = next((i for i, items in enumerate(files) if kept[i] < items.total), len(files))
+        first_cut = next((i for i, items in enumerate(files) if i == bad or kept[i] < items.total), len(files))
         for i, (items, count) in enumerate(zip(files, kept, strict=True)):
             # An empty file behind one that is cut begins where that one ended, and would take nothing before it.
-            if i > first_cut or count < items.total or not items.slots_agree:
+            if i >= first_cut or not items.slots_agree:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
 

@@ -56,7 +56,7 @@ def look_at_index(
             header = index.header
     except CorruptFileError:  # it was being made
         return IndexItems(path, 0, 0, False)
-    count = min(header.index_count, index_num) - 1
+    count = max(min(header.index_count, index_num) - 1, 0)
     with closing(MappedFile(path)) as file:
         slots, items = _parts(np.frombuffer(file.view(), np.uint8), hash_slot_num, index_num)
         items = items[1 : count + 1]
