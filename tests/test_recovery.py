@@ -517,6 +517,22 @@ def test_an_index_file_between_others_that_never_came_to_the_disk_is_put_again(t
     assert [file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count)] == wanted
 
 
+def test_an_index_file_that_is_not_full_is_not_trusted_for_a_time_that_an_older_one_was_flushed_with(store):
+    root = store()
+    path = max((root / "index").iterdir())
+    data = bytearray(path.read_bytes())
+    file = IndexFile(SLOTS, ITEMS, data=bytes(data))
+    last = 40 + 4 * SLOTS + 20 * (file.index_count - 1)
+    data[last : last + 20] = bytes(20)  # it never came to the disk
+    path.write_bytes(data)
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    (checkpoint.index_msg_timestamp,) = struct.unpack_from(">q", data, 8)
+    checkpoint.flush()
+    damages.unclean(root, None)
+    complete_store(root, CONFIG)
+    assert_complete(root)
+
+
 def test_a_topic_of_which_a_loss_of_power_left_no_queue_is_built_when_the_store_is_opened(tmp_path, seed):
     """The disk had queues of later records, though nobody had asked for that."""
     root = tmp_path / "store"

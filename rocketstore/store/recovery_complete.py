@@ -14,7 +14,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE
+from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
 from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
@@ -230,11 +230,19 @@ class Completion:
         return index_paths(self.root / "index") if (self.root / "index").is_dir() else []
 
     def _look_at_index_file(self, path: Path) -> IndexItems:
-        config, flushed = self.config, self.checkpoint.index_msg_timestamp
-        return look_at_index(
-            path, config.max_hash_slot_num, config.max_index_num, self.end,
-            lambda header: self.last_exit_ok or header.end_timestamp <= flushed,
-        )
+        slots, items = self.config.max_hash_slot_num, self.config.max_index_num
+        return look_at_index(path, slots, items, self.end, self._is_index_trusted)
+
+    def _is_index_trusted(self, header: IndexHeader) -> bool:
+        """Whether the checkpoint says that all of an index file was on the disk.
+
+        A file that is not full, or of the same time as the one that was flushed, may have got items after that.
+        """
+        flushed = self.checkpoint
+        is_full = header.index_count >= self.config.max_index_num
+        is_dispatched = header.end_phy_offset <= flushed.logics_physical_offset or not flushed.logics_physical_offset
+        is_older = is_full and header.end_timestamp < flushed.index_msg_timestamp
+        return self.last_exit_ok or (is_older and is_dispatched)
 
     def _look_at_index(self) -> None:
         """Keep each file up to its first bad item, and after a crash not what was put last: it may be incomplete."""
