@@ -517,6 +517,27 @@ def test_an_index_file_between_others_that_never_came_to_the_disk_is_put_again(t
     assert [file.item(ordinal)[:2] for file in files for ordinal in range(1, file.index_count)] == wanted
 
 
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_the_last_record_is_found_before_a_file_whose_first_record_is_torn(store, complete):
+    """That file began to be flushed: so the checkpoint says, and recovery begins there."""
+    root = store()
+    records = damages.records(root)
+    last = max(start for start, _, _ in records)
+    (first,) = (size for start, position, size in records if (start, position) == (last, 0))
+    damages.zero_log_from(root, last, first)
+    damages.change_log(root, last, 88, bytes([damages.log_files(root)[last][88] ^ 1]))
+    for directory in damages.queue_directories(root):
+        gone = [unit for unit in damages.units(directory) if unit[2] >= last]
+        if gone:
+            damages.zero_units(directory, len(gone))
+    checkpoint = StoreCheckpoint.open(root / "checkpoint")
+    checkpoint.physic_msg_timestamp = 2**62
+    checkpoint.flush()
+    damages.unclean(root, None)
+    assert complete(root, config=CONFIG).max_phy_offset == last
+    assert_complete(root)
+
+
 def test_an_index_file_that_is_not_full_is_not_trusted_for_a_time_that_an_older_one_was_flushed_with(store):
     root = store()
     path = max((root / "index").iterdir())

@@ -172,6 +172,10 @@ class Completion:
                 break
             self.end = following
         self.last_phy_offset = scanner.last_phy_offset
+        before = self.log.queue.find(begin - 1)
+        if self.last_phy_offset < 0 and before is not None:  # the last record is in a file before that
+            self._find_end(before.file_from_offset, verify_crc=verify_crc)
+            return
         self.tails = tails(self.log, self.end)
         self._check_tail()
 
