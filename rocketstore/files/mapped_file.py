@@ -299,9 +299,9 @@ def nonzero_end(path: Path, begin: int, end: int) -> int:
     for first, last in reversed(list(data_ranges(path, begin, end))):
         with path.open("rb", buffering=0) as file:
             for position in reversed(range(first, last, CHUNK)):
-                length = len(os.pread(file.fileno(), min(CHUNK, last - position), position).rstrip(b"\0"))
-                if length:
-                    return position + length
+                data = os.pread(file.fileno(), min(CHUNK, last - position), position)
+                if data != ZEROS[: len(data)]:  # four times as fast as to strip them
+                    return position + len(data.rstrip(b"\0"))
     return begin
 
 
