@@ -18,7 +18,7 @@ def interrupts():
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.0001)
+    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.2)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
