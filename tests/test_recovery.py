@@ -462,6 +462,23 @@ def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp
     assert (caught.value.path, caught.value.offset) == (tmp_path / "commitlog" / f"{0:020d}", offsets[1])
 
 
+@pytest.mark.parametrize("topic", ["../../evil", "a/b", "nul\0", "x" * 300])
+def test_a_topic_that_is_no_name_of_a_directory_gets_no_queue_and_leads_nowhere(tmp_path, topic):
+    root = tmp_path / "a" / "b" / "store"
+    make_commit_log(root / "commitlog", FILE, [{"topic": topic}, {"topic": "T", "properties": {"KEYS": "k"}}])
+    assert complete_store(root, CONFIG).max_phy_offset > 0
+    assert [path.name for path in (root / "consumequeue").iterdir()] == ["T"]
+    assert [path.name for path in (tmp_path / "a").rglob("*") if path.parent != root][:2] == ["b", "store"]
+    (root / "abort").unlink()
+    assert recover(root, config=CONFIG).actions == ()
+
+
+def test_a_queue_offset_that_no_queue_has_is_an_error_that_names_the_queue(tmp_path):
+    make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "T", "queue_offset": -5}])
+    with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: .*-5"):
+        complete_store(tmp_path, CONFIG)
+
+
 def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what_to_do(store):
     """It is before where the log is looked through for its end."""
     root = store()

@@ -33,6 +33,7 @@ __all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_ba
 logger = logging.getLogger("rocketstore")
 
 MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
+BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
 MAX_QUEUE_OFFSET = (2**63 - 1) // 20
@@ -123,10 +124,11 @@ class Dispatcher:
 
     def _collect(self, begin: int, end: int) -> int:
         """Scan one piece of one file. Returns where the next begins."""
-        window = self._log.queue.read(begin, 1, "sequential")
+        size = MAX_PIECE + self.config.max_message_size + BEYOND_BODY  # where the file cannot be mapped
+        window = self._log.queue.read(begin, size, "sequential")
         if window is None:
             self._log.refresh()
-            window = self._log.queue.read(begin, 1, "sequential")
+            window = self._log.queue.read(begin, size, "sequential")
         file = self._log.queue.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self.root}: the commit log has no file for {begin}")
@@ -151,13 +153,23 @@ class Dispatcher:
         numbers = columns["queue"]
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for first, last in pairwise(bounds):
-            self._put_units(queues[numbers[first]], columns, slice(first, last))
+            queue = queues[numbers[first]]
+            if is_file_name(queue[0]):
+                self._put_units(queue, columns, slice(first, last))
+            else:
+                logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
         if self.config.enable_multi_dispatch:
             for request in requests[requests["flags"] & MULTI_DISPATCH != 0]:
                 self._dispatch_to_more(queues[request["queue"]], request)
 
     def _put_units(self, queue: Queue, columns: dict[str, np.ndarray], rows: slice) -> None:
-        writer = self.queue(*queue)
+        try:
+            self._put_into(self.queue(*queue), columns, rows)
+        except ValueError as error:
+            raise StoreError(f"{self.root}: queue {queue[1]} of {queue[0]!r} cannot have a unit: {error}") from None
+
+    @staticmethod
+    def _put_into(writer: Writer, columns: dict[str, np.ndarray], rows: slice) -> None:
         phy_offsets, sizes, tags_codes = (columns[name][rows] for name in ("phy_offset", "size", "tags_code"))
         base = columns["msg_base_offset"][rows]
         if isinstance(writer, BatchConsumeQueueWriter):

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,16 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     return replace(known, **sizes)
 
 
-def known_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+def known_config(
+    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, replaced: Collection[str] = ()
+) -> StoreConfig:
     """Give what a store is laid out and written with, a size None where there is no file of that kind. Changes nothing.
 
     A size is what ``config`` says; else what ``config/rocketstore.json`` says, which every rocketstore writer leaves;
     else what the files show beyond doubt.
 
     Parameters: config: None for all as the store was last written; else only its sizes that are None are filled in.
+    replaced: sizes of files that are to be replaced: where these are known, no file is asked.
     Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
     would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
     """
@@ -63,16 +66,18 @@ def known_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfi
             raise ValueError(f"{name}: give it: {_saved_path(root)} has {saved[name]!r}, which may be another store's")
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
-    shown = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
+    shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
     for name, (directory, unit) in QUEUES.items():
-        shown[name] = _length(name, _queue_directories(root / directory), given[name], saved.get(name), unit)
-    shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
+        if not (name in replaced and given[name]):
+            shown[name] = _length(name, _queue_directories(root / directory), given[name], saved.get(name), unit)
+    if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
+        shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
     if not (shown[LOG] or given[LOG]) and any(shown.values()):
         raise ValueError(
             f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
             f"{LOG} if it is lost"
         )
-    sizes: dict[str, Any] = {name: given[name] or shown[name] for name in DEFAULT_SIZES}
+    sizes: dict[str, Any] = {name: given[name] or shown.get(name) for name in DEFAULT_SIZES}
     return replace(config, **sizes)
 
 

@@ -19,7 +19,7 @@ from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
-from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index
+from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index, read_header
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
@@ -77,7 +77,6 @@ class Completion:
     def look_at_log(self) -> None:
         """Find what there is to do to the log alone. Raises: CorruptFileError; nothing was changed."""
         self._check_log_files()
-        self._check_queue_types()
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         flushed = self.checkpoint.physic_msg_timestamp
         self.checked_from = self._tail_begin() if is_clean else self._last_file_before(flushed)
@@ -397,6 +396,9 @@ class Completion:
                 checkpoint.confirm_phy_offset = self.last_phy_offset
             if compat.has_logics_physical_offset:
                 checkpoint.logics_physical_offset = self.last_phy_offset
+        for path in self._index_paths()[:-1]:  # full, and on the disk: a broker deletes what the checkpoint knows not
+            end_timestamp = read_header(path).end_timestamp
+            self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, end_timestamp)
         self.checkpoint.flush()
         sync_directory(self.root)
 

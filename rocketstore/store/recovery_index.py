@@ -15,7 +15,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile
 
-__all__ = ["IndexCut", "IndexItems", "cut_index", "look_at_index"]
+__all__ = ["IndexCut", "IndexItems", "cut_index", "look_at_index", "read_header"]
 
 HEADER = struct.Struct(">qqqqii")
 
@@ -41,6 +41,11 @@ class IndexCut(NamedTuple):
     kept: int
     offset: int
     size: int
+
+
+def read_header(path: Path) -> IndexHeader:
+    with path.open("rb") as file:
+        return IndexHeader(*HEADER.unpack(file.read(HEADER.size)))
 
 
 def look_at_index(

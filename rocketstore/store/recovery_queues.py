@@ -18,7 +18,7 @@ from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqU
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
-from rocketstore.store.dispatch import more_queues
+from rocketstore.store.dispatch import is_file_name, more_queues
 
 __all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
@@ -235,7 +235,7 @@ def _units_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> Iter
     for batch in log.scan(begin, end, columns=["topic", *columns, *more]):
         rows = zip(texts(batch.topic), *(getattr(batch, name).tolist() for name in columns), strict=True)
         for i, (topic, queue_id, queue_offset, phy_offset, sys_flag) in enumerate(rows):
-            if sys_flag & ROLLBACK in (0, COMMIT):
+            if sys_flag & ROLLBACK in (0, COMMIT) and is_file_name(topic):
                 yield (topic, queue_id), queue_offset, phy_offset
                 properties = batch[i].properties if more else {}
                 for queue, offset in more_queues((topic, queue_id), properties, config.enable_lmq):
