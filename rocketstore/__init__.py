@@ -33,6 +33,7 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
 from rocketstore.store.rebuild import RebuildReport, rebuild
 from rocketstore.store.recovery import RecoveryReport, recover
+from rocketstore.store.salvage import LostRange, SalvageReport, salvage
 from rocketstore.store.summary import ConsumerLag, StoreSummary
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "IndexService",
+    "LostRange",
     "MappedFile",
     "Message",
     "MessageBatch",
@@ -63,6 +65,7 @@ __all__ = [
     "QueryOffsetResult",
     "RebuildReport",
     "RecoveryReport",
+    "SalvageReport",
     "Scan",
     "SelectMappedBufferResult",
     "StoreCheckpoint",
@@ -77,6 +80,7 @@ __all__ = [
     "open",
     "rebuild",
     "recover",
+    "salvage",
 ]
 
 __version__ = "0.1.0"

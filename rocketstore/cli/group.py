@@ -17,6 +17,7 @@ from rocketstore.cli.ls import ls
 from rocketstore.cli.offset import offset
 from rocketstore.cli.query import query
 from rocketstore.cli.recover import recover
+from rocketstore.cli.salvage import salvage
 from rocketstore.errors import StoreError
 
 __all__ = ["rocketstore"]
@@ -51,5 +52,6 @@ def rocketstore() -> None:
     """Read, write, query and recover the files of an Apache RocketMQ store."""
 
 
-for command in (info, ls, lag, offset, config, query, get, cat, export, import_, recover, hexdump, demo):
+COMMANDS = (info, ls, lag, offset, config, query, get, cat, export, import_, recover, salvage, hexdump, demo)
+for command in COMMANDS:
     rocketstore.add_command(command)

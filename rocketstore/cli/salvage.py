@@ -1,0 +1,63 @@
+"""``rocketstore salvage``: the messages that are still found in a damaged store, in a new one."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.store.salvage import SalvageReport
+from rocketstore.store.salvage import salvage as salvage_store
+
+__all__ = ["salvage"]
+
+COLUMNS = (TextColumn("salvage"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@click.option("--out", type=PATH, required=True, help="The new store: a directory that is empty, or does not exist.")
+@broker_conf_option
+@format_option
+@click.pass_context
+def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | None) -> None:
+    """Copy all messages that are still found in STORE into a new sound store, and show what was lost.
+
+    STORE may be the root of a store, a directory of commit log files of any names, or one such file; nothing in it is
+    changed. The exit status is 0 if nothing was lost, 1 if something was.
+
+    Each row is a range of bytes of a commit log file of which nothing was taken. Messages keep all but their physical
+    offsets behind a loss, and their queue offsets before one: the newest of a queue keeps its own, so that no consumer
+    misses a message.
+    """
+    console = Console(stderr=True)
+    with Progress(*COLUMNS, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("salvage", total=None)
+        try:
+            report = salvage_store(
+                store, out, config=ctx.meta[BROKER_CONF],
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except ValueError as error:  # of where out is, or of sizes
+            raise click.ClickException(str(error)) from error
+    names = ("path", "offset", "size", "phyOffset", "reason")
+    write_rows([[dict(zip(names, (str(lost.path), *lost[1:]), strict=True)) for lost in report.lost]], output_format)
+    click.echo(summary(report), err=True)
+    if report.lost:
+        raise click.exceptions.Exit(1)
+
+
+def summary(report: SalvageReport) -> str:
+    """Say in a line what the new store has, and what is not as it was."""
+    parts = [f"{report.out}: {report.records:,} records, {report.min_phy_offset} to {report.max_phy_offset}"]
+    numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
+    parts += [f"{count:,} {what}" for count, what in (
+        (len(report.lost), "range lost" if len(report.lost) == 1 else "ranges lost"),
+        (report.duplicates, "found twice"),
+        (report.out_of_order, "out of order"),
+        (report.moved, "at other physical offsets"),
+        (numbers, f"messages of {queues} queue{'s' if queues > 1 else ''} with other queue offsets"),
+    ) if count]
+    return "; ".join(parts)

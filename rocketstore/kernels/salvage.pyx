@@ -1,0 +1,342 @@
+"""Records of damaged commit log files, found by their own physical offsets, and copied to other places."""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport (
+    rs_crc32,
+    rs_find_magic,
+    rs_load_be64,
+    rs_store_be64,
+    rs_utf8_valid,
+)
+from rocketstore.kernels.record cimport (
+    BAD_HALF,
+    BAD_PHY_OFFSET,
+    BAD_SIZE,
+    CHECK_BODY_CRC,
+    CHECK_PROPERTY_CRC,
+    FIND_DISPATCH,
+    MAGIC,
+    PHY_OFFSET,
+    QUEUE_OFFSET,
+    RECORD_BLANK,
+    RECORD_END,
+    RECORD_OK,
+    DelayTable,
+    PropertyReader,
+    Record,
+    Slice,
+    fill_delays,
+    parse_record,
+)
+from rocketstore.kernels.record_columns cimport Growing
+
+import numpy as np
+
+cdef enum:
+    STEP = 32 << 20  # bytes between two looks at the signals
+    CRC_PROPERTY_SIZE = 20
+    LEAST_BLANK = 8
+    MAX_NAME = 255  # bytes of a directory's name
+    NAME_TOO_BAD = 64  # a status of its own, behind those of record.pxd
+
+cdef const char *CRC_PROPERTY = "__CRC32#\1"
+cdef int64_t NOWHERE = -INT64_MAX  # no record has such an offset where its file begins
+
+# What a part of a file is: `status` OK: so many records, one after the other, whose own offsets are `base` more than
+# their positions; BLANK: the blank at a file's end, `count` is its own size; else lost, and why.
+cdef struct Piece:
+    int64_t pos
+    int64_t size
+    int64_t base
+    int64_t count
+    int64_t status
+
+PIECE = np.dtype([(name, np.int64) for name in ("pos", "size", "base", "count", "status")])
+BAD_NAME = NAME_TOO_BAD
+
+
+cdef class PieceFinder:
+    """Takes one file apart into pieces: ``scan`` its parts in order, then ``take``.
+
+    Parameters: base: where its name says that it begins, None if it says nothing. message_delay_level: as the broker's.
+
+    A record is what RocketMQ can parse and dispatch, was written to its end, and agrees with its CRC and CRC property.
+    Where one should be and is not, the next is looked for: one that is at its own physical offset, as the name or the
+    record before has it, is known even if a CRC is wrong, and so only it is lost.
+    """
+
+    cdef Growing pieces
+    cdef Piece piece
+    cdef PropertyReader reader
+    cdef DelayTable delays
+    cdef int64_t named
+    cdef int64_t base  # of the last record
+    cdef int64_t expected  # where the next record should be
+    cdef int64_t lost  # where bytes began that are none, -1
+    cdef int64_t extent  # of what was looked at last, where it is known
+    cdef int64_t work  # bytes whose CRC was computed of what turned out to be no record
+    cdef int lost_status
+
+    def __cinit__(self, base, *, str message_delay_level):
+        fill_delays(&self.delays, message_delay_level)
+        self.pieces = Growing()
+        self.named = self.base = NOWHERE if base is None else base
+        self.lost = -1
+
+    def scan(self, Buffer buffer not None, int64_t pos, int64_t end):
+        """Look for records that begin from ``pos`` up to ``end``; before ``pos``, what was not looked at has none.
+
+        Returns: where to go on, which may be behind ``end``. Raises: StoreClosedError; CorruptFileError, MemoryError.
+        """
+        cdef bint room = True
+        if pos < self.expected or pos < 0 or end > buffer.size:
+            raise ValueError(f"pos={pos}, end={end}: of {buffer.size} bytes, those up to {self.expected} were seen")
+        if pos > self.expected and self.lost < 0:
+            self.lost, self.lost_status = self.expected, RECORD_END
+        while room and pos < end:
+            PyErr_CheckSignals()
+            buffer.check_file_size()
+            buffer.enter()
+            try:
+                with nogil:
+                    room = self.scan_step(buffer.data, buffer.size, &pos, min(pos + STEP, end))
+            finally:
+                buffer.leave()
+        if not room:
+            raise MemoryError
+        self.expected = pos
+        return pos
+
+    def take(self, int64_t end):
+        """Give the pieces of all up to ``end``, an array of PIECE."""
+        cdef bint room = True
+        if self.lost >= 0 and self.lost < end:
+            room = self.add(self.lost, end - self.lost, 0, self.lost_status)
+        if not room or not self.add_last():
+            raise MemoryError
+        pieces, self.pieces = self.pieces, Growing()
+        return np.frombuffer(pieces, PIECE) if (<Growing>pieces).size else np.empty(0, PIECE)
+
+    cdef bint scan_step(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit) noexcept nogil:
+        cdef Record record
+        cdef int status
+        cdef int64_t found
+        while pos[0] < limit:
+            if self.lost >= 0:
+                found = self.find(data, size, pos[0], limit, &record)
+                pos[0] = limit if found < 0 else found
+                if found < 0:
+                    continue
+                if not self.add(self.lost, found - self.lost, 0, self.lost_status):
+                    return False
+                self.lost = -1
+            status = self.look(data, size, pos[0], False, &record)
+            if status == RECORD_OK:
+                self.base = record.phy_offset - pos[0]
+            if self.extent == 0:
+                self.lost, self.lost_status = pos[0], status
+                pos[0] += 1
+                continue
+            if not self.add(pos[0], self.extent, 1 if status != RECORD_BLANK else record.size, status):
+                return False
+            pos[0] += self.extent
+        return True
+
+    cdef int64_t find(self, const uint8_t *data, int64_t size, int64_t pos, int64_t limit,
+                      Record *record) noexcept nogil:
+        """The first place from `pos` up to `limit` where something of known extent begins, -1 if there is none."""
+        cdef int64_t stop = min(limit, size - 7), place, blank
+        while pos < stop:
+            # The magic of a record that begins before `stop` ends at most 7 bytes after it.
+            place = min(pos + <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(stop + 3 - pos)), stop)
+            blank = self.find_blank(data, size, pos, place, record)
+            if blank >= 0:
+                return blank
+            if place < stop:
+                self.look(data, size, place, True, record)
+                if self.extent:
+                    return place
+            pos = place + 1
+        return -1
+
+    cdef int64_t find_blank(self, const uint8_t *data, int64_t size, int64_t pos, int64_t stop,
+                            Record *record) noexcept nogil:
+        """The first blank in a part of the file that says exactly what is left of the file, -1 if there is none."""
+        cdef const uint8_t *at = data + pos + MAGIC
+        cdef const uint8_t *end = data + stop + MAGIC
+        while at < end:
+            at = <const uint8_t *>memchr(at, 0xCB, <size_t>(end - at))
+            if at == NULL:
+                break
+            pos = at - data - MAGIC
+            if self.look(data, size, pos, True, record) == RECORD_BLANK:
+                return pos
+            at += 1
+        return -1
+
+    cdef int look(self, const uint8_t *data, int64_t size, int64_t pos, bint is_search, Record *record) noexcept nogil:
+        """See what is at `pos`. Sets the extent: of a record or blank, or of a bad record in its place; else 0."""
+        cdef int status = parse_record(data + pos, size - pos, 0, NULL, NULL, record)
+        cdef int64_t base
+        self.extent = 0
+        if status == RECORD_BLANK:
+            self.extent = self.blank_size(data, size, pos, record.size, is_search)
+            return RECORD_BLANK if self.extent else BAD_SIZE
+        if status != RECORD_OK:
+            return status
+        base = record.phy_offset - pos
+        if record.phy_offset < 0 or record.phy_offset > INT64_MAX - record.size:
+            return BAD_PHY_OFFSET
+        if base != self.named and base != self.base:
+            # Each of very many places may look like a record to the end of the file.
+            if self.work > 4 * size:
+                return BAD_PHY_OFFSET
+            status = self.check(record)
+            if status != RECORD_OK:
+                self.work += record.size
+                return status
+        else:
+            status = self.check(record)
+        if base != self.named and status == RECORD_OK and self.has_own(data, pos + 1, pos + record.size, size):
+            self.work += record.size
+            return BAD_PHY_OFFSET
+        self.extent = record.size
+        return status
+
+    cdef bint has_own(self, const uint8_t *data, int64_t pos, int64_t end, int64_t size) noexcept nogil:
+        """Whether a record begins in a part of the file that is where the file's name says.
+
+        Then what seems to be a record of another place is the head of one, and the end of one that stood here.
+        """
+        cdef Record record
+        end = min(end, size - 7)
+        while self.named != NOWHERE and pos < end:
+            pos += <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(end + 3 - pos))
+            if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &record) == RECORD_OK
+                    and record.phy_offset - pos == self.named and self.check(&record) == RECORD_OK):
+                return True
+            pos += 1
+        return False
+
+    cdef int64_t blank_size(self, const uint8_t *data, int64_t size, int64_t pos, int64_t own_size,
+                            bint is_search) noexcept nogil:
+        """How much of the file a blank takes: all that is left, or up to a record of the same log; 0 for no blank."""
+        cdef Record following
+        cdef int64_t left = size - pos
+        if own_size == left and left >= LEAST_BLANK:
+            return left
+        if is_search or own_size < LEAST_BLANK:
+            return 0
+        if own_size > left:
+            return left
+        if parse_record(data + pos + own_size, left - own_size, 0, NULL, NULL, &following) != RECORD_OK:
+            return 0
+        return own_size if following.phy_offset - (pos + own_size) == self.base else 0
+
+    cdef int check(self, Record *record) noexcept nogil:
+        cdef int status = parse_record(record.data, record.size, FIND_DISPATCH | CHECK_BODY_CRC, &self.reader,
+                                       &self.delays, record)
+        if status == RECORD_OK and has_crc_property(record):
+            status = parse_record(record.data, record.size, CHECK_PROPERTY_CRC, &self.reader, &self.delays, record)
+        if status == RECORD_OK and record.properties.size > 0 and record.data[record.size - 1] == 0:
+            status = BAD_HALF  # they end with a separator, or with a character of a value
+        if status == RECORD_OK and not is_name(&record.topic):
+            status = NAME_TOO_BAD
+        return status
+
+    cdef bint add(self, int64_t pos, int64_t size, int64_t count, int64_t status) noexcept nogil:
+        cdef Piece *piece = &self.piece
+        if (status == RECORD_OK and piece.status == RECORD_OK and piece.base == self.base
+                and piece.pos + piece.size == pos):
+            piece.size += size
+            piece.count += count
+            return True
+        if not self.add_last():
+            return False
+        piece.pos, piece.size, piece.base, piece.count, piece.status = pos, size, self.base, count, status
+        return True
+
+    cdef bint add_last(self) noexcept nogil:
+        cdef bint room = self.piece.size == 0 or self.pieces.add(&self.piece, sizeof(Piece))
+        self.piece.size = 0
+        return room
+
+
+cdef inline bint has_crc_property(const Record *record) noexcept nogil:
+    """Whether the record ends with the property that is of all its bytes before."""
+    cdef const uint8_t *at = record.properties.data + record.properties.size - CRC_PROPERTY_SIZE
+    return (record.properties.size >= CRC_PROPERTY_SIZE and memcmp(at, CRC_PROPERTY, 9) == 0
+            and at[CRC_PROPERTY_SIZE - 1] == 2)
+
+
+cdef bint is_name(const Slice *topic) noexcept nogil:
+    """Whether a topic can be the name of a directory; each malformed byte of it becomes three."""
+    cdef size_t size = <size_t>topic.size
+    if size == 0 or size > MAX_NAME or memchr(topic.data, 0, size) != NULL or memchr(topic.data, c"/", size) != NULL:
+        return False
+    if size <= 2 and topic.data[0] == c"." and topic.data[size - 1] == c".":
+        return False
+    return size <= MAX_NAME // 3 or rs_utf8_valid(topic.data, size)
+
+
+def copy_records(Buffer source not None, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out not None,
+                 int64_t room, const int64_t[::1] places not None, const int64_t[::1] queue_offsets not None,
+                 Py_ssize_t row):
+    """Copy records that follow each other to other offsets, and correct their CRC properties.
+
+    Parameters: pos, stop: where they are in the source. phy_offset: where the first is to be in the log, bytes. room:
+    bytes that are left in its file there. places, queue_offsets: int64[n]: positions in the source of records, in
+    order, with what they get as queue offsets; -1 to leave what they have. row: the first of them that is not done.
+    Returns: (count, pos, size, last, row): how many were copied; where it stopped, since ``out`` or the file is full;
+    bytes in ``out``, if none, those that the next record needs; where the last record is there; the next row.
+    Raises: ValueError if the source has no records there any more.
+    """
+    cdef Record record
+    cdef int status = RECORD_OK
+    cdef int64_t size = 0, last = 0, count = 0, n_rows = places.shape[0]
+    cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
+    cdef bint changed
+    if queue_offsets.shape[0] != n_rows or not 0 <= pos <= stop <= source.size:
+        raise ValueError("places and queue_offsets differ in length, or these are not in the source")
+    source.check_file_size()
+    source.enter()
+    try:
+        with nogil:
+            while pos < stop:
+                status = parse_record(source.data + pos, stop - pos, 0, NULL, NULL, &record)
+                if status != RECORD_OK or record.size > limit - size:
+                    break
+                memcpy(&out[size], record.data, record.size)
+                changed = record.phy_offset != phy_offset
+                rs_store_be64(&out[size + PHY_OFFSET], <int64_t>phy_offset)
+                if row < n_rows and places[row] == pos:
+                    if queue_offsets[row] >= 0:
+                        changed |= queue_offsets[row] != <int64_t>rs_load_be64(record.data + QUEUE_OFFSET)
+                        rs_store_be64(&out[size + QUEUE_OFFSET], <int64_t>queue_offsets[row])
+                    row += 1
+                if changed and has_crc_property(&record):
+                    write_crc(&out[size], record.size)
+                last = size
+                count += 1
+                size += record.size
+                pos += record.size
+                phy_offset += record.size
+    finally:
+        source.leave()
+    if status != RECORD_OK:
+        raise ValueError(f"{source.path}: the record at {pos} was changed while it was read")
+    return count, pos, size if count or pos == stop else record.size, last, row
+
+
+cdef void write_crc(uint8_t *record, int64_t size) noexcept nogil:
+    """Put the CRC of the record into its property: ten digits, the lowest first."""
+    cdef uint32_t crc = rs_crc32(0, record, <size_t>(size - CRC_PROPERTY_SIZE)) & INT32_MAX
+    cdef uint8_t *digit = record + size - 11
+    for _ in range(10):
+        digit[0] = c"0" + <uint8_t>(crc % 10)
+        crc //= 10
+        digit += 1

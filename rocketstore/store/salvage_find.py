@@ -1,0 +1,250 @@
+"""What salvage finds: the records of files, each once, and what is lost between them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.errors import StoreError
+from rocketstore.files.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
+from rocketstore.kernels.salvage import BAD_NAME, PieceFinder
+
+__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
+
+PIECE = 32 << 20
+MIN_RECORD = 91
+BEGIN = itemgetter(0)
+
+
+class LostRange(NamedTuple):
+    """Bytes of which nothing was taken: ``size`` at ``offset`` of the file, that were at ``phy_offset`` of the log."""
+
+    path: Path
+    offset: int
+    size: int
+    phy_offset: int
+    reason: str
+
+
+@dataclass
+class DamagedFile:
+    """One file and what was found in it.
+
+    ``base``: the physical offset of its first byte, as it is named if some record agrees, else by most of its records.
+    """
+
+    path: Path
+    named: int | None
+    length: int
+    pieces: np.ndarray
+    base: int | None = None
+
+    @classmethod
+    def look(cls, path: Path, message_delay_level: str, note: Callable[[int], object]) -> DamagedFile:
+        """Take a file apart."""
+        named = int(path.name) if is_offset_name(path.name) else None
+        file = cls(path, named, path.stat().st_size, np.empty(0))
+        end, pos = nonzero_end(path, 0, file.length), 0
+        finder = PieceFinder(named, message_delay_level=message_delay_level)
+        with file.buffer() as buffer:
+            for begin, stop in data_ranges(path, 0, end):
+                while pos < stop:
+                    pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
+                    note(pos)
+        file.pieces = finder.take(end)
+        bases: Counter[int] = Counter()
+        for run in file.runs():
+            bases[run.base] += run.end - run.begin
+        file.base = named if named in bases else max(bases, key=bases.__getitem__, default=named)
+        return file
+
+    def runs(self) -> Iterator[Run]:
+        rows = zip(*(self.of(OK)[name].tolist() for name in ("pos", "size", "base")), strict=True)
+        for pos, size, base in rows:
+            yield Run(base + pos, base + pos + size, base, self)
+
+    def of(self, status: int) -> np.ndarray:
+        found: np.ndarray = self.pieces[self.pieces["status"] == status]
+        return found
+
+    @contextlib.contextmanager
+    def buffer(self) -> Iterator[Buffer]:
+        mapped = MappedFile(self.path)
+        try:
+            mapped.advise("sequential")
+            yield mapped.buffer
+        finally:
+            mapped.close()
+
+
+class Run(NamedTuple):
+    """Records that follow each other, physical offsets; the first byte of the file would be at ``base``."""
+
+    begin: int
+    end: int
+    base: int
+    file: DamagedFile
+
+    def is_like(self, other: Run, begin: int, end: int) -> bool:
+        """Whether another has the same bytes from a physical offset to another."""
+        parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
+        return all(self.bytes(*part) == other.bytes(*part) for part in parts)
+
+    def bytes(self, begin: int, end: int) -> bytes:
+        with self.file.path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), end - begin, begin - self.base)
+
+
+class Finds:
+    """The records of all files that are taken, in the order of the log, and what was lost.
+
+    Attributes: taken; lost; duplicates: records that were found once more.
+    """
+
+    def __init__(self, files: list[DamagedFile]) -> None:
+        self.files = files
+        self.taken: list[Run] = []
+        self.lost: list[LostRange] = []
+        self.duplicates = 0
+
+    def choose(self) -> None:
+        """Take each record once: where names say that they are first, then as most of a file says, then others."""
+        runs = sorted((run for file in self.files for run in file.runs()), key=BEGIN)
+        by_rank: list[list[Run]] = [[], [], []]
+        for run in runs:
+            by_rank[0 if run.base == run.file.named else 1 if run.base == run.file.base else 2].append(run)
+        for run in by_rank[0] + by_rank[1]:
+            self.take(run)
+        span = max(file.length for file in self.files)
+        low, high = self.taken[0].begin - span, self.taken[-1].end + span
+        for run in by_rank[2]:
+            if low <= run.begin and run.end <= high:
+                self.take(run)
+            else:
+                self.lose(run, run.begin, run.end, "a record of another log")
+
+    def lose(self, run: Run, begin: int, end: int, reason: str) -> None:
+        self.lost.append(LostRange(run.file.path, begin - run.base, end - begin, begin, reason))
+
+    def take(self, run: Run) -> None:
+        first = max(bisect_right(self.taken, run.begin, key=BEGIN) - 1, 0)
+        last = bisect_left(self.taken, run.end, key=BEGIN)
+        others = [other for other in self.taken[first:last] if other.end > run.begin]
+        if not others:
+            self.taken.insert(last, run)
+            return
+        places, ends = _places(run)
+        is_free, is_same = np.ones(len(places), bool), np.zeros(len(places), bool)
+        for other in others:
+            touched = (places < other.end) & (ends > other.begin)
+            inside = touched & (places >= other.begin) & (ends <= other.end)
+            is_free &= ~touched
+            for begin, end in _all_or_each(run, other, places[inside], ends[inside]):
+                is_same |= inside & (places >= begin) & (ends <= end)
+        self.duplicates += int(is_same.sum())
+        kinds = np.where(is_free, 0, np.where(is_same, 1, 2))
+        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(places)]
+        for i, j in pairwise(bounds):
+            part = run._replace(begin=int(places[i]), end=int(ends[j - 1]))
+            if kinds[i] == 0:
+                self.taken.insert(bisect_left(self.taken, part.begin, key=BEGIN), part)
+            elif kinds[i] == 2:
+                self.lose(part, part.begin, part.end, "another record has this physical offset")
+
+    def find_lost(self, size: int) -> None:
+        """Tell of bytes that are no record, unless another file has what was there; and of those that no file has."""
+        known = [(run.begin, run.end) for run in self.taken]
+        for file in self.files:
+            if file.base is not None:
+                blanks = file.of(BLANK)
+                begins = (blanks["pos"] + file.base).tolist()
+                known += zip(begins, (blanks["pos"] + blanks["count"] + file.base).tolist(), strict=True)
+        union = _union(known)
+        for file in self.files:
+            if file.base is None:
+                continue  # a file that is none of a log
+            bad = file.pieces[(file.pieces["status"] != OK) & (file.pieces["status"] != BLANK)]
+            for pos, length, status in zip(*(bad[name].tolist() for name in ("pos", "size", "status")), strict=True):
+                begin = file.base + pos
+                at = bisect_right(union, begin, key=BEGIN) - 1
+                if at < 0 or union[at][1] < begin + length:
+                    self.lost.append(LostRange(file.path, pos, length, begin, _reason(status)))
+                    known.append((begin, begin + length))
+        first, last = self.taken[0].begin // size * size, self.taken[-1].end
+        for (_, begin), (end, _) in pairwise([(first, first), *_union(known), (last, last)]):
+            is_blank = end % size == 0 and end - begin < MIN_RECORD + 8  # at the end of a file that was cut
+            if begin < end and first <= begin and end <= last and not is_blank:
+                self.lost.append(self.missing(begin, end, size))
+
+    def missing(self, begin: int, end: int, size: int) -> LostRange:
+        for file in self.files:
+            if file.base is not None and file.base <= begin < file.base + file.length:
+                return LostRange(file.path, begin - file.base, end - begin, begin, "no record is left here")
+        start = begin // size * size
+        path = self.files[0].path.with_name(f"{start:020d}")
+        return LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
+
+    def shown_size(self) -> int | None:
+        """The length of a whole file, by where blanks end; else of the longest file, if that can be one."""
+        spans: Counter[int] = Counter()
+        for file in self.files:
+            spans.update((file.of(BLANK)["pos"] + file.of(BLANK)["count"]).tolist())
+        bases = [file.base for file in self.files if file.base is not None]
+        for span, _ in spans.most_common():
+            if 0 < span < 2**31 and any(base % span == 0 for base in bases):
+                return span
+        longest = max(file.length for file in self.files)
+        fits = longest < 2**31 and longest % 1024 == 0 and all(base % longest == 0 for base in bases)
+        return longest if fits else None
+
+
+def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Where the records of a run begin and end, physical offsets."""
+    scanner = RecordScanner(["phy_offset", "size"])
+    with run.file.buffer() as buffer:
+        at = run.begin
+        while at < run.end:
+            at, status = scanner.scan(buffer, run.base, at, run.end, at_rest=True)
+            if status != OK:
+                raise StoreError(f"{run.file.path}: was changed while it was read")
+    columns = scanner.take()
+    return columns["phy_offset"], columns["phy_offset"] + columns["size"]
+
+
+def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The parts of a run that another has too, byte for byte."""
+    if not len(begins):
+        return
+    whole = int(begins[0]), int(ends[-1])
+    is_whole = run.is_like(other, *whole)
+    parts = [whole] if is_whole else zip(begins.tolist(), ends.tolist(), strict=True)
+    yield from (part for part in parts if is_whole or run.is_like(other, *part))
+
+
+def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges as few that do not touch, in order."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _reason(status: int) -> str:
+    if status == BAD_NAME:
+        return "topic: cannot be the name of a directory, which its queues need"
+    return "{}: {}".format(*bad_reason(status))
