@@ -50,6 +50,7 @@ SOURCES = {
     "dispatch": [*HASH, *BYTES],
     "commit_log": [*BYTES, "csrc/rs_cpu.c"],
     "consume_queue": ["csrc/rs_columns.c", "csrc/rs_cpu.c"],
+    "verify": ["csrc/rs_crc32.c", "csrc/rs_cpu.c"],
     "salvage": [*BYTES, "csrc/rs_crc32.c", "csrc/rs_cpu.c"],
     "index_put": [],
     "index_select": ["csrc/rs_cpu.c"],

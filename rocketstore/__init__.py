@@ -35,6 +35,8 @@ from rocketstore.store.rebuild import RebuildReport, rebuild
 from rocketstore.store.recovery import RecoveryReport, recover
 from rocketstore.store.salvage import LostRange, SalvageReport, salvage
 from rocketstore.store.summary import ConsumerLag, StoreSummary
+from rocketstore.store.verify import verify
+from rocketstore.store.verify_report import Finding, VerifyReport
 
 __all__ = [
     "BatchConsumeQueue",
@@ -46,6 +48,7 @@ __all__ = [
     "CorruptFileError",
     "DispatchRequest",
     "ExpiredFiles",
+    "Finding",
     "GetMessageResult",
     "GetMessageStatus",
     "IndexFile",
@@ -75,12 +78,14 @@ __all__ = [
     "StoreLockedError",
     "StoreSummary",
     "UnsupportedFormatError",
+    "VerifyReport",
     "create_uniq_id",
     "hash_keys",
     "open",
     "rebuild",
     "recover",
     "salvage",
+    "verify",
 ]
 
 __version__ = "0.1.0"

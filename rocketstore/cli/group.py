@@ -18,6 +18,7 @@ from rocketstore.cli.offset import offset
 from rocketstore.cli.query import query
 from rocketstore.cli.recover import recover
 from rocketstore.cli.salvage import salvage
+from rocketstore.cli.verify import verify
 from rocketstore.errors import StoreError
 
 __all__ = ["rocketstore"]
@@ -52,6 +53,7 @@ def rocketstore() -> None:
     """Read, write, query and recover the files of an Apache RocketMQ store."""
 
 
-COMMANDS = (info, ls, lag, offset, config, query, get, cat, export, import_, recover, salvage, hexdump, demo)
-for command in COMMANDS:
+READING = (info, ls, lag, offset, config, query, get, cat, export, hexdump)
+MENDING = (recover, verify, salvage)
+for command in (*READING, import_, *MENDING, demo):
     rocketstore.add_command(command)

@@ -20,7 +20,7 @@ from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geomet
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.store.index_service import index_paths
 
-__all__ = ["known_config", "save_geometry", "writing_config"]
+__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "writing_config"]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 # The other sizes, of which directory, and of how many bytes a multiple.
@@ -60,10 +60,10 @@ def known_config(
     would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
     """
     root = Path(store_path_root_dir)
-    saved = _read_saved(_saved_path(root))
+    saved = read_saved(saved_path(root))
     for name in PATHS:  # of a copy of a store they lead to the log of the other one
         if name in saved and (config is None or getattr(config, name) is None):
-            raise ValueError(f"{name}: give it: {_saved_path(root)} has {saved[name]!r}, which may be another store's")
+            raise ValueError(f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's")
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
     shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
@@ -83,18 +83,18 @@ def known_config(
 
 def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
     """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
-    path = _saved_path(Path(store_path_root_dir))
+    path = saved_path(Path(store_path_root_dir))
     values = {name: value for name in SAVED if (value := getattr(config, name)) is not None}
-    if _read_saved(path) != values:
+    if read_saved(path) != values:
         make_directory(path.parent)
         replace_file(path, json.dumps(values, indent="\t").encode())
 
 
-def _saved_path(root: Path) -> Path:
+def saved_path(root: Path) -> Path:
     return root / "config" / "rocketstore.json"
 
 
-def _read_saved(path: Path) -> dict[str, Any]:
+def read_saved(path: Path) -> dict[str, Any]:
     try:
         values: dict[str, Any] = json.loads(path.read_bytes())
         for name, value in values.items():

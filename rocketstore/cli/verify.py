@@ -1,0 +1,60 @@
+"""``rocketstore verify``: whether a store is sound."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.store.verify import verify as verify_store
+from rocketstore.store.verify_report import KINDS, VerifyReport
+
+__all__ = ["verify"]
+
+
+@click.command()
+@click.argument("store", type=PATH, required=False)
+@click.option("--quick", is_flag=True, help="Look at headers, ends and samples alone.")
+@click.option("--threads", type=COUNT, help="Parts of the log checked at once.  [default: processors, 4 at most]")
+@click.option("--list", "lists_kinds", is_flag=True, help="Show all kinds of findings, and nothing else.")
+@broker_conf_option
+@format_option
+@click.pass_context
+def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int | None, lists_kinds: bool,
+           output_format: str | None) -> None:
+    """Compare log, queues, index and checkpoint of STORE with each other, and show what is wrong. Changes nothing.
+
+    A broker may be running. The exit status is 1 if there is a finding of severity error.
+    """
+    if lists_kinds:
+        names = ("severity", "meaning", "atNextStart")
+        write_rows([[{"kind": kind, **dict(zip(names, KINDS[kind], strict=True))} for kind in KINDS]], output_format)
+        return
+    if store is None:
+        raise click.UsageError("Missing argument 'STORE'.", ctx)
+    console = Console(stderr=True)
+    columns = ("[progress.description]{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+               TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("verify")
+        report = verify_store(
+            store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF],
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    write_rows([[finding.to_dict() for finding in report.findings]], output_format)
+    click.echo(summary_of(report), err=True)
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+def summary_of(report: VerifyReport) -> str:
+    """Say in one line what was looked at, and what was found."""
+    found = ", ".join(f"{report.count(severity):,} of severity {severity}" for severity in ("error", "warning", "info")
+                      if report.count(severity))
+    looked = "samples of" if report.quick else "all of"
+    return (
+        f"{report.messages:,} messages, {looked} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
+        f"{report.queues:,} queues, {report.index_files:,} index files: {found or 'nothing is wrong'}"
+    )

@@ -1,0 +1,27 @@
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.kernels.buffer import Buffer
+
+TIME_FALLS: int
+WRONG_LINK: int
+NEWER_LINK: int
+NEGATIVE_HASH: int
+FALLING_OFFSET: int
+
+class LogChecker:
+    n_records: int
+    last_phy_offset: int
+    first_store_timestamp: int
+    last_store_timestamp: int
+    max_store_timestamp: int
+    def __new__(cls, *, force_prop_crc: bool = False) -> Self: ...
+    def begin(self) -> None: ...
+    def faults_found(self) -> dict[int, tuple[int, list[int]]]: ...
+    def scan(self, buffer: Buffer, from_offset: int, offset: int, end: int) -> tuple[int, int]: ...
+
+def check_chains(
+    buffer: Buffer, count: int, newest: NDArray[np.int32]
+) -> tuple[int, dict[int, tuple[int, list[int]]]]: ...

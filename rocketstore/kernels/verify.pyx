@@ -1,0 +1,215 @@
+"""Verification without the GIL: records that their lengths lead over, and the chains of an index file.
+
+What is wrong with a record besides its lengths is noted, and the walk goes on: the first of each kind with their
+places, the others by their number.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp, memset
+
+from rocketstore.kernels.buffer cimport Buffer
+from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64
+from rocketstore.kernels.index_item cimport HEADER_SIZE, ITEM_SIZE, PREV_INDEX, SLOT_SIZE
+from rocketstore.kernels.record cimport (
+    BAD_BODY_CRC,
+    BAD_HALF,
+    BAD_PHY_OFFSET,
+    BAD_PROPERTY_CRC,
+    BODY_CRC,
+    RECORD_OK,
+    Record,
+    parse_record,
+)
+
+cdef enum:
+    PIECE = 16 << 20  # bytes between two looks at the signals: some milliseconds
+    ITEMS = 1 << 19  # likewise
+    CRC_PROPERTY_SIZE = 20  # "__CRC32#", 0x01, ten digits, 0x02
+    FALLS = BAD_HALF + 1
+    KINDS = FALLS + 1
+    CHAIN = 0  # kinds of faults of an item
+    NEWER = 1
+    HASH = 2
+    ORDER = 3
+    ITEM_KINDS = 4
+    NOTED = 16  # faults of each kind
+
+TIME_FALLS = FALLS
+WRONG_LINK, NEWER_LINK, NEGATIVE_HASH, FALLING_OFFSET = CHAIN, NEWER, HASH, ORDER
+
+cdef struct Faults:
+    int64_t counts[KINDS]
+    int64_t places[KINDS][NOTED]
+
+
+cdef inline void note(Faults *faults, int kind, int64_t place) noexcept nogil:
+    if faults.counts[kind] < NOTED:
+        faults.places[kind][faults.counts[kind]] = place
+    faults.counts[kind] += 1
+
+
+cdef dict noted(const Faults *faults):
+    """{kind: (number of faults, the first places)}"""
+    cdef int64_t kind, i
+    return {
+        kind: (faults.counts[kind], [faults.places[kind][i] for i in range(min(faults.counts[kind], <int64_t>NOTED))])
+        for kind in range(KINDS) if faults.counts[kind]
+    }
+
+
+cdef class LogChecker:
+    """Walks records of the log, piece by piece, each of which begins with ``begin``.
+
+    CRCs are those of bodies, and of records that have one among their properties. Parameters: force_prop_crc: a record
+    without that one is bad. Attributes: n_records; last_phy_offset, where the last one is, -1 before;
+    first_store_timestamp, last_store_timestamp, max_store_timestamp.
+    Source: CommitLog.checkMessageAndReturnSize.
+    """
+
+    cdef bint force_prop_crc
+    cdef Faults faults
+    cdef readonly int64_t n_records
+    cdef readonly int64_t last_phy_offset
+    cdef readonly int64_t first_store_timestamp
+    cdef readonly int64_t last_store_timestamp
+    cdef readonly int64_t max_store_timestamp
+
+    def __cinit__(self, *, bint force_prop_crc=False):
+        self.force_prop_crc = force_prop_crc
+        self.begin()
+
+    def begin(self):
+        """Forget all that was found."""
+        memset(&self.faults, 0, sizeof(Faults))
+        self.n_records = 0
+        self.last_phy_offset = -1
+
+    def faults_found(self):
+        """Give what is wrong: {status or TIME_FALLS: (number, first physical offsets)}."""
+        return noted(&self.faults)
+
+    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end):
+        """Walk the records of one file that begin from ``offset`` up to ``end``, a piece at most.
+
+        Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log.
+        Returns: (next_offset, status): OK, BLANK, END or why no record begins at next_offset.
+        Raises: StoreClosedError; CorruptFileError if the file was cut.
+        """
+        cdef int64_t pos = offset - from_offset, stop = min(end - from_offset, <int64_t>buffer.size)
+        cdef int status
+        if not 0 <= pos <= buffer.size:
+            raise ValueError(f"offset {offset} is not in the buffer from {from_offset} of {buffer.size} bytes")
+        stop = min(stop, pos + PIECE)
+        buffer.check_file_size()
+        PyErr_CheckSignals()
+        buffer.enter()
+        try:
+            with nogil:
+                status = self.walk(buffer.data, from_offset, &pos, stop, buffer.size)
+        finally:
+            buffer.leave()
+        return from_offset + pos, status
+
+    cdef int walk(self, const uint8_t *data, int64_t from_offset, int64_t *pos, int64_t stop,
+                  int64_t size) noexcept nogil:
+        cdef Record record
+        cdef int status
+        while pos[0] < stop:
+            status = parse_record(data + pos[0], size - pos[0], 0, NULL, NULL, &record)
+            if status != RECORD_OK:
+                return status
+            self.check(&record, from_offset + pos[0])
+            pos[0] += record.size
+        return RECORD_OK
+
+    cdef void check(self, const Record *record, int64_t phy_offset) noexcept nogil:
+        if record.phy_offset != phy_offset:
+            note(&self.faults, BAD_PHY_OFFSET, phy_offset)
+        self.check_crcs(record, phy_offset)
+        if self.n_records == 0:
+            self.first_store_timestamp = self.max_store_timestamp = record.store_timestamp
+        elif record.store_timestamp < self.last_store_timestamp:
+            note(&self.faults, FALLS, phy_offset)
+        self.last_store_timestamp = record.store_timestamp
+        self.max_store_timestamp = max(self.max_store_timestamp, record.store_timestamp)
+        self.last_phy_offset = phy_offset
+        self.n_records += 1
+
+    cdef void check_crcs(self, const Record *record, int64_t phy_offset) noexcept nogil:
+        cdef uint32_t crc
+        cdef const uint8_t *tail = record.data + record.size - CRC_PROPERTY_SIZE
+        if record.body.size > 0:
+            crc = rs_crc32(0, record.body.data, <size_t>record.body.size) & INT32_MAX
+            if crc != rs_load_be32(record.data + BODY_CRC):
+                note(&self.faults, BAD_BODY_CRC, phy_offset)
+        if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
+            crc = rs_crc32(0, record.data, <size_t>record.size - CRC_PROPERTY_SIZE) & INT32_MAX
+            if crc != digits_of(tail + 9):
+                note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
+        elif self.force_prop_crc:
+            note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
+
+
+cdef uint32_t digits_of(const uint8_t *digits) noexcept nogil:
+    """Ten decimal digits, the lowest first."""
+    cdef uint32_t value = 0
+    cdef int i
+    for i in range(9, -1, -1):
+        value = value * 10 + <uint32_t>(<int32_t>digits[i] - c"0")
+    return value
+
+
+def check_chains(Buffer buffer not None, int32_t count, int32_t[::1] newest not None):
+    """Put items again that an index file has, and compare what each would have been linked to.
+
+    Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each.
+    Returns: (items that found their slot empty, {kind: (number of faults, the first ordinals)}), kinds WRONG_LINK,
+    NEWER_LINK, which may be a circle, NEGATIVE_HASH, and FALLING_OFFSET before the physical offset of the item before.
+    Raises: CorruptFileError if the file was cut; StoreClosedError. Source: IndexFile.putKey.
+    """
+    cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
+    cdef Faults faults
+    if buffer.size < items_at + ITEM_SIZE * (<int64_t>count + 1):
+        raise ValueError(f"{count} items and {slots} slots are not within {buffer.size} bytes")
+    memset(&faults, 0, sizeof(Faults))
+    while k <= count:
+        PyErr_CheckSignals()
+        stop = min(k + ITEMS, <int64_t>count + 1)
+        buffer.check_file_size()
+        buffer.enter()
+        try:
+            with nogil:
+                filled += link_items(buffer.data + items_at, k, stop, <uint32_t>slots, &newest[0], &faults)
+        finally:
+            buffer.leave()
+        k = stop
+    return filled, noted(&faults)
+
+
+cdef int64_t link_items(const uint8_t *items, int64_t k, int64_t stop, uint32_t slots, int32_t *newest,
+                        Faults *faults) noexcept nogil:
+    """Link items from ``k`` on. Returns how many found their slot empty."""
+    cdef const uint8_t *item
+    cdef int32_t *last
+    cdef int32_t prev
+    cdef uint32_t key_hash
+    cdef int64_t filled = 0, phy_offset, before
+    before = <int64_t>rs_load_be64(items + ITEM_SIZE * (k - 1) + 4) if k > 1 else -1
+    while k < stop:
+        item = items + ITEM_SIZE * k
+        key_hash, phy_offset = rs_load_be32(item), <int64_t>rs_load_be64(item + 4)
+        prev = <int32_t>rs_load_be32(item + PREV_INDEX)
+        if phy_offset < before:
+            note(faults, ORDER, k)
+        before = phy_offset
+        if <int32_t>key_hash < 0:
+            note(faults, HASH, k)
+            key_hash = 0
+        last = &newest[key_hash % slots]
+        if prev != last[0]:
+            note(faults, NEWER if prev >= k else CHAIN, k)
+        filled += last[0] == 0
+        last[0] = <int32_t>k
+        k += 1
+    return filled

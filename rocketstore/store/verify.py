@@ -1,0 +1,356 @@
+"""Whether a store is sound: log, queues and index each against the other, and the files that say how it was left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.index_file import file_size, geometry_of
+from rocketstore.files.lock_file import is_held
+from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.store.dispatch import LMQ_PREFIX, batch_topics
+from rocketstore.store.geometry import PATHS, read_saved, saved_path
+from rocketstore.store.index_service import index_paths
+from rocketstore.store.message_store import MessageStore, has_rocksdb_data
+from rocketstore.store.verify_ext import ExtFiles
+from rocketstore.store.verify_index import IndexPart, IndexVerifier
+from rocketstore.store.verify_log import LogVerifier
+from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier
+from rocketstore.store.verify_report import Findings, VerifyReport
+from rocketstore.store.verify_units import UnitVerifier
+
+__all__ = ["verify"]
+
+MOST_THREADS = 4
+KNOWN = re.compile(
+    r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
+    r"timerwheel.*|timerlog|epochFileCheckpoint|brokerIdentity|transaction|kvStore|rocketstore-.*|dledger-.*|.*\.bak-.*"
+)
+
+
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    threads: int | None = None,
+    config: StoreConfig | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> VerifyReport:
+    """Look for what is wrong with a store. Changes nothing and takes no lock; a broker may be writing it.
+
+    Parameters
+    ----------
+    quick : look at headers, ends and samples alone.
+    threads : parts of the log that are checked at once, None for as many as there are processors, 4 at most.
+    config : sizes that files do not show, and where the log is; else what a rocketstore writer left, and the files.
+    progress : called with bytes of the log that were checked, and those to check.
+
+    Returns
+    -------
+    VerifyReport. Damage is a finding of it, and no error.
+
+    Raises
+    ------
+    StoreError, OSError : if no store is at ``path``, or its log is DLedger's. ValueError : for ``threads`` below 1.
+    """
+    if threads is None:
+        threads = min(os.cpu_count() or 1, MOST_THREADS)
+    if threads < 1:
+        raise ValueError(f"threads={threads}: at least 1 is needed")
+    return Verification(Path(path), config).run(quick, threads, progress)
+
+
+class Verification:
+    """One look at a store."""
+
+    def __init__(self, root: Path, config: StoreConfig | None) -> None:
+        self.root = root
+        self.findings = Findings()
+        saved: dict[str, Any] = {}
+        with self.findings.noted(saved_path(root), "config-damaged"):
+            saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+        sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
+        self.config: Any = replace(config or StoreConfig(**saved), **sizes)
+        self.batch_topics: set[str] = set()
+        self.consumer_offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self.checkpoint: StoreCheckpoint | None = None
+        self.is_locked = False
+        self.last_exit_ok = not os.path.lexists(root / "abort")
+
+    def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
+        with MessageStore.open(self.root, config=self.config) as store:
+            self._check_state()
+            self._check_config()
+            with contextlib.closing(self._open_log(store)) as log:
+                return self._check(log, quick, threads, progress)
+
+    def _open_log(self, store: MessageStore) -> CommitLog:
+        try:
+            return store.commit_log
+        except OSError as error:
+            kind = "log-missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
+            paths = self.config.commit_log_paths(self.root)
+            self.findings.add(kind, paths[0], 0, error.strerror or str(error))
+            return CommitLog.open(self.root)  # where there are no files of a log
+
+    def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
+        stop = log.max_phy_offset if self.is_locked else None
+        queues = QueueVerifier(log, self.findings, dict(self._queues()), self._has_light_queues(), self._is_lmq())
+        index = IndexVerifier(log, self.findings, self._index_parts())
+        whole = LogVerifier(log, self.config, self.findings, queues, index)
+        whole.run(stop, quick, threads, progress)
+        self.is_locked = self.is_locked or self._is_held()  # it may have started meanwhile
+        if self.is_locked:
+            self.findings.add("lock-held", self.root / "lock", 0, "another process holds the lock")
+        is_live = self.is_locked or whole.is_growing
+        dispatch_from = None if self.last_exit_ok else self._dispatch_from(log)
+        units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live)
+        units.sample() if quick else units.finish(self.root, self.batch_topics)
+        index.finish(self.root / "index", whole.end, is_live or not self.last_exit_ok, is_live)
+        self._check_index_files(index, whole)
+        if self.checkpoint is not None and not is_live:
+            self._check_checkpoint(self.checkpoint, log, whole, index)
+        self._check_consumers(queues)
+        return VerifyReport(
+            self.findings.sorted(), whole.begin, whole.end, whole.n_records, len(queues.queues), len(index.parts),
+            self.last_exit_ok, self.is_locked, quick,
+        )
+
+    # ---- files -----------------------------------------------------------------------------------------------
+
+    def _entries(self, directory: Path) -> list[os.DirEntry[str]]:
+        found: list[os.DirEntry[str]] = []
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        return found
+
+    def _check_run(self, directory: Path) -> None:
+        """Name what is none of a run's files, of which a broker loads all. Source: MappedFileQueue.load."""
+        for entry in self._entries(directory):
+            if entry.is_dir(follow_symlinks=False):
+                self.findings.add("foreign-file", Path(entry.path), 0, "a directory")
+            elif not is_offset_name(entry.name) or not is_so(entry.is_file):
+                self.findings.add("foreign-file-fatal", Path(entry.path), 0, "its name or type is none of a log's")
+
+    def _queue_directories(self, name: str) -> Iterator[tuple[Queue, Path]]:
+        for topic in self._entries(self.root / name):
+            if not is_so(topic.is_dir):
+                if not self._is_rocksdb(name):
+                    self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
+                continue
+            for queue in self._entries(Path(topic.path)):
+                if re.fullmatch("0|-?[1-9][0-9]{0,9}", queue.name) and is_so(queue.is_dir):
+                    yield (topic.name, int(queue.name)), Path(queue.path)
+                else:
+                    self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
+
+    def _queues(self) -> Iterator[tuple[Queue, QueueFiles]]:
+        config = self.config
+        ext = dict(self._queue_directories("consumequeue_ext"))
+        for name, size, is_batch in (
+            ("consumequeue", config.mapped_file_size_consume_queue, False),
+            ("batchconsumequeue", config.mapper_file_size_batch_consume_queue, True),
+        ):
+            if self._is_rocksdb(name):
+                self.findings.add("not-checked", self.root / name, 0, "queues in RocksDB")
+            found: dict[Queue, QueueFiles] = {}
+            for queue, directory in self._queue_directories(name):
+                with self.findings.noted(directory):
+                    self._check_run(directory)
+                    ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
+                    found[queue] = QueueFiles(directory, is_batch, size, ext_files)
+                if (queue[0] in self.batch_topics) != is_batch and (self.batch_topics or not is_batch):
+                    self.findings.add("queue-wrong-root", directory, 0, "queue.type of the topic is another")
+            self._check_lengths(found)
+            yield from found.items()
+
+    def _ext_files(self, directory: Path) -> ExtFiles:
+        files = ExtFiles(directory, self.config.mapped_file_size_consume_queue_ext)
+        for file in files.files:
+            if file.size != files.size:
+                self.findings.add("ext-file-size", file.path, file.size, f"{file.size} bytes, not {files.size}")
+        return files
+
+    def _check_lengths(self, queues: dict[Queue, QueueFiles]) -> None:
+        """All queues of a kind have files of one length: the one given, or that most have."""
+        sizes = [file.size for files in queues.values() for file in files.files if file.size]
+        most = max(set(sizes), key=sizes.count) if sizes else 0
+        for files in queues.values():
+            size = files.given_size or most
+            files.set_size(size)
+            for file in files.files:
+                if file.size == 0 and file is files.files[-1]:
+                    self.findings.add("queue-file-empty", file.path, 0, "no bytes")
+                elif file.size != size:
+                    self.findings.add("queue-file-size", file.path, file.size, f"{file.size} bytes, not {size}")
+                if size and file.file_from_offset % size:
+                    detail = f"{file.file_from_offset} is no multiple of {size}"
+                    self.findings.add("queue-file-name", file.path, 0, detail)
+            for before, file in zip(files.files, files.files[1:], strict=False):
+                if file.file_from_offset - before.file_from_offset > size > 0:
+                    self.findings.add("queue-file-missing", file.path, 0, f"{before.path.name} is the one before")
+
+    def _index_parts(self) -> list[IndexPart]:
+        directory = self.root / "index"
+        for entry in self._entries(directory):
+            if not entry.name.isdecimal() or not is_so(entry.is_file):
+                self.findings.add("foreign-file", Path(entry.path), 0, "no index file")
+            elif len(entry.name) != 17 or not entry.name.isascii():
+                self.findings.add("index-file-name", Path(entry.path), 0, entry.name)
+        parts: list[IndexPart] = []
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+            paths = [path for path in index_paths(directory) if len(path.name) == 17]
+            slots, items = self._geometry(paths) or (0, 0)
+            for path in paths if slots else ():
+                with self.findings.noted(path):
+                    length, size = path.stat().st_size, file_size(slots, items)
+                    if length != size:
+                        detail = f"{length} bytes, {slots} slots and {items} items need {size}"
+                        self.findings.add("index-file-size", path, length, detail)
+                    else:
+                        parts.append(IndexPart(path, slots, items, self.is_locked))
+        return parts
+
+    def _geometry(self, paths: list[Path]) -> tuple[int, int] | None:
+        config = self.config
+        if config.max_hash_slot_num and config.max_index_num:
+            return config.max_hash_slot_num, config.max_index_num
+        for path in paths:
+            with contextlib.suppress(ValueError, CorruptFileError):
+                return geometry_of([path], for_writing=False)
+        lengths = {path.stat().st_size for path in paths}
+        default = DEFAULT_SIZES["max_hash_slot_num"], DEFAULT_SIZES["max_index_num"]
+        if lengths == {file_size(*default)}:
+            return default
+        if paths:
+            self.findings.add("index-geometry", paths[0].parent, 0, "give maxHashSlotNum and maxIndexNum")
+        return None
+
+    def _is_rocksdb(self, name: str) -> bool:
+        return is_so(lambda: has_rocksdb_data(self.root / name))
+
+    def _has_light_queues(self) -> bool:
+        names = (entry.name for entry in self._entries(self.root / "consumequeue"))
+        return self.config.enable_multi_dispatch or any(name.startswith(LMQ_PREFIX) for name in names)
+
+    def _is_lmq(self) -> bool:
+        return bool(self.config.enable_lmq or not self.config.enable_multi_dispatch)
+
+    # ---- state -----------------------------------------------------------------------------------------------
+
+    def _check_state(self) -> None:
+        add, root = self.findings.add, self.root
+        for entry in self._entries(root):
+            if not KNOWN.fullmatch(entry.name):
+                add("foreign-file", Path(entry.path), 0, "none of a store's")
+        for directory in self.config.commit_log_paths(root):
+            self._check_run(directory)
+        if not self.last_exit_ok:
+            add("abort", root / "abort", 0, "the file is there")
+        if os.path.lexists(root / "lock") and not (root / "lock").is_file():
+            add("lock-no-file", root / "lock", 0, "no regular file")
+        self.is_locked = self._is_held()
+        if self._is_rocksdb("rocksdbstore"):
+            add("not-checked", root / "rocksdbstore", 0, "an index in RocksDB")
+        path = root / "checkpoint"
+        if not os.path.lexists(path):
+            if not self.is_locked:  # which writes it when it flushes
+                add("checkpoint-missing", path, 0, "no such file")
+            return
+        with self.findings.noted(path, "checkpoint-damaged"):
+            self.checkpoint = StoreCheckpoint.open(path)
+            if path.stat().st_size != FILE_SIZE:
+                add("checkpoint-size", path, path.stat().st_size, f"{path.stat().st_size} bytes")
+
+    def _is_held(self) -> bool:
+        return is_so(lambda: is_held(self.root / "lock"))
+
+    def _check_config(self) -> None:
+        config = BrokerConfig.open(self.root)
+        self.batch_topics = batch_topics(config.topics)
+        self.consumer_offsets = config.consumer_offsets
+        for path, what in config.problems:
+            kind = "config-bak-used" if what.endswith("is used") else "config-damaged"
+            self.findings.add(kind, path, 0, what)
+
+    def _check_consumers(self, queues: QueueVerifier) -> None:
+        for group, topics in sorted(self.consumer_offsets.items()):
+            for topic, offsets in sorted(topics.items()):
+                for queue_id, offset in sorted(offsets.items()):
+                    files = queues.queues.get((topic, queue_id))
+                    if files is not None and not files.is_batch and files.spans and offset > files.spans[-1][1]:
+                        detail = f"{topic}@{group} {queue_id}: {offset} is beyond the queue's last file"
+                        self.findings.add("config-offset", self.root / "config" / "consumerOffset.json", 0, detail)
+
+    def _check_index_files(self, index: IndexVerifier, whole: LogVerifier) -> None:
+        directory = self.root / "index"
+        if not index.parts:
+            has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
+            enabled = self.config.message_index_enable and not self._is_rocksdb("rocksdbstore")
+            if whole.n_records and enabled and not has_files and not whole.is_growing:
+                self.findings.add("index-missing", directory, 0, f"{whole.n_records} messages are in the log")
+        elif not self.last_exit_ok and self.checkpoint is not None:
+            for part in index.parts:
+                end, known = part.header.end_timestamp, self.checkpoint.index_msg_timestamp
+                if end > known:
+                    detail = f"ends at {end}, the checkpoint knows {known}"
+                    self.findings.add("index-to-be-deleted", part.path, 8, detail)
+
+    def _check_checkpoint(
+        self, point: StoreCheckpoint, log: CommitLog, whole: LogVerifier, index: IndexVerifier
+    ) -> None:
+        def add(kind: str, offset: int, detail: str) -> None:
+            self.findings.add(kind, self.root / "checkpoint", offset, detail)
+
+        for i, number in enumerate(point._numbers()):
+            if number < 0:
+                add("checkpoint-negative", 8 * i, f"{number}")
+        for offset, name in ((0, "physic_msg_timestamp"), (8, "logics_msg_timestamp")):
+            time, latest = getattr(point, name), whole.max_store_timestamp
+            if whole.n_records and not whole.is_sampled and time > latest:
+                add("checkpoint-ahead", offset, f"{name} is {time}, the log has {latest}")
+        for offset, name in ((32, "confirm_phy_offset"), (40, "logics_physical_offset")):
+            at = getattr(point, name)
+            if at > whole.end:
+                add("checkpoint-ahead", offset, f"{name} is {at}, the log ends at {whole.end}")
+            elif whole.begin < at < whole.end and not log.begins_record(at):
+                add("checkpoint-offset", offset, f"{name} is {at}, where no record begins")
+        full = [part.header.end_timestamp for part in index.parts[:-1]]
+        newest = max((part.header.end_timestamp for part in index.parts), default=None)
+        if newest is not None and point.index_msg_timestamp > newest:
+            add("checkpoint-index-ahead", 16, f"{point.index_msg_timestamp}, the newest file ends at {newest}")
+        if full and full[-1] > point.index_msg_timestamp:
+            add("checkpoint-index-behind", 16, f"{point.index_msg_timestamp}, a full file ends at {full[-1]}")
+
+    def _dispatch_from(self, log: CommitLog) -> int:
+        """Where a broker begins after a crash. Source: CommitLog.recoverAbnormally."""
+        files, point = log.queue.files, self.checkpoint or StoreCheckpoint()
+        files = files[-max(self.config.commit_log_recover_max_num, 1) :]
+        for file in reversed(files):
+            first = log.find_message(file.file_from_offset)
+            if first is None:
+                continue
+            if point.logics_physical_offset > 0:
+                matches = first.phy_offset <= point.logics_physical_offset
+            else:
+                matches = first.store_timestamp <= point.logics_msg_timestamp
+            if matches:
+                return file.file_from_offset
+        return files[0].file_from_offset if files else 0
+
+
+def is_so(question: Callable[[], bool]) -> bool:
+    """The answer of a directory entry or the like, no for a link to itself."""
+    with contextlib.suppress(OSError):
+        return question()
+    return False

@@ -1,0 +1,332 @@
+"""Verification of the commit log: its records, in pieces and threads, each with what queues and index have of it."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import LONG_MAX, CommitLog
+from rocketstore.files.mapped_file import LogFile, Window, data_ranges, nonzero_end
+from rocketstore.kernels.commit_log import BLANK, CUT, END, OK, bad_reason, read_message
+from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.kernels.verify import TIME_FALLS, LogChecker
+from rocketstore.store.recovery_tail import tails
+from rocketstore.store.verify_index import IndexVerifier, Items
+from rocketstore.store.verify_queues import QueueRows, QueueVerifier
+from rocketstore.store.verify_report import Findings, read_bytes
+
+__all__ = ["LogVerifier"]
+
+PIECE = 8 << 20  # bytes of the log that one thread checks at a time
+STEP = 1 << 20  # that are parsed for their records, and then for what is dispatched: from the caches
+SPAN = 1 << 20  # read at once where a file cannot be mapped
+SAMPLE = 64 << 10
+KIND_OF_FIELD = {
+    "magic": "log-magic", "size": "log-size", "body length": "log-body-length", "topic length": "log-topic-length",
+    "properties length": "log-properties-length", "bodyCrc": "log-body-crc", "__CRC32#": "log-property-crc",
+    "DELAY": "log-delay", "INNER_NUM, INNER_BASE": "log-inner-batch", "physicalOffset": "log-phy-offset",
+}
+
+
+@dataclass
+class Piece:
+    """What one thread found in a part of the log: records from ``begin``, -1 if there are none, up to ``end``."""
+
+    chunk: tuple[int, int]
+    begin: int = -1
+    end: int = -1
+    status: int = OK  # why it ended
+    damages: list[tuple[int, int, int]] = field(default_factory=list)  # from, to, status
+    faults: list[tuple[str, int, str, int]] = field(default_factory=list)  # kind, physical offset, detail, count
+    n_records: int = 0
+    last_phy_offset: int = -1
+    times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
+    rows: list[QueueRows] = field(default_factory=list)
+    items: Items | None = None
+
+
+class Worker:
+    """What one thread at a time checks pieces with."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
+        self.log, self.queues, self.index = log, queues, index
+        self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc)
+        self.scanner = RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=True)
+        self.plain_scanner = RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=False)
+
+    def check(self, begin: int, end: int, is_record: bool) -> Piece:
+        """Check the records that begin in a part of one file. Parameters: is_record: one is to begin at ``begin``."""
+        piece = Piece((begin, end))
+        self.checker.begin()
+        self.scanner.take()
+        offset: int | None = begin if is_record else self.log.find_later(begin, end)
+        size = SPAN
+        while offset is not None and offset < end:
+            window = self.log.queue.read(offset, size, "sequential")
+            if window is None:
+                break
+            following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
+            self._collect(self.scanner, window, offset, following, piece.faults)
+            if following > offset:
+                piece.begin = offset if piece.begin < 0 else piece.begin
+            piece.end, piece.status = following, status
+            file = self.log.queue.find(offset)
+            if status == CUT and file is not None and window.from_offset + window.buffer.size < file.end_offset:
+                size = size * 16 if following == offset else SPAN
+            elif status == BLANK and file is not None:
+                self._check_blank(piece, file, following)
+                break
+            elif status not in (OK, BLANK):
+                later = self.log.find_later(following + 1, end)
+                if later is None:
+                    break
+                piece.damages.append((following, later, status))
+                offset = later
+                continue
+            offset = following
+        self._compare(piece)
+        return piece
+
+    def _check_blank(self, piece: Piece, file: LogFile, offset: int) -> None:
+        position = offset - file.file_from_offset
+        size = int.from_bytes(read_bytes(file.path, position, 4), "big", signed=True)
+        if size != file.size - position:
+            detail = f"says {size} bytes, {file.size - position} are left"
+            piece.faults.append(("log-blank-size", offset, detail, 1))
+        if nonzero_end(file.path, min(position + 8, file.size), file.size) > position + 8:
+            piece.faults.append(("log-blank-bytes", offset, "bytes behind the blank's header", 1))
+        piece.begin = offset if piece.begin < 0 else piece.begin
+        piece.end = self.log.end_of(file)
+
+    def _collect(self, scanner: RequestScanner, window: Window, begin: int, end: int, faults: list[Any] | None) -> None:
+        """Parse for what is dispatched what is known to be records."""
+        while begin < end:
+            try:
+                following = scanner.scan(*window, begin, end)
+                if following == begin:  # at a blank
+                    return
+                begin = following
+            except CorruptFileError as error:
+                begin = window.from_offset + error.offset
+                if error.field not in KIND_OF_FIELD or begin >= end:
+                    raise
+                if faults is not None:
+                    faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field} {error.reason}", 1))
+                begin += max(int.from_bytes(self.log.queue.pread(begin, 4), "big"), 1)
+
+    def _compare(self, piece: Piece) -> None:
+        for status, (count, places) in self.checker.faults_found().items():
+            kind, detail = "log-time-falls", "the store time is before that of the record before"
+            if status != TIME_FALLS:
+                name, reason = bad_reason(status)
+                kind, detail = KIND_OF_FIELD[name], f"{name} {reason}"
+            numbers = [1] * (len(places) - 1) + [count - len(places) + 1]
+            piece.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
+        requests, items = self.scanner.take()
+        checker = self.checker
+        piece.n_records, piece.last_phy_offset = checker.n_records, checker.last_phy_offset
+        if piece.n_records:
+            piece.times = checker.first_store_timestamp, checker.last_store_timestamp, checker.max_store_timestamp
+        if piece.begin >= 0:
+            piece.rows = self.queues.compare(requests, self.scanner.queues)
+            piece.items = self.index.compare(piece.begin, piece.end, items, lambda: self._items_without_tags(piece))
+
+    def _items_without_tags(self, piece: Piece) -> np.ndarray:
+        """The items of a piece as a release that indexes no tags puts them."""
+        offset, end = piece.begin, piece.end
+        for begin, stop in [*((a, b) for a, b, _ in piece.damages), (end, end)]:
+            while offset < begin and (window := self.log.queue.read(offset, begin - offset, "sequential")):
+                last = min(begin, window.from_offset + window.buffer.size)
+                self._collect(self.plain_scanner, window, offset, last, None)
+                offset = last
+            offset = stop
+        items: np.ndarray = self.plain_scanner.take()[1]
+        return items
+
+
+class LogVerifier:
+    """Goes over the log, piece by piece in its order, as threads have checked them.
+
+    Attributes: begin, end, physical offsets, of the first file and behind the last record or blank; n_records;
+    last_phy_offset; max_store_timestamp; is_growing: somebody writes on; is_sampled: not all was looked at.
+    """
+
+    def __init__(self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier,
+                 index: IndexVerifier) -> None:
+        self.log, self.config, self.findings, self.queues, self.index = log, config, findings, queues, index
+        self.begin = self.end = log.min_phy_offset
+        self.n_records, self.last_phy_offset, self.max_store_timestamp = 0, -1, 0
+        self._last_store_timestamp: int | None = None
+        self.is_growing = self.is_sampled = False
+
+    def run(self, stop: int | None, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> None:
+        """Check all, or samples of it. Parameters: stop: the end, where a broker writes on."""
+        self.is_sampled = quick
+        self._check_files()
+        limit = LONG_MAX if stop is None else stop
+        chunks = list(self._samples(limit) if quick else self._chunks(limit))
+        workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for _ in range(threads):
+            workers.put(Worker(self.log, self.config, self.queues, self.index))
+
+        def check(begin: int, end: int, is_record: bool) -> Piece:
+            worker = workers.get()
+            try:
+                return worker.check(begin, end, is_record)
+            finally:
+                workers.put(worker)
+
+        total, done = sum(end - begin for begin, end, _ in chunks), 0
+        place = -1
+        with ThreadPoolExecutor(threads, "rocketstore-verify") as pool:
+            waiting: deque[tuple[tuple[int, int, bool], Future[Piece]]] = deque()
+            chains: list[Future[None]] = [] if quick else self.index.start(pool)
+            todo = iter(chunks)
+            try:
+                while True:
+                    while len(waiting) <= threads and (chunk := next(todo, None)):
+                        waiting.append((chunk, pool.submit(check, *chunk)))
+                    if not waiting:
+                        break
+                    (begin, end, _), future = waiting.popleft()
+                    with self.findings.noted(self.log.directories[0]):
+                        piece = future.result()
+                        if not quick and piece.begin < place < end and piece.begin >= 0:
+                            piece = check(place, end, True)  # what was taken for a record was in a body
+                        place = self._merge(piece, place, quick)
+                    done += end - begin
+                    if progress is not None:
+                        progress(done, total)
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+            for chain in chains:
+                chain.result()
+        self.end = max(place, self.begin)
+        if quick and chunks and place < chunks[-1][0]:  # its samples are all in one large record
+            self.end = self.log.max_phy_offset
+        self._check_end(stop)
+
+    # ---- parts -----------------------------------------------------------------------------------------------
+
+    def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
+        """Split the files into parts, and leave out those that are holes."""
+        for file in list(self.log.queue.files):
+            start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
+            with self.findings.noted(file.path):
+                data = list(data_ranges(file.path, 0, file.size))
+                for at in range(start, stop, PIECE):
+                    position = at - start
+                    if at == start or any(first < position + PIECE and position < last for first, last in data):
+                        yield at, min(at + PIECE, stop), at == start
+
+    def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:
+        """The beginning and the middle of each file; of the last one that has data, the end."""
+        files = [file for file in self.log.queue.files if file.file_from_offset < limit]
+        for i, file in enumerate(files):
+            start, used = file.file_from_offset, 0
+            with self.findings.noted(file.path):
+                used = nonzero_end(file.path, 0, min(file.size, limit - start)) if i >= len(files) - 2 else file.size
+            middle, last = used // 2, max(used - SAMPLE, SAMPLE)
+            if used:
+                yield start, start + min(SAMPLE, used), True
+            if middle > SAMPLE:
+                yield start + middle, start + min(middle + SAMPLE, last), False
+            if used > SAMPLE:
+                yield start + last, min(self.log.end_of(file), limit), False
+
+    def _check_files(self) -> None:
+        files, size = self.log.queue.files, self.log.mapped_file_size
+        for file in files:
+            if file.size == 0 and file is files[-1]:
+                self.findings.add("log-file-empty", file.path, 0, "no bytes")
+            elif file.size != size:
+                self.findings.add("log-file-size", file.path, file.size, f"{file.size} bytes, {size} were expected")
+            if size and file.file_from_offset % size:
+                self.findings.add("log-file-name", file.path, 0, f"{file.file_from_offset} is no multiple of {size}")
+        for before, file in pairwise(files):
+            missing = file.file_from_offset - before.file_from_offset - max(size, before.size)
+            if missing > 0:
+                self.findings.add("log-file-missing", file.path, 0, f"{missing} bytes are missing before it")
+            elif before.file_from_offset + size > file.file_from_offset:
+                self.findings.add("log-file-overlap", file.path, 0, f"{before.path.name} has {before.size} bytes")
+
+    # ---- in order --------------------------------------------------------------------------------------------
+
+    def _merge(self, piece: Piece, place: int, quick: bool) -> int:
+        """Take what a thread found. Returns where the next record is to begin."""
+        if piece.begin < 0:
+            return place if place >= 0 or quick else piece.chunk[0]
+        if 0 <= place < piece.begin and not quick:
+            self._add_gap(place, piece.begin)
+        elif place < 0 and not quick and piece.begin > self.begin:
+            self._add_gap(self.begin, piece.begin)
+        for begin, end, status in piece.damages:
+            self._add_damage(begin, end, status)
+        for kind, offset, detail, count in piece.faults:
+            self._add(kind, offset, detail, count)
+        if piece.n_records:
+            self._take_records(piece, quick)
+        self.queues.merge(piece.rows, quick)
+        if piece.items is not None:
+            self.index.merge(piece.items)
+        return max(piece.end, place)
+
+    def _take_records(self, piece: Piece, quick: bool) -> None:
+        first, last, latest = piece.times
+        if self._last_store_timestamp is not None and first < self._last_store_timestamp and not quick:
+            self._add("log-time-falls", piece.begin, "the store time is before that of the record before")
+        self._last_store_timestamp = last
+        self.max_store_timestamp = max(self.max_store_timestamp, latest) if self.n_records else latest
+        self.n_records += piece.n_records
+        self.last_phy_offset = piece.last_phy_offset
+
+    def _add(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
+        file = self.log.queue.find(offset)
+        path, position = (file.path, offset - file.file_from_offset) if file else (self.log.directories[0], offset)
+        self.findings.add(kind, path, position, f"at {offset}: {detail}", count)
+
+    def _add_gap(self, begin: int, end: int) -> None:
+        """Bytes between two pieces that are no records."""
+        self.index.add_gap(begin, end)
+        if self.log.queue.find(begin) is None:
+            return  # a file is missing, or too short, which was said already
+        step = self.log.step(self.log.scanner(()), begin, begin + 1)
+        self._add_damage(begin, end, END if step is None else step[1])
+
+    def _add_damage(self, begin: int, end: int, status: int) -> None:
+        file = self.log.queue.find(begin)
+        is_last = file is not None and end >= self.log.end_of(file)
+        if status == END:
+            kind, reason = ("log-blank-missing" if is_last else "log-zeros"), "zeros"
+        else:
+            name, reason = bad_reason(status) if status not in (OK, BLANK) else ("magic", "no record begins here")
+            kind = KIND_OF_FIELD.get(name, "log-magic")
+            reason = f"{name} {reason}"
+        self._add(kind, begin, f"{reason}; the next record is at {end}")
+
+    def _check_end(self, stop: int | None) -> None:
+        """What stands behind the last record, if nobody writes it just now."""
+        self.is_growing = stop is not None or self.log.begins_record(self.end)
+        if self.is_growing:
+            return
+        for tail in tails(self.log, self.end):
+            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on"
+            self.findings.add("log-tail", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
+        for file in self.log.queue.files:
+            if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
+                self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
+        window = self.log.queue.read(self.last_phy_offset, SPAN, "random") if self.last_phy_offset >= 0 else None
+        if window is not None:
+            last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
+            if last and last["properties"] and self.log.queue.pread(last["phy_offset"] + last["size"] - 1, 1) == b"\0":
+                self._add("log-torn-record", self.last_phy_offset, "its properties end in zeros")

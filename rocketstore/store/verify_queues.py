@@ -1,0 +1,371 @@
+"""Verification of consume queues: each record's unit, and each unit's record."""
+
+from __future__ import annotations
+
+import bisect
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue
+from rocketstore.kernels.commit_log import OK
+from rocketstore.kernels.dispatch import MULTI_DISPATCH
+from rocketstore.store.dispatch import is_file_name, more_queues
+from rocketstore.store.verify_ext import ExtFiles
+from rocketstore.store.verify_report import Findings, read_bytes
+
+__all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
+
+UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+BATCH_UNIT = np.dtype([
+    ("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"), ("store_timestamp", ">i8"),
+    ("msg_base_offset", ">i8"), ("batch_size", ">i2"), ("compacted_offset", ">i4"), ("reserved", ">i4"),
+])
+FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
+          "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
+INT_MAX = 2**31 - 1
+NEAR = 64  # units around where a unit should be, among which it is looked for
+NOTED = 100
+FIRST = operator.itemgetter(0)
+Queue = tuple[str, int]
+
+
+class Ranges:
+    """Sets of numbers, given as ranges mostly in order."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+
+    def add(self, begin: int, end: int) -> None:
+        if self._ranges and self._ranges[-1][0] <= begin <= self._ranges[-1][1]:
+            begin, end = self._ranges[-1][0], max(end, self._ranges.pop()[1])
+        self._ranges.append((begin, end))
+
+    def add_all(self, numbers: np.ndarray) -> None:
+        """Add a sorted array."""
+        if len(numbers):
+            breaks = np.flatnonzero(np.diff(numbers) > 1)
+            firsts, lasts = numbers[[0, *(breaks + 1)]].tolist(), numbers[[*breaks, -1]].tolist()
+            for first, last in zip(firsts, lasts, strict=True):
+                self.add(first, last + 1)
+
+    def sorted(self) -> list[tuple[int, int]]:
+        merged = Ranges()
+        for begin, end in sorted(self._ranges):
+            merged.add(begin, end)
+        self._ranges = merged._ranges
+        return self._ranges
+
+    def gaps(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """The ranges between ``begin`` and ``end`` that are not in the set."""
+        for first, last in [*self.sorted(), (end, end)]:
+            if begin < min(first, end):
+                yield begin, min(first, end)
+            begin = max(begin, last)
+
+    @property
+    def end(self) -> int:
+        return max((end for _, end in self._ranges), default=-1)
+
+
+class QueueFiles:
+    """The files of one queue, read without a mapping. Units are counted from the beginning of the run's file 0."""
+
+    def __init__(self, directory: Path, is_batch: bool, size: int | None, ext: ExtFiles | None) -> None:
+        self.directory, self.is_batch, self.ext = directory, is_batch, ext
+        self.unit = BATCH_UNIT if is_batch else UNIT
+        self.files = MappedFileQueue([directory]).files
+        self.given_size = size
+        self.set_size(size or 0)
+        self.covered, self.missing = Ranges(), Ranges()
+        self.behind: list[tuple[int, int]] = []  # unit, physical offset: of the records behind the last with a unit
+        self.count_behind = 0
+
+    def set_size(self, size: int) -> None:
+        self.size = size
+        self.per_file = max(size // self.unit.itemsize, 1)
+        self.spans = [self._span(file) for file in self.files]
+
+    def _span(self, file: LogFile) -> tuple[int, int, LogFile]:
+        """The units a file has room for: the first, and the one after the last."""
+        first = file.file_from_offset // max(self.size, 1) * self.per_file
+        return first, first + min(file.size // self.unit.itemsize, self.per_file), file
+
+    def read(self, begin: int, end: int) -> bytes:
+        """The bytes of units, as many as there are one after the other."""
+        data = b""
+        for first, last, file in self.spans[max(bisect.bisect_right(self.spans, begin, key=FIRST) - 1, 0) :]:
+            if not first <= begin < min(last, end):
+                break
+            count = min(last, end) - begin
+            data += read_bytes(file.path, (begin - first) * self.unit.itemsize, count * self.unit.itemsize)
+            begin += count
+        return data
+
+    def units(self, begin: int, end: int) -> np.ndarray:
+        data = self.read(begin, end)
+        return np.frombuffer(data, self.unit, len(data) // self.unit.itemsize)
+
+    def has(self, unit: int, phy_offset: int) -> bool:
+        """Whether a record has its unit now."""
+        unit = self.find(phy_offset) if self.is_batch else unit
+        units = self.units(unit, unit + 1)
+        return len(units) > 0 and bool(valid(units)[0]) and int(units["phy_offset"][0]) == phy_offset
+
+    def place(self, unit: int) -> tuple[Path, int]:
+        """The file of a unit, and where it is in it."""
+        for first, last, file in reversed(self.spans):
+            if first <= unit:
+                return file.path, min(unit - first, last - first) * self.unit.itemsize
+        return self.directory, 0
+
+    def find(self, phy_offset: int) -> int:
+        """The first unit of at least a physical offset, in a run of ascending ones that ends where it is invalid."""
+        spans = [(first, last) for first, last, _ in self.spans if first < last]
+        if not spans:
+            return 0
+        at = 0
+        while at + 1 < len(spans) and self._is_before(spans[at + 1][0], phy_offset):
+            at += 1
+        low, high = spans[at]
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._is_before(middle, phy_offset) else (low, middle)
+        return low
+
+    def _is_before(self, unit: int, phy_offset: int) -> bool:
+        units = self.units(unit, unit + 1)
+        return len(units) > 0 and bool(valid(units)[0]) and int(units["phy_offset"][0]) < phy_offset
+
+    def resolved(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Tags codes as the records', which are in an ext file that has no such unit, and store times of those."""
+        codes = units["tags_code"].astype(np.int64)
+        return (codes, np.zeros(len(units), bool), None) if self.is_batch else ExtFiles.resolve(self.ext, codes)
+
+
+def valid(units: np.ndarray) -> np.ndarray:
+    good: np.ndarray = (units["phy_offset"] >= 0) & (units["size"] > 0)
+    if units.dtype == BATCH_UNIT:
+        good = good & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    return good
+
+
+def fillers(units: np.ndarray) -> np.ndarray:
+    found: np.ndarray = (units["phy_offset"] == 0) & (units["size"] == INT_MAX) & (units["tags_code"] == 0)
+    return found
+
+
+@dataclass
+class QueueRows:
+    """What a piece of the log has for one queue: queue offsets, and which units there are of its records."""
+
+    queue: Queue
+    first: int  # the first queue offset, and the one after the last; -1 of a light queue, whose order is not the log's
+    following: int
+    phy_offset: int
+    count: int
+    breaks: list[tuple[int, int, int]] = field(default_factory=list)  # phy offset, queue offset expected, found
+    covered: list[np.ndarray | tuple[int, int]] = field(default_factory=list)
+    last_phy_offset: int = -1  # of those that have a unit
+    missing: list[tuple[int, int]] = field(default_factory=list)  # unit, physical offset
+    faults: list[tuple[str, int, str]] = field(default_factory=list)  # kind, unit, detail
+
+
+class QueueVerifier:
+    """Compares the log with all queues, in threads, and keeps what is to be known of each for the end."""
+
+    def __init__(self, log: CommitLog, findings: Findings, queues: dict[Queue, QueueFiles], multi: bool,
+                 lmq: bool) -> None:
+        self.log, self.findings, self.queues, self.multi, self.lmq = log, findings, queues, multi, lmq
+        self._next: dict[Queue, int] = {}
+        self.records: dict[Queue, tuple[int, int]] = {}  # of queues without files: records, the first's offset
+
+    # ---- log against queues, in threads ----------------------------------------------------------------------
+
+    def compare(self, requests: np.ndarray, names: Sequence[Queue]) -> list[QueueRows]:
+        """Compare what a piece of the log is dispatched as with the queues' units."""
+        if len(requests) == 0:
+            return []
+        numbers = requests["queue"]
+        order = np.argsort(numbers, kind="stable") if numbers.min() != numbers.max() else slice(None)
+        rows = requests[order]
+        bounds = [0, *(np.flatnonzero(np.diff(rows["queue"])) + 1).tolist(), len(rows)]
+        packed = packed_as(UNIT, rows)
+        found = []
+        for first, last in pairwise(bounds):
+            queue = names[rows["queue"][first]]
+            if is_file_name(queue[0]):
+                found.append(self._compare_queue(queue, rows[first:last], packed[first:last]))
+        if self.multi:
+            found += self._compare_light(requests[requests["flags"] & MULTI_DISPATCH != 0], names)
+        return found
+
+    def _compare_queue(self, queue: Queue, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
+        base, count = rows["msg_base_offset"], rows["batch_size"]
+        following = base[:-1] + count[:-1]
+        result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), int(rows["phy_offset"][0]), len(rows))
+        broken = np.flatnonzero(base[1:] != following)
+        for i in broken[:NOTED].tolist():
+            result.breaks.append((int(rows["phy_offset"][i + 1]), int(following[i]), int(base[i + 1])))
+        self._compare_units(result, rows, packed, len(broken) == 0)
+        return result
+
+    def _compare_units(self, result: QueueRows, rows: np.ndarray, packed: np.ndarray, is_dense: bool) -> None:
+        files = self.queues.get(result.queue)
+        if files is None:
+            return
+        if files.is_batch:
+            rows = rows[(rows["msg_base_offset"] >= 0) & (rows["batch_size"] >= 0)]
+            if len(rows) == 0:
+                return
+            packed, begin = packed_as(BATCH_UNIT, rows), files.find(int(rows["phy_offset"][0]))
+            units = begin + np.arange(len(rows))
+        else:
+            begin, units = int(rows["msg_base_offset"][0]), rows["msg_base_offset"]
+        is_run = (is_dense or files.is_batch) and begin >= 0
+        if is_run and files.read(begin, begin + len(rows)) == packed.tobytes():
+            result.covered.append((begin, begin + len(rows)))
+            result.last_phy_offset = int(rows["phy_offset"][-1])
+        else:
+            self._examine(result, files, rows, units)
+
+    def _examine(self, result: QueueRows, files: QueueFiles, rows: np.ndarray, expected: np.ndarray) -> None:
+        """Find out what of the units of some records is not as it should be."""
+        middle = int(expected[len(expected) // 2])
+        low = max(middle - len(rows) - NEAR, min((first for first, _, _ in files.spans), default=0), 0)
+        low = max([low, *(first for first, last, _ in files.spans if last <= low < first)])
+        units = files.units(low, middle + len(rows) + NEAR)
+        for first, _, _ in files.spans:  # behind a file that is missing
+            if len(units) == 0 and low < first <= middle + len(rows):
+                low, units = first, files.units(first, middle + len(rows) + NEAR)
+        good = np.flatnonzero(valid(units) & ~fillers(units))
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        at = expected - low
+        here = np.zeros(len(rows), bool)
+        inside = (at >= 0) & (at < len(units))
+        here[inside] = (phy_offsets[at[inside]] == rows["phy_offset"][inside]) & valid(units)[at[inside]]
+        order = good[np.argsort(phy_offsets[good], kind="stable")]
+        found = np.searchsorted(phy_offsets[order], rows["phy_offset"])
+        elsewhere = np.zeros(len(rows), bool)
+        within = found < len(order)
+        elsewhere[within] = phy_offsets[order[found[within]]] == rows["phy_offset"][within]
+        elsewhere &= ~here
+        where = np.where(here, at, 0)
+        where[elsewhere] = order[found[elsewhere]]
+        self._compare_fields(result, files, rows[here | elsewhere], units[where[here | elsewhere]],
+                             low + where[here | elsewhere])
+        if not files.is_batch:
+            for i in np.flatnonzero(elsewhere).tolist():
+                detail = f"is of the record at {rows['phy_offset'][i]}, whose queue offset is {expected[i]}"
+                result.faults.append(("unit-shifted", int(low + where[i]), detail))
+        result.covered.append(np.unique(low + where[here | elsewhere]))
+        result.last_phy_offset = int(rows["phy_offset"][here | elsewhere].max(initial=-1))
+        absent = ~(here | elsewhere)
+        result.missing = list(zip(expected[absent].tolist(), rows["phy_offset"][absent].tolist(), strict=True))
+
+    def _compare_fields(self, result: QueueRows, files: QueueFiles, rows: np.ndarray, units: np.ndarray,
+                        numbers: np.ndarray) -> None:
+        codes, lost, times = files.resolved(units)
+        names = FIELDS if files.is_batch else ("size", "tags_code")
+        for name in names:
+            kind = FIELDS[name]
+            has, should = (codes if name == "tags_code" else units[name]), rows[name]
+            if name == "tags_code" and times is not None:
+                in_ext = units["tags_code"] != codes
+                self._add_faults(result, "ext-tags-code", numbers, (has != should) & in_ext & ~lost, has, should)
+                self._add_faults(result, "ext-store-time", numbers,
+                                 (times != rows["store_timestamp"]) & in_ext & ~lost, times, rows["store_timestamp"])
+                self._add_faults(result, kind, numbers, (has != should) & ~in_ext & ~lost, has, should)
+            else:
+                self._add_faults(result, kind, numbers, (has != should) & ~lost, has, should)
+        lost &= codes != rows["tags_code"]
+        self._add_faults(result, "ext-missing", numbers, lost, codes, rows["tags_code"])
+
+    def _add_faults(self, result: QueueRows, kind: str, units: np.ndarray, wrong: np.ndarray, has: np.ndarray,
+                    should: np.ndarray) -> None:
+        for i in np.flatnonzero(wrong).tolist():
+            result.faults.append((kind, int(units[i]), f"has {has[i]}, its record {should[i]}"))
+
+    def _compare_light(self, requests: np.ndarray, names: Sequence[Queue]) -> list[QueueRows]:
+        """The same for the queues that INNER_MULTI_DISPATCH names. Source: ConsumeQueue.multiDispatchLmqQueue."""
+        if len(requests) == 0:
+            return []
+        batch, statuses = self.log.find_messages(requests["phy_offset"].astype(np.int64), columns=["properties"])
+        requests = requests[statuses == OK]
+        more: dict[Queue, list[tuple[int, int]]] = {}
+        for i, message in enumerate(batch):
+            for queue, offset in more_queues(names[requests["queue"][i]], message.properties, self.lmq):
+                more.setdefault(queue, []).append((i, offset))
+        found = []
+        for queue, pairs in more.items():
+            rows = requests[[i for i, _ in pairs]].copy()
+            rows["msg_base_offset"] = offsets = np.array([offset for _, offset in pairs])
+            result = QueueRows(queue, -1, -1, int(rows["phy_offset"][0]), len(rows))
+            self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
+            found.append(result)
+        return found
+
+    # ---- in the order of the log -----------------------------------------------------------------------------
+
+    def merge(self, results: Sequence[QueueRows], quick: bool) -> None:
+        for rows in results:
+            if rows.first >= 0 and not quick:
+                expected = self._next.get(rows.queue, rows.first)
+                for phy_offset, should, has in [(rows.phy_offset, expected, rows.first), *rows.breaks]:
+                    if should != has:
+                        self._add_break(rows.queue, phy_offset, should, has)
+                self._next[rows.queue] = rows.following
+            files = self.queues.get(rows.queue)
+            if files is None:
+                count, first = self.records.get(rows.queue, (0, rows.phy_offset))
+                self.records[rows.queue] = count + rows.count, first
+                continue
+            self._merge_units(rows, files)
+
+    def _merge_units(self, rows: QueueRows, files: QueueFiles) -> None:
+        for part in rows.covered:
+            files.covered.add(*part) if isinstance(part, tuple) else files.covered.add_all(part)
+        files.missing.add_all(np.array(sorted(unit for unit, _ in rows.missing), np.int64))
+        if rows.last_phy_offset >= 0:
+            self.add_missing(files, files.behind, files.count_behind)
+            files.behind, files.count_behind = [], 0
+        within = [pair for pair in rows.missing if pair[1] < rows.last_phy_offset]
+        self.add_missing(files, within, len(within))
+        files.behind += rows.missing[len(within) :][: NOTED - len(files.behind)]
+        files.count_behind += len(rows.missing) - len(within)
+        for kind, unit, detail in rows.faults:
+            path, offset = files.place(unit)
+            self.findings.add(kind, path, offset, f"unit {unit}: {detail}")
+
+    def add_missing(self, files: QueueFiles, pairs: Sequence[tuple[int, int]], count: int) -> None:
+        """Note records without units, if a broker has not put these meanwhile.
+
+        Parameters: pairs: unit, physical offset; of ``count`` all or the first.
+        """
+        looked = pairs[:NOTED]
+        left = [pair for pair in looked if not files.has(*pair)]
+        for i, (unit, phy_offset) in enumerate(left):
+            path, offset = files.place(unit)
+            more = count - len(looked) if i == len(left) - 1 else 0
+            self.findings.add("unit-missing", path, offset, f"unit {unit}: of the record at {phy_offset}", 1 + more)
+
+    def _add_break(self, queue: Queue, phy_offset: int, should: int, has: int) -> None:
+        kind = "log-queue-offset-gap" if has > should else "log-queue-offset-again"
+        file = self.log.queue.find(phy_offset)
+        path = self.log.directories[0] if file is None else file.path
+        position = phy_offset - (0 if file is None else file.file_from_offset)
+        self.findings.add(kind, path, position, f"at {phy_offset}: {queue[0]}/{queue[1]} is at {has} after {should}")
+
+
+def packed_as(unit: np.dtype[Any], rows: np.ndarray) -> np.ndarray:
+    """The units of records as they are in a file."""
+    packed = np.empty(len(rows), unit)
+    for name in unit.names or ():
+        packed[name] = rows[name] if name in (rows.dtype.names or ()) else -1 if name == "compacted_offset" else 0
+    return packed

@@ -1,0 +1,475 @@
+"""Verification: planted faults are named, sound stores have none, and nothing is changed by looking."""
+
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import hostile_store
+import planted
+import pytest
+import stores
+from crash_writer import run_writer, store_config
+from puts import PROFILES, Pair
+from reference.checkpoint import checkpoint_bytes
+from reference.commit_log import write_file
+from reference.java import parse_number
+from reference.message_store import StoreModel, make_store
+
+import rocketstore
+from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.store.verify import verify
+from rocketstore.store.verify_report import KINDS, SHOWN
+
+SEVERITIES = ("error", "warning", "info")
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """The sound stores in which faults are planted, by name."""
+    roots = {}
+    for base in planted.OPTIONS:
+        roots[base] = tmp_path_factory.mktemp("sound") / base
+        planted.build(base, roots[base])
+    return roots
+
+
+def bad(report):
+    """What no sound store has."""
+    return [finding for finding in report.findings if finding.severity != "info"]
+
+
+def state(root):
+    """The bytes and times of everything in a store."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
+        for path in sorted([root, *root.rglob("*")])
+    }
+
+
+# ---- planted faults ----------------------------------------------------------------------------------------
+
+
+def test_there_are_enough_kinds_of_faults():
+    assert len(planted.FAULTS) >= 100
+
+
+@pytest.fixture(scope="module")
+def reported(sound, tmp_path_factory):
+    """Plants a fault by its name and verifies: (the report, the root, what it is to find); each once."""
+    found = {}
+
+    def report_of(name):
+        if name not in found:
+            base, plant = planted.FAULTS[name]
+            root = tmp_path_factory.mktemp("planted") / "store"
+            shutil.copytree(sound[base], root)
+            found[name] = plant(planted.Store(root)), verify(root), root
+            shutil.rmtree(root)
+        return found[name]
+
+    return report_of
+
+
+@pytest.mark.parametrize("name", planted.FAULTS)
+def test_a_planted_fault_is_found_and_named(name, reported):
+    (kind, path, offset), report, root = reported(name)
+    kinds, paths = ((each,) if isinstance(each, str) else each for each in (kind, path))
+    places = [(each.kind, str(each.path.relative_to(root)), each.offset) for each in report.findings]
+    assert any(k in kinds and p in paths and offset in (None, at) for k, p, at in places), report.findings
+
+
+def test_every_kind_of_finding_is_planted_or_tested_here(reported):
+    """A kind that nothing can lead to would be a promise."""
+    found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
+    assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "index-item-again"}
+
+
+def test_an_item_that_is_there_twice_is_no_fault(tmp_path):
+    """A broker indexes its last message again when it dispatches it again."""
+    finding = next(iter(verify(stores.unpack("broker-5.5.0", tmp_path)).findings))
+    assert (finding.kind, finding.severity) == ("index-item-again", "info")
+
+
+def test_an_index_whose_geometry_cannot_be_known_is_not_checked(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    (root / "config" / "rocketstore.json").unlink()
+    for path in (root / "index").iterdir():
+        path.write_bytes(bytes(2000))
+    assert [finding.kind for finding in verify(root).findings] == ["index-geometry"]
+
+
+def test_what_cannot_be_read_is_a_finding(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").symlink_to(root / "consumequeue")
+    found = [finding.path for finding in verify(root).findings if finding.kind == "unreadable"]
+    assert root / "consumequeue" in found
+
+
+@pytest.mark.parametrize("base", planted.OPTIONS)
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_stores_were_sound_before(base, quick, threads, sound):
+    report = verify(sound[base], quick=quick, threads=threads)
+    assert report.findings == []
+    assert report.ok
+    assert report.quick == quick
+
+
+QUICKLY_FOUND = [
+    "missing_log_file", "log_file_of_another_length: shorter", "missing_last_log_file", "bytes_behind_the_end",
+    "missing_queue_file", "last_unit_lost", "index_header_with_another: end offset", "index_that_counts: a few more",
+    "missing_checkpoint", "abort_file", "damaged_topics", "missing_index", "foreign_file_in_the_log",
+]
+
+
+@pytest.mark.parametrize("name", QUICKLY_FOUND)
+def test_a_quick_look_finds_what_headers_and_ends_show(name, sound, tmp_path):
+    base, plant = planted.FAULTS[name]
+    root = tmp_path / "store"
+    shutil.copytree(sound[base], root)
+    kind, _, _ = plant(planted.Store(root))
+    assert kind in {finding.kind for finding in verify(root, quick=True).findings}
+
+
+def test_findings_of_one_kind_in_one_file_are_counted_and_not_all_listed(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    store = planted.Store(root)
+    name = store.index(1)
+    for ordinal in range(1, 41):
+        store.write(name, planted.item_place(ordinal) + 12, (10**6).to_bytes(4, "big"))
+    report = verify(root)
+    wrong = [finding for finding in report.findings if finding.kind == "index-item-time"]
+    assert len(wrong) == SHOWN
+    assert [finding.more for finding in wrong] == [0] * (SHOWN - 1) + [39 - SHOWN]  # the first item has no time to have
+    assert report.count("warning") == 39
+
+
+# ---- sound stores ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", stores.NAMES)
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_golden_store_has_nothing_wrong(name, quick, tmp_path):
+    root = stores.unpack(name, tmp_path)
+    for config in (None, StoreConfig(**stores.settings(name))):
+        report = verify(root, quick=quick, config=config)
+        assert bad(report) == []
+        assert report.last_exit_ok == ("crash" not in name)
+    assert report.messages <= len(stores.dump(name)["message"])
+    assert quick or report.messages == len(stores.dump(name)["message"])
+
+
+def written(root, rng, name, compat=None):
+    """A store that our own writer made, and its configuration."""
+    draw, options = PROFILES[name]
+    options = {**options, **({"compat": compat} if compat else {})}
+    with Pair(root, **options) as pair:
+        for _ in range(rng.randrange(20, 120)):
+            pair.put(draw(rng))
+            pair.time += rng.choice([0, 1, 999, 2500])
+    return pair.config
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_what_our_writer_left_is_sound(name, tmp_path, seed):
+    rng = random.Random(f"{seed}/{name}")
+    config = written(tmp_path / "store", rng, name)
+    for given in (config, None):
+        assert bad(verify(tmp_path / "store", config=given)) == []
+        assert bad(verify(tmp_path / "store", config=given, quick=True)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("name", PROFILES)
+def test_what_our_writer_left_is_sound_many_times(name, number, tmp_path, seed):
+    rng = random.Random(f"{seed}/{name}/{number}")
+    written(tmp_path / "store", rng, name)
+    assert bad(verify(tmp_path / "store")) == []
+
+
+RELEASES = ["4.6.0", "4.7.0", "4.7.1", "4.9.1", "4.9.8", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_store_of_the_model_of_each_release_is_sound(release, tmp_path, seed):
+    rng = random.Random(f"{seed}/{release}")
+    root = tmp_path / "store"
+    sizes = {"file_size": 4096, "cq_file_size": 200, "batch_cq_file_size": 230, "ext_file_size": 256}
+    model = StoreModel(
+        **sizes, hash_slot_num=13, index_num=40, enable_ext=rng.random() < 0.5,
+        release=tuple(parse_number(part, 32) for part in release.split(".")),
+    )
+    draw = PROFILES["transactions"][0]
+    for n in range(60):
+        model.put({"store_host": "10.0.0.1:10911", **draw(rng)}, planted.BEGIN + 1700 * n)
+    write_model(model, root)
+    assert bad(verify(root)) == []
+
+
+def write_model(model, root):
+    for path, data in model.data_files().items():
+        write_file((root / path).parent, int(Path(path).name), data)
+    (root / "index").mkdir()
+    for n, data in enumerate(model.index_files()):
+        (root / "index" / f"{20_240_101_000_000_000 + n}").write_bytes(data)
+    last = model.last
+    end = model.index.index_msg_timestamp
+    times = last.store_timestamp, last.store_timestamp, end
+    (root / "checkpoint").write_bytes(checkpoint_bytes(*times, logics_physical_offset=last.phy_offset))
+    (root / "lock").write_bytes(b"lock")
+
+
+@pytest.mark.parametrize("first_offset", [0, 3 * 4096])
+def test_a_store_of_the_reference_is_sound(first_offset, tmp_path, seed):
+    rng = random.Random(f"{seed}/{first_offset}")
+    rows = [
+        {"body": rng.randbytes(rng.randrange(300)), "queue_id": n % 3, "store_timestamp": planted.BEGIN + 900 * n,
+         "properties": {"KEYS": f"K{n % 9} {n}", "TAGS": f"T{n % 2}"}}
+        for n in range(120)
+    ]
+    make_store(tmp_path / "store", rows, file_size=4096, cq_file_size=200, index_num=60, first_offset=first_offset)
+    assert bad(verify(tmp_path / "store")) == []
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_store_of_a_killed_writer_is_sound_when_it_is_recovered(threads, tmp_path, seed):
+    """And before, what is found is what recovery mends."""
+    root, config = tmp_path / "store", store_config()
+    for session in range(2):
+        run_writer(root, session=f"s{session}", seed=seed, threads=threads, operations=200, kill_after=60, pause=0.001)
+        assert verify(root, config=config).ok
+        rocketstore.open(root, "a", config=config).close()
+        assert bad(verify(root, config=config)) == []
+        assert bad(verify(root, quick=True)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_stores_of_killed_writers_are_sound_when_they_are_recovered(number, tmp_path, seed):
+    root, config = tmp_path / "store", store_config("ASYNC_FLUSH" if number % 2 else "SYNC_FLUSH")
+    rng = random.Random(f"{seed}/{number}")
+    options = {"threads": 3, "operations": 400, "kill_after": rng.randrange(1, 300)}
+    run_writer(root, session="s", seed=seed + number, **options)
+    rocketstore.open(root, "a", config=config).close()
+    assert bad(verify(root, config=config)) == []
+
+
+def test_an_empty_store_is_sound(tmp_path):
+    rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES)).close()
+    report = verify(tmp_path / "store")
+    assert bad(report) == []
+    assert (report.messages, report.min_phy_offset, report.max_phy_offset) == (0, 0, 0)
+
+
+def test_an_index_that_a_later_release_went_on_with_is_sound(tmp_path):
+    """The older messages have no items for their tags."""
+    root = tmp_path / "store"
+    for compat in ("5.3.3", "5.5.0"):
+        with rocketstore.open(root, "a", config=StoreConfig(**planted.SIZES, compat=compat)) as store:
+            for n in range(30):
+                message = Message("TopicTest", b"body", keys=[f"{compat}-{n}"], tags="TagA", queue_id=0)
+                store.put_message(message, store_timestamp=planted.BEGIN + n)
+    assert bad(verify(root)) == []
+
+
+# ---- reading only ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("base", ["batch", "ext"])
+def test_verifying_changes_no_byte_and_no_time(base, quick, sound):
+    before = state(sound[base])
+    verify(sound[base], quick=quick)
+    assert state(sound[base]) == before
+
+
+def test_a_read_only_copy_is_verified(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    for path in [root, *root.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert verify(root).findings == []
+    finally:
+        for path in [root, *root.rglob("*")]:
+            path.chmod(0o755)
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_store_that_is_written_meanwhile_has_nothing_wrong(quick, tmp_path):
+    root = tmp_path / "store"
+    config = StoreConfig(**planted.SIZES | {"mapped_file_size_commit_log": 65536, "max_index_num": 3000})
+    stop = threading.Event()
+    with rocketstore.open(root, "a", config=config) as store:
+        put = threading.Thread(target=put_until, args=(store, stop))
+        put.start()
+        try:
+            for _ in range(10):
+                report = verify(root, quick=quick, config=config)
+                assert bad(report) == []
+                assert report.is_locked
+                assert "lock-held" in {finding.kind for finding in report.findings}
+        finally:
+            stop.set()
+            put.join()
+    report = verify(root, config=config)
+    assert bad(report) == []
+    assert report.messages > 100
+
+
+def put_until(store, stop):
+    n = 0
+    while n < 300 or not stop.is_set():
+        message = Message("TopicTest", b"body" * (n % 50), keys=[f"K{n}"], tags="TagA", queue_id=n % 3)
+        store.put_message(message)
+        n += 1
+        time.sleep(0.0002)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures in /proc: only on Linux")
+def test_memory_is_bounded_where_records_are_small_and_queues_many(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    root, rows, queues = tmp_path / "store", 100_000, 500
+    with rocketstore.open(root, "a", config=StoreConfig(mapped_file_size_commit_log=64 << 20)) as store:
+        store.create_topic("TopicTest", queues)
+        for batch in range(10):
+            properties = [[("KEYS", f"{batch} {n} a b c"), ("TAGS", "a")] for n in range(rows)]
+            store.put_messages(pa.table({
+                "topic": ["TopicTest"] * rows, "body": pa.array([b"body"] * rows, pa.binary()),
+                "queueId": pa.array([n % queues for n in range(rows)], pa.int32()),
+                "properties": pa.array(properties, pa.map_(pa.string(), pa.string())),
+            }))
+    del properties
+    before, peaks, done = anonymous_memory(), [], threading.Event()
+    watch = threading.Thread(target=watch_memory, args=(peaks, done))
+    watch.start()
+    report = verify(root, threads=2)
+    done.set()
+    watch.join()
+    assert bad(report) == []
+    assert report.messages == 10 * rows
+    assert max(peaks) - before <= 256 << 20
+
+
+def anonymous_memory():
+    """The bytes of memory of this process that belong to no file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+
+def watch_memory(peaks, done):
+    while not done.wait(0.001):
+        peaks.append(anonymous_memory())
+
+
+# ---- hostile -----------------------------------------------------------------------------------------------
+
+SHARES = 24
+
+
+def answered(root, name, **options):
+    """Verify; an error of a kind that damage may end in is an answer too."""
+    signal.alarm(20)
+    try:
+        report = verify(root, **options)
+    except (StoreError, OSError):
+        return None
+    finally:
+        signal.alarm(0)
+    assert Counter(finding.kind for finding in report.findings).keys() <= KINDS.keys(), name
+    return report
+
+
+def survive(root, changes):
+    """Damage a store, verify, and repair it, again and again."""
+    files = hostile_store.read_all(root)
+    for number, (name, change) in enumerate(changes(files)):
+        change(root)
+        config = (hostile_store.INFERRED, hostile_store.GIVEN)[number % 2]
+        before = hostile_store.read_all(root)
+        assert answered(root, name, config=config, quick=number % 3 == 0) is not None, name
+        assert hostile_store.read_all(root) == before, name
+        hostile_store.write_all(root, files)
+
+
+@pytest.fixture
+def hostile_root(tmp_path):
+    hostile_store.build(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def test_damaged_bytes_are_findings_and_no_errors(hostile_root, seed):
+    survive(hostile_root, lambda files: hostile_store.many_bytes(files, seed, 60))
+
+
+@pytest.mark.slow
+def test_flipped_bits_are_findings_and_no_errors(hostile_root, seed):
+    survive(hostile_root, lambda files: hostile_store.every_byte(files, seed))
+
+
+@pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, SHARES))])
+def test_what_is_no_file_is_a_finding_and_no_error(share, hostile_root, seed):
+    survive(hostile_root, lambda files: list(hostile_store.replacements(files))[(seed + share) % SHARES :: SHARES])
+
+
+@pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, SHARES))])
+def test_strange_names_are_findings_and_no_errors(share, hostile_root, seed):
+    survive(hostile_root, lambda files: list(hostile_store.strange_names())[(seed + share) % SHARES :: SHARES])
+
+
+def test_where_no_store_is_there_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="no store is here"):
+        verify(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        verify(tmp_path / "absent")
+    with pytest.raises(ValueError, match="threads=0"):
+        verify(tmp_path, threads=0)
+
+
+# ---- the rest ----------------------------------------------------------------------------------------------
+
+
+def test_the_report_says_what_was_looked_at(sound):
+    report = verify(sound["batch"])
+    store = planted.Store(sound["batch"])
+    assert (report.messages, report.queues, report.index_files) == (len(store.records), 5, 6)
+    assert (report.min_phy_offset, report.max_phy_offset) == (0, store.end())
+    assert (report.last_exit_ok, report.is_locked) == (True, False)
+    assert report.to_dict() == {
+        "findings": [], "min_phy_offset": 0, "max_phy_offset": store.end(), "messages": len(store.records), "queues": 5,
+        "index_files": 6, "last_exit_ok": True, "is_locked": False, "quick": False, "ok": True,
+    }
+
+
+def test_a_finding_says_what_a_broker_does(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    (root / "commitlog" / "notes.txt").touch()
+    (finding,) = verify(root).findings
+    assert finding.to_dict() == {
+        "kind": "foreign-file-fatal", "severity": "error", "path": str(root / "commitlog" / "notes.txt"), "offset": 0,
+        "detail": "its name or type is none of a log's", "more": 0, "atNextStart": "does not start: the load fails",
+    }
+
+
+def test_every_kind_has_a_severity_a_meaning_and_what_a_broker_does():
+    assert all(kind.severity in SEVERITIES and kind.meaning and kind.at_next_start for kind in KINDS.values())
+
+
+def test_progress_comes_to_its_end(sound):
+    calls = []
+    verify(sound["plain"], progress=lambda done, total: calls.append((done, total)))
+    assert calls == sorted(calls)
+    assert calls[-1][0] == calls[-1][1] > 0
+
+
