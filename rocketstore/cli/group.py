@@ -16,6 +16,7 @@ from rocketstore.cli.lag import lag
 from rocketstore.cli.ls import ls
 from rocketstore.cli.offset import offset
 from rocketstore.cli.query import query
+from rocketstore.cli.rebuild import rebuild
 from rocketstore.cli.recover import recover
 from rocketstore.cli.salvage import salvage
 from rocketstore.cli.verify import verify
@@ -54,6 +55,6 @@ def rocketstore() -> None:
 
 
 READING = (info, ls, lag, offset, config, query, get, cat, export, hexdump)
-MENDING = (recover, verify, salvage)
+MENDING = (recover, rebuild, verify, salvage)
 for command in (*READING, import_, *MENDING, demo):
     rocketstore.add_command(command)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,42 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreLockedError
-from rocketstore.files.broker_config import BrokerConfig, replace_file
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.index_file import IndexFile, IndexHeader, file_size
+from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.lock_file import StoreLock, is_held
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
-from rocketstore.store.geometry import known_config, save_geometry, writing_config
-from rocketstore.store.index_service import IndexService, index_file_name, index_paths
-from rocketstore.store.recovery_complete import Completion, open_completion, plan_completion
-from rocketstore.store.recovery_index import HEADER, IndexCut, cut_index, look_at_index
+from rocketstore.store.geometry import known_config, save_geometry
+from rocketstore.store.index_service import IndexService, index_file_name
+from rocketstore.store.rebuild_files import (
+    INDEX_MADE,
+    QUEUE_PARTS,
+    STATE,
+    cut_index_files,
+    cut_queue,
+    index_headers,
+    name_index_files,
+    read_state,
+    remove_other_topics,
+    save_state,
+    swap,
+)
+from rocketstore.store.recovery_complete import Completion, open_completion
 from rocketstore.store.recovery_queues import find_queues
 from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["RebuildReport", "rebuild"]
 
 STAGING = "rocketstore-rebuild"
-STATE = "state.json"
-QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
-MIN_PIECE, MAX_PIECE = 1 << 20, 64 << 20
+QUEUE_SIZES = (
+    "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
+)
+INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
+MIN_PIECE, MAX_PIECE = 1 << 18, 64 << 20
+PIECE_PARTS = 64  # of the memory, for each piece: what is read of one can be a dozen times as long, and grows by halves
+WAITING_PARTS = 8  # of the memory, for requests that wait: they are copied, and sorted by queue
 SAVE_SECONDS = 30.0  # between two notes of how far it is
 Progress = Callable[[int, int], object]
 
@@ -77,8 +90,8 @@ def rebuild(
     Parameters
     ----------
     path : the root of the store, which no broker and no rocketstore may be writing.
-    out : a new directory for what is built; the store is only read then. It need not be at rest.
-    consume_queue, index : what to build.
+    out : a new directory for what is built; the store is only read then, and may be read-only.
+    consume_queue, index : what to build; the other one is completed then as ``recover`` does, unless there is ``out``.
     topics : only the queues of these, and no index.
     config : sizes of files where none shows them, as for ``open``.
     memory : about the most to use besides file mappings, bytes.
@@ -89,20 +102,20 @@ def rebuild(
     Raises
     ------
     ValueError : a size is not known, or nothing is to be built. CorruptFileError : the log is damaged before its tail.
-    StoreLockedError, StoreError, FileExistsError, OSError.
+    StoreLockedError, StoreError, FileExistsError, OSError. The old files are as they were.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
-    root, build = Path(path), Build(consume_queue, index and topics is None, None if topics is None else {*topics})
+    if isinstance(topics, str):
+        raise TypeError(f"topics={topics!r}: a list of str was expected")
+    root, zone = Path(path), zone_of(tz)
     os.scandir(root).close()
+    build = Build(consume_queue, index and topics is None, None if topics is None else {*topics}, out is None)
     build.require()
-    zone = None if tz is None else ZoneInfo(tz)
-    given = known_config(root, config)
-    config = writing_config(root, config)
-    build.require_sizes(given, config, root)
-    if not config.message_index_enable:
-        build.index = False
-    rebuilder = Rebuilder(root, build, config, memory, threads or os.cpu_count() or 1, zone, progress)
+    known = known_config(root, config, replaced=build.replaced_sizes())
+    build.index = build.index and known.message_index_enable
+    rebuilder = Rebuilder(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
+    rebuilder.require_sizes()
     if out is not None:
         if is_held(root / "lock"):
             raise StoreLockedError(f"{root}: is being written: stop the broker, or the rocketstore writer, first")
@@ -115,6 +128,13 @@ def rebuild(
         lock.release()
 
 
+def zone_of(tz: str | None) -> ZoneInfo | None:
+    try:
+        return None if tz is None else ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
+
+
 @dataclass
 class Build:
     """What is to be built."""
@@ -122,32 +142,29 @@ class Build:
     consume_queue: bool
     index: bool
     topics: Collection[str] | None
+    is_in_place: bool  # so that what is not built has to be whole, too
 
     def require(self) -> None:
         """Raise ValueError unless it is something."""
-        if not self.consume_queue and not self.index:
-            raise ValueError("consume_queue and index: one of them must be built; of some topics, only queues can be")
+        if not (self.consume_queue or self.index) or self.topics == set():
+            raise ValueError("consume_queue, index: one of them must be built; of some topics, only queues can be")
         for topic in self.topics or ():
             if not is_file_name(topic):
                 raise ValueError(f"topic {topic!r}: cannot be the name of a directory, so it has no queues")
 
-    def require_sizes(self, given: StoreConfig, config: StoreConfig, root: Path) -> None:
-        """Raise ValueError for sizes that no file shows: what is built with another the broker would not load."""
-        names = ["mapped_file_size_consume_queue"] * self.consume_queue
-        names += ["mapped_file_size_consume_queue_ext"] * (self.consume_queue and config.enable_consume_queue_ext)
-        names += ["max_hash_slot_num", "max_index_num"] * (self.index and config.message_index_enable)
-        unknown = [name for name in names if getattr(given, name) is None]
-        if unknown:
-            raise ValueError(
-                f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
-                "(StoreConfig.from_broker_conf, on the command line --broker-conf)"
-            )
-
     def parts(self) -> list[str]:
         """The directories to be replaced, under the root."""
-        topics = self.topics
+        topics = self.topics and sorted(self.topics)
         queues = QUEUE_PARTS if topics is None else [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
         return [*(queues if self.consume_queue else ()), *(["index"] if self.index else ())]
+
+    def replaced_sizes(self) -> list[str]:
+        """Sizes of files of which none is kept, so that they may be damaged."""
+        queues = QUEUE_SIZES if self.consume_queue and self.topics is None else ()
+        return [*queues, *(INDEX_SIZES if self.index else ())]
+
+    def has_queues_of(self, topics: Collection[str]) -> bool:
+        return self.consume_queue and any(self.topics is None or topic in self.topics for topic in topics)
 
 
 @dataclass
@@ -156,163 +173,200 @@ class Rebuilder:
 
     root: Path
     build: Build
-    config: Any  # every size is set
+    known: StoreConfig
     memory: int
     threads: int
     zone: ZoneInfo | None
     progress: Progress | None
-    seen_batches: set[str] = field(default_factory=set)  # topics of which topics.json says nothing
+    config: Any = field(init=False)  # what is known, with every size set
+    topics: dict[str, TopicConfig] = field(init=False)
+    batches: set[str] = field(init=False)  # topics whose queues are of batches
+    is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+
+    def __post_init__(self) -> None:
+        sizes: dict[str, Any] = {name: getattr(self.known, name) or size for name, size in DEFAULT_SIZES.items()}
+        self.config = replace(self.known, **sizes)
+        self.topics = BrokerConfig.open(self.root).topics
+        self.batches = batch_topics(self.topics)
+
+    def require_sizes(self) -> None:
+        """Raise ValueError for sizes that no file shows: what is built with another the broker would not load."""
+        build, (plain, batch, ext) = self.build, QUEUE_SIZES
+        has_queues = build.consume_queue or build.is_in_place
+        has_index = build.index or (build.is_in_place and self.config.message_index_enable)
+        names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
+        names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
+        unknown = [name for name in names if getattr(self.known, name) is None]
+        if unknown:
+            raise ValueError(
+                f"{self.root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
+                "(StoreConfig.from_broker_conf, on the command line --broker-conf)"
+            )
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in a directory of its own."""
-        make_directory(out)
-        if any(out.iterdir()) and not (out / STATE).exists():
-            raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
         plan = self._look()
         with plan.log:
+            make_directory(out)
+            if any(not path.name.startswith(STATE) for path in out.iterdir()) and not (out / STATE).exists():
+                raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
             self._build(plan, out)
-        (out / STATE).unlink()
-        return self._report(plan, out, ())
+            for path in out.glob(f"{STATE}*"):  # also one that a killed call was writing
+                path.unlink()
+            return self._report(plan, out, ())
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, and put it in their place."""
         staging = self.root / STAGING
         plan = self._look()
         with plan.log:
-            state = read_state(staging)
-            if state.get("phase") != "swap" or state["parts"] != self.build.parts():
-                if plan.steps:
-                    plan.apply_steps()
-                self._build(plan, staging)
-                state = {"phase": "swap", "parts": self.build.parts(), "time": time.strftime("%Y%m%d%H%M%S")}
-                for part in state["parts"]:
+            state = self._build(plan, staging)
+            if state["phase"] != "swap":
+                save_geometry(self.root, self.config)  # which old files may be all that shows
+                for part in self.build.parts():
                     if (self.root / part).exists():
                         make_directory(staging / part)
+                state |= {"phase": "swap", "time": index_file_name(datetime.now())}
                 save_state(staging, state)
-            plan.steps, plan.tails = [], []
             plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
             backups = swap(self.root, staging, state)
             self._finish(plan)
-        shutil.rmtree(staging)
-        (self.root / "abort").unlink()
-        sync_directory(self.root)
-        return self._report(plan, self.root, backups)
+            shutil.rmtree(staging)
+            (self.root / "abort").unlink()
+            sync_directory(self.root)
+            return self._report(plan, self.root, backups)
 
     def _look(self) -> Completion:
+        if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
+            raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         plan = open_completion(self.root, self.config)
         plan.look_at_log()
+        old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
+        if not plan.log.queue.files and any(path.is_file() for path in old):
+            raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
         return plan
 
     def _finish(self, plan: Completion) -> None:
         """Have a broker's next start keep all of it."""
-        save_geometry(self.root, self.config)
-        is_all = self.build.consume_queue and self.build.topics is None
-        if is_all and self.build.index:
-            paths = index_paths(self.root / "index")
-            if paths:
-                with IndexFile.open(paths[-1], **self._index_geometry()) as newest:
-                    plan.checkpoint.index_msg_timestamp = newest.header.end_timestamp
-            plan.save_checkpoint()
-        else:  # what was not built may be behind the log, or beyond its end
-            plan_completion(self.root, self.config, thorough=False).apply()
+        has_index = self.config.message_index_enable
+        if not self.build.consume_queue or self.build.topics is not None or self.build.index != has_index:
+            # What was not built may be behind the log, or beyond its end.
+            config = replace(self.config, message_index_enable=has_index and not self.build.index)
+            rest = open_completion(self.root, config)
+            rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
+            with rest.log:
+                rest.look(thorough=False)
+                rest.apply()
+        ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
+        plan.checkpoint.index_msg_timestamp = max(ends, default=plan.checkpoint.index_msg_timestamp)
+        plan.save_checkpoint()
 
     def _report(self, plan: Completion, out: Path, backups: tuple[Path, ...]) -> RebuildReport:
-        paths = index_paths(out / "index") if self.build.index and (out / "index").is_dir() else []
-        items = 0
-        for path in paths:
-            with IndexFile.open(path, **self._index_geometry()) as file:
-                items += max(file.header.index_count - 1, 0)
-        queues = find_queues(out, self.config) if self.build.consume_queue else []
-        if self.build.topics is not None:
-            queues = [queue for queue in queues if queue.queue[0] in self.build.topics]
-        return RebuildReport(plan.log.min_phy_offset, plan.end, len(queues), len(paths), items, backups, out)
-
-    def _index_geometry(self) -> dict[str, Any]:
-        return {"hash_slot_num": self.config.max_hash_slot_num, "index_num": self.config.max_index_num}
+        headers = index_headers(out / "index") if self.build.index else []
+        items = sum(max(header.index_count - 1, 0) for header in headers)
+        queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
+        count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
+        return RebuildReport(plan.log.min_phy_offset, plan.end, count, len(headers), items, backups, out)
 
     # ---- build ---------------------------------------------------------------------------------------------
 
-    def _build(self, plan: Completion, staging: Path) -> None:
+    def _build(self, plan: Completion, staging: Path) -> dict[str, Any]:
         """Build all, from where a killed call was, or from the beginning; again if a topic proves to be of batches."""
         state = read_state(staging)
-        if state.get("options") != self._options() or state["done"] > plan.end or self.config.enable_consume_queue_ext:
-            state = self._begin(plan, staging)
+        options = self._options(plan)
+        is_whole = state.get("done") == plan.end
+        is_part = state.get("phase") == "build" and state["done"] < plan.end
+        if state.get("options") != options or not (is_whole or (is_part and not self.config.enable_consume_queue_ext)):
+            state = self._begin(staging, options)
+        self.batches.update(state["batches"])
         while state["phase"] == "build":
-            state = self._build_from(plan, staging, state["done"]) or self._begin(plan, staging)
-        if self.build.index:
-            name_index_files(staging, self.zone)
+            state = self._build_from(plan, staging, state) or self._begin(staging, options)
+        if state["phase"] == "name":
+            if self.build.index:
+                name_index_files(staging, self.zone)
+            if self.build.topics is not None:
+                remove_other_topics(staging, self.build.topics)
+        return state
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, plan: Completion) -> dict[str, Any]:
+        """What the result depends on, besides the log."""
         values = {name: value for name, value in vars(self.config).items() if isinstance(value, str | int | None)}
-        return {"parts": self.build.parts(), "zone": str(self.zone), "batches": sorted(self.seen_batches), **values}
+        topics = sorted(self.topics), sorted(batch_topics(self.topics))
+        begin = plan.log.min_phy_offset
+        return {**values, "parts": self.build.parts(), "zone": str(self.zone), "topics": [*topics], "begin": begin}
 
-    def _begin(self, plan: Completion, staging: Path) -> dict[str, Any]:
-        for name in ("index-made", "index", *QUEUE_PARTS):
+    def _begin(self, staging: Path, options: dict[str, Any]) -> dict[str, Any]:
+        for name in (INDEX_MADE, "index", *QUEUE_PARTS):
             shutil.rmtree(staging / name, ignore_errors=True)
         make_directory(staging)
-        return self._save(staging, plan.log.min_phy_offset, "build")
+        return self._save(staging, {"phase": "build", "options": options, "done": options["begin"]})
 
-    def _save(self, staging: Path, done: int, phase: str) -> dict[str, Any]:
-        state = {"phase": phase, "options": self._options(), "done": done}
+    def _save(self, staging: Path, state: dict[str, Any]) -> dict[str, Any]:
+        state["batches"] = sorted(self.batches)
         save_state(staging, state)
         return state
 
-    def _build_from(self, plan: Completion, staging: Path, begin: int) -> dict[str, Any] | None:
-        """Build from an offset of the log to its end. None: what was built before has to be built in another way."""
-        size = max(MIN_PIECE, min(MAX_PIECE, self.memory // (8 * (self.threads + 1))))
+    def _build_from(self, plan: Completion, staging: Path, state: dict[str, Any]) -> dict[str, Any] | None:
+        """Build the rest. None: what was built before has to be built in another way."""
+        begin, first = state["done"], plan.log.min_phy_offset
+        size = max(MIN_PIECE, min(MAX_PIECE, self.memory // (PIECE_PARTS * (self.threads + 1))))
+        self.is_wanted = []
         pieces = RequestPieces(plan.log, self.config, begin, plan.end, size=size, threads=self.threads)
-        with contextlib.closing(self._dispatcher(plan, staging, begin)) as dispatcher:
-            waiting = Waiting(dispatcher, pieces.queues, self.memory // 4)
+        dispatcher = self._dispatcher(plan, staging, begin)
+        with contextlib.closing(dispatcher), contextlib.closing(iter(pieces)) as all_pieces:
+            waiting = Waiting(dispatcher, pieces.queues, self.memory // WAITING_PARTS)
             saved = time.monotonic()
-            for piece in pieces:
+            for piece in all_pieces:
                 if self._is_of_batches(piece.requests, pieces.queues):
                     return None
                 waiting.add(self._wanted(piece.requests, pieces.queues))
                 if piece.last is not None:
                     dispatcher.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
-                    self.progress(piece.end - plan.log.min_phy_offset, plan.end - plan.log.min_phy_offset)
+                    self.progress(piece.end - first, plan.end - first)
                 if time.monotonic() - saved > SAVE_SECONDS:
                     waiting.put()
                     dispatcher.flush()
-                    self._save(staging, piece.end, "build")
+                    self._save(staging, state | {"done": piece.end})
                     saved = time.monotonic()
             waiting.put()
             dispatcher.flush()
-        return self._save(staging, plan.end, "name")
+        return self._save(staging, state | {"phase": "name", "done": plan.end})
 
     def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
         """Open what was built up to an offset, and nothing of what is behind it."""
-        index = None
+        index, slots, items = None, self.config.max_hash_slot_num, self.config.max_index_num
         if self.build.index:
-            make_directory(staging / "index-made")
-            cut_index_files(staging / "index-made", self.config, plan, begin)
-            index = IndexService.open(
-                staging / "index-made", "a", **self._index_geometry(), compat=self.config.compat,
-                checkpoint=StoreCheckpoint(staging / "checkpoint"),
-            )
-        batches = batch_topics(BrokerConfig.open(self.root).topics) | self.seen_batches
-        dispatcher = Dispatcher(staging, self.config, plan.log, index, batches)
+            directory, compat = staging / INDEX_MADE, self.config.compat
+            make_directory(directory)
+            cut_index_files(directory, slots, items, compat, plan.store_timestamp_of, begin)
+            index = IndexService.open(directory, "a", hash_slot_num=slots, index_num=items, compat=compat)
         for queue in find_queues(staging, self.config):
-            dispatcher.queue(*queue.queue).truncate(begin, zero=True)
-        return dispatcher
+            cut_queue(queue, begin)
+        return Dispatcher(staging, self.config, plan.log, index, self.batches)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
         """Whether a topic that topics.json does not know has inner batches here, for the first time."""
-        numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
-        found = {queues[number][0] for number in np.unique(numbers).tolist()} - self.seen_batches
-        found -= BrokerConfig.open(self.root).topics.keys() if found else set()
-        self.seen_batches |= found
-        return bool(found)
+        is_inner = requests["flags"] & INNER_DISPATCH != 0
+        numbers = requests["queue"][is_inner] if is_inner.any() else requests["queue"][:0]
+        found = {queues[number][0] for number in np.unique(numbers).tolist()} - self.batches - self.topics.keys()
+        if not self.build.has_queues_of(found):
+            return False
+        self.batches |= found
+        self.require_sizes()
+        return True
 
     def _wanted(self, requests: np.ndarray, queues: Sequence[Queue]) -> np.ndarray:
-        if not self.build.consume_queue:
-            return requests[:0]
-        if self.build.topics is None or self.config.enable_multi_dispatch:  # which is for any topics
+        """Leave out what is of no queue that is to be built."""
+        self.is_wanted += [self._is_wanted(topic) for topic, _ in queues[len(self.is_wanted) :]]
+        if all(self.is_wanted):
             return requests
-        is_wanted = np.array([topic in self.build.topics for topic, _ in queues], bool)
-        wanted: np.ndarray = requests[is_wanted[requests["queue"]]]
+        wanted: np.ndarray = requests[np.array(self.is_wanted, bool)[requests["queue"]]]
         return wanted
+
+    def _is_wanted(self, topic: str) -> bool:
+        topics, takes_all = self.build.topics, self.config.enable_multi_dispatch  # any message is for any queue then
+        return self.build.consume_queue and (topics is None or topic in topics or takes_all)
 
 
 class Waiting:
@@ -329,69 +383,6 @@ class Waiting:
 
     def put(self) -> None:
         if self._parts:
-            self._dispatcher.build_consume_queues(np.concatenate(self._parts), self._queues)
+            requests = np.concatenate(self._parts)
             self._parts.clear()
-
-
-# ---- index files -------------------------------------------------------------------------------------------
-
-
-def cut_index_files(directory: Path, config: Any, plan: Completion, end: int) -> None:
-    """Take back the items of records from ``end`` on, which a killed call has put."""
-    slots, items = config.max_hash_slot_num, config.max_index_num
-    for path in index_paths(directory):
-        found = look_at_index(path, slots, items, end, lambda header: False)
-        if found.total and not found.sound:
-            path.unlink()
-        elif found.sound < found.total or not found.slots_agree:
-            cut = IndexCut(path, found.sound, file_size(slots, found.sound + 1), 0)
-            cut_index(cut, slots, items, config.compat, plan.store_timestamp_of)
-
-
-def name_index_files(staging: Path, zone: ZoneInfo | None) -> None:
-    """Name each file by the store time of its first item, and always after the one before it."""
-    made, named = staging / "index-made", staging / "index"
-    make_directory(named)
-    last = max((path.name for path in index_paths(named)), default="")
-    for path in index_paths(made):
-        with path.open("rb") as file:
-            header = IndexHeader(*HEADER.unpack(file.read(HEADER.size)))
-        first = header.begin_timestamp or header.end_timestamp  # one without items has the end of the one before it
-        last = index_file_name(datetime.fromtimestamp(max(first, 0) / 1000, zone), last)
-        path.rename(named / last)
-    sync_directory(named)
-
-
-# ---- state and swap ----------------------------------------------------------------------------------------
-
-
-def read_state(staging: Path) -> dict[str, Any]:
-    """Give what a killed call has left, nothing if there is none."""
-    try:
-        state: dict[str, Any] = json.loads((staging / STATE).read_bytes())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return state
-
-
-def save_state(staging: Path, state: dict[str, Any]) -> None:
-    replace_file(staging / STATE, json.dumps(state).encode())
-
-
-def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
-    """Put what was built in the place of the old directories. Killed in the middle, it is done again."""
-    backups = []
-    for part in state["parts"]:
-        first, *rest = Path(part).parts
-        made, old, kept = staging / part, root / part, Path(root, f"{first}.bak-{state['time']}", *rest)
-        if made.exists():
-            make_directory(old.parent)
-            make_directory(kept.parent)
-            if old.exists():
-                old.rename(kept)
-            made.rename(old)
-            for directory in {old.parent, kept.parent}:
-                sync_directory(directory)
-        if kept.exists():
-            backups.append(kept)
-    return tuple(backups)
+            self._dispatcher.build_consume_queues(requests, self._queues)

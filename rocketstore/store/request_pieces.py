@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -12,8 +14,10 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import SPAN, CommitLog
+from rocketstore.files.mapped_file import LogFile
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
+from rocketstore.store.recovery_complete import ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
@@ -56,7 +60,7 @@ class RequestPieces:
         self._threads = threads
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Generator[Piece, None, None]:
         """Give all records, in the order of the log. Raises: CorruptFileError for bytes that are no record."""
         position = self._begin
         with ThreadPoolExecutor(self._threads, "rocketstore-requests") as threads:
@@ -101,17 +105,29 @@ class RequestPieces:
 
     def _read(self, begin: int, stop: int) -> Piece:
         """Read the records that begin before ``stop``. The rest of a file behind a blank has none."""
-        file, window = self._log.queue.find(begin), self._log.queue.read(begin, 1, "sequential")
-        if file is None or window is None:
-            raise CorruptFileError(self._log.directories[0], begin, "file", "the log has no file for this offset")
-        scanner = RequestScanner(**self._options)
-        end = scanner.scan(*window, begin, self._end, stop - begin)
+        file = self._log.queue.find(begin)
+        if file is None:
+            raise CorruptFileError(self._log.directories[0], begin, "file", f"none has this physical offset: {ADVICE}")
+        scanner, end = self._scan(file, begin, stop)
         last = scanner.last_phy_offset, scanner.last_store_timestamp
         requests, items = scanner.take()
         if len(requests):
             requests["queue"] = self._numbers_of(scanner.queues)[requests["queue"]]
         end = min(self._log.end_of(file), self._end) if end < stop else end
         return Piece(requests, items, begin, end, last if last[0] >= 0 else None)
+
+    def _scan(self, file: LogFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
+        size = stop - begin + SPAN
+        while (window := self._log.queue.read(begin, size, "sequential")) is not None:
+            scanner = RequestScanner(**self._options)
+            try:
+                return scanner, scanner.scan(*window, begin, self._end, stop - begin)
+            except CorruptFileError as error:
+                if window.from_offset + window.buffer.size >= file.end_offset:
+                    at = window.from_offset - file.file_from_offset + error.offset
+                    raise CorruptFileError(file.path, at, error.field, f"{error.reason}: {ADVICE}") from None
+            size *= 16  # the file cannot be mapped, and a record goes on beyond what was read of it
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
     def _numbers_of(self, queues: list[Queue]) -> np.ndarray:
         """The numbers here of queues that a scanner has met."""

@@ -1,0 +1,112 @@
+"""Rebuilding queues and index of a log against what a broker does when it has neither: DefaultMessageStore.load."""
+
+import os
+import shutil
+from contextlib import nullcontext
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from keys import HEX, TOPIC, digits
+from peers import Java
+from store_files import hex_digits
+
+from rocketstore import CommitLog, Message, StoreCheckpoint, StoreConfig, rebuild
+from rocketstore.config import DEFAULT_SIZES
+
+LOG_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_LOG_SIZE", str(2 << 30)))
+BODY_SIZE, QUEUES, TAGS, START = 1024, 4, ("TagA", "TagB", "TagC", "TagD", "TagE"), 1_700_000_000_000
+BATCH, LONG_MAX = 10_000, 2**63 - 1
+CONFIG = StoreConfig(**DEFAULT_SIZES)
+PARTS = ("consumequeue", "index")
+
+
+@pytest.fixture(scope="module")
+def java():
+    process = Java(QUEUES, main="RebuildBench")
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def root(scratch):
+    """A store of a log alone: each message has a key, a unique key and a tag."""
+    root = scratch / "rebuild"
+    bodies = np.random.default_rng(1).integers(0, 256, (4096, BODY_SIZE), np.uint8)
+    with CommitLog.open(root / "commitlog", "a", config=CONFIG) as log:
+        first = 0
+        while log.max_phy_offset < LOG_SIZE:
+            log.append_batch(messages(first, bodies), store_timestamp="given")
+            first += BATCH
+    yield root
+    shutil.rmtree(root)
+
+
+def messages(first, bodies):
+    numbers = np.arange(first, first + BATCH)
+    keys = digits(numbers).tobytes().decode()
+    uniq_keys = hex_digits(numbers, 32, HEX).tobytes().decode()
+    made = []
+    for i, number in enumerate(numbers.tolist()):
+        message = Message(
+            TOPIC, bodies[number * 611 % len(bodies)].tobytes(), keys=keys[32 * i : 32 * i + 32],
+            tags=TAGS[number % len(TAGS)], queue_id=number % QUEUES,
+            properties={"UNIQ_KEY": uniq_keys[32 * i : 32 * i + 32]},
+        )
+        message.store_timestamp = START + number // 40
+        made.append(message)
+    return made
+
+
+def clear(root):
+    """Leave nothing but the log, as after a crash; the checkpoint says that it was on the disk, and nothing else."""
+    for path in root.iterdir():
+        if path.is_dir() and path.name != "commitlog":
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
+    (root / "abort").touch()
+    StoreCheckpoint(root / "checkpoint", physic_msg_timestamp=LONG_MAX).flush()
+
+
+def theirs(java, root):
+    clear(root)
+    return java.round("load", root)
+
+
+def files_of(root):
+    """The bytes of queues by their paths, and of index files, whose names tell when they were made, in order."""
+    queues = {str(path.relative_to(root)): path.read_bytes() for path in (root / "consumequeue").rglob("0*0")}
+    return queues, [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+@pytest.fixture(scope="module")
+def count(java, root):
+    """How many messages there are; both sides make the same of them."""
+    _, count, end = theirs(java, root)
+    expected = files_of(root)
+    clear(root)
+    report = rebuild(root, config=CONFIG)
+    assert (report.max_phy_offset, report.queues, report.index_items) == (end, QUEUES, 3 * count)
+    found = files_of(root)
+    assert found[0].keys() == expected[0].keys()
+    assert all(found[0][path] == data for path, data in expected[0].items())
+    assert found[1] == expected[1]
+    return count
+
+
+@pytest.mark.parametrize("synced", [False, True], ids=("", "synced"))
+def test_rebuild(pairs, java, root, count, synced):
+    # As it is, all is brought to the disk before it takes the place of the old files.
+    context = nullcontext() if synced else patch("rocketstore.files.mapped_file.os.fsync", lambda fd: None)
+    name = f"rebuild queues and index, {LOG_SIZE / (1 << 30):g} GiB" + (", brought to the disk" if synced else "")
+    with context:
+        pairs(
+            name,
+            count,
+            lambda: rebuild(root, config=CONFIG),
+            lambda: theirs(java, root)[0],
+            "load",
+            goal=10,
+            before=lambda: clear(root),
+        )

@@ -1,0 +1,79 @@
+"""``rocketstore rebuild``: consume queues and index from the commit log alone."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.store.geometry import known_config
+from rocketstore.store.rebuild import rebuild as rebuild_store
+
+__all__ = ["rebuild"]
+
+COLUMNS = (TextColumn("rebuild"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    found = re.fullmatch("([0-9]{1,18})([KMG]?)", value.upper())
+    if found is None:
+        raise click.BadParameter(f"{value!r} is no number of bytes: 512M and 2G are some")
+    return int(found[1]) * UNITS[found[2]]
+
+
+@click.command()
+@click.argument("store", type=PATH)
+@click.option("--index", is_flag=True, help="Only the index, unless --consume-queue is given, too.")
+@click.option("--consume-queue", is_flag=True, help="Only the consume queues, unless --index is given, too.")
+@click.option("--topic", "topics", multiple=True, help="Only the consume queues of this topic; may be given again.")
+@click.option("--out", type=PATH, help="Build in this new directory; STORE is only read then.")
+@click.option("--compat", metavar="RELEASE", help="The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
+@click.option("--tz", metavar="ZONE", help="Zone of the times that index files are named by, as UTC.  [default: local]")
+@click.option("--memory", metavar="SIZE", default="1G", show_default=True, callback=parse_size, help="About the most.")
+@click.option("--threads", type=COUNT, metavar="N", help="That read the log.  [default: one a processor]")
+@broker_conf_option
+@format_option
+@click.pass_context
+def rebuild(
+    ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
+    compat: str | None, output_format: str | None, **options: Any,
+) -> None:
+    """Build the consume queues and the index of STORE, which no broker may run on, from its commit log alone.
+
+    The old ones are kept as *.bak-TIME until they are deleted. A torn tail of the log is cut as recover does. What was
+    interrupted goes on with the same command; until all is built, nothing of STORE is changed.
+    """
+    if index and topics:
+        raise click.UsageError("--index: is built of all topics, so not with --topic")
+    both = index == consume_queue
+    options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
+    console = Console(stderr=True)
+    with Progress(*COLUMNS, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("rebuild", total=None)
+        options["progress"] = lambda done, total: bar.update(task, completed=done, total=total)
+        try:
+            config = ctx.meta[BROKER_CONF]
+            if compat is not None:
+                config = replace(config or known_config(store), compat=compat)
+            report = rebuild_store(store, config=config, **options)
+        except ValueError as error:  # of sizes, the release, the zone or a topic
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo(f"{out or store}: is not done; the same command goes on", err=True)
+            raise
+    row = {
+        "minPhyOffset": report.min_phy_offset,
+        "maxPhyOffset": report.max_phy_offset,
+        "queues": report.queues,
+        "indexFiles": report.index_files,
+        "indexItems": report.index_items,
+        "out": str(report.out),
+        "backups": [str(path) for path in report.backups],
+    }
+    write_rows([[row]], output_format)

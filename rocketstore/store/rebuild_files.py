@@ -1,0 +1,129 @@
+"""The files of a rebuild that is under way: how far it is, taking back what was put since, and the swap."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from rocketstore.files.broker_config import replace_file
+from rocketstore.files.index_file import IndexHeader, file_size
+from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_directory
+from rocketstore.store.index_service import index_file_name, index_paths
+from rocketstore.store.recovery_complete import zero
+from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
+from rocketstore.store.recovery_queues import QueueEnd
+
+__all__ = ["INDEX_MADE", "QUEUE_PARTS", "STATE", "cut_index_files", "cut_queue", "index_headers", "name_index_files"]
+__all__ += ["read_state", "remove_other_topics", "save_state", "swap"]
+
+STATE = "state.json"
+QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+INDEX_MADE = "index-made"  # files that have names of now
+LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
+NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
+
+
+def read_state(staging: Path) -> dict[str, Any]:
+    """Give what a killed call has left, nothing if there is none."""
+    try:
+        state: dict[str, Any] = json.loads((staging / STATE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return state
+
+
+def save_state(staging: Path, state: dict[str, Any]) -> None:
+    replace_file(staging / STATE, json.dumps(state).encode())
+
+
+# ---- what was put after the state was saved ----------------------------------------------------------------
+
+
+def cut_queue(queue: QueueEnd, end: int) -> None:
+    """Take back the units of records from ``end`` on.
+
+    An empty file stays where the units before it fill theirs: a broker makes it for a unit that it then drops, and
+    whoever else made it makes it again.
+    """
+    queue.flushed = end
+    queue.look(end, 0)
+    for start, name, size in reversed(queue.files()):
+        path, kept = Path(name), max(queue.end - start, 0)
+        if start > queue.end or queue.end == 0 or size == 0:
+            path.unlink()
+        elif (last := nonzero_end(path, kept, size)) > kept:
+            zero(path, kept, last - kept)
+
+
+def cut_index_files(
+    directory: Path, slots: int, items: int, compat: str, store_timestamp_of: Callable[[int], int], end: int
+) -> None:
+    """Take back the items of records from ``end`` on. What is full before is not read."""
+    is_cut = False
+    for number, path in enumerate(index_paths(directory)):
+        found = look_at_index(path, slots, items, end, lambda header: header.index_count >= items)
+        was_being_made = number > 0 and path.stat().st_size > 0 and read_header(path) == NO_HEADER
+        is_cut = is_cut or was_being_made or found.sound < found.total or not found.slots_agree
+        if is_cut and found.sound == 0:  # also an empty one that begins where one ended that is cut
+            path.unlink()
+        elif is_cut:
+            cut = IndexCut(path, found.sound, file_size(slots, found.sound + 1), 0)
+            cut_index(cut, slots, items, compat, store_timestamp_of)
+
+
+# ---- when all is built -------------------------------------------------------------------------------------
+
+
+def index_headers(directory: Path) -> list[IndexHeader]:
+    """Give the headers of the index files of a directory, if there is one."""
+    return [read_header(path) for path in index_paths(directory)] if directory.is_dir() else []
+
+
+def name_index_files(staging: Path, zone: ZoneInfo | None) -> None:
+    """Name each file by the store time of its first item, and always after the one before it."""
+    made, named = staging / INDEX_MADE, staging / "index"
+    make_directory(named)
+    if not made.is_dir():
+        return
+    last = max((path.name for path in index_paths(named)), default="")
+    for path in index_paths(made):
+        header = read_header(path)
+        # One without items has the end of the one before it.
+        second, millisecond = divmod(max(header.begin_timestamp or header.end_timestamp, 0), 1000)
+        time = datetime.fromtimestamp(min(second, LAST_SECOND), zone).replace(microsecond=millisecond * 1000)
+        last = index_file_name(time, last)
+        path.rename(named / last)
+    sync_directory(named)
+    made.rmdir()
+
+
+def remove_other_topics(staging: Path, topics: Collection[str]) -> None:
+    """Remove the queues that were built since messages of theirs are for queues of these topics, too."""
+    for part in QUEUE_PARTS:
+        for path in [*(staging / part).iterdir()] if (staging / part).is_dir() else []:
+            if path.name not in topics:
+                shutil.rmtree(path)
+
+
+def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
+    """Put what was built in the place of the old directories. Killed in the middle, it is done again."""
+    backups = []
+    for part in state["options"]["parts"]:
+        first, *rest = Path(part).parts
+        made, old, kept = staging / part, root / part, Path(root, f"{first}.bak-{state['time']}", *rest)
+        if made.exists():
+            make_directory(old.parent)
+            if old.exists():
+                make_directory(kept.parent)
+                old.rename(kept)
+                sync_directory(kept.parent)
+            made.rename(old)
+            sync_directory(old.parent)
+        if kept.exists():
+            backups.append(kept)
+    return tuple(backups)

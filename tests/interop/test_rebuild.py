@@ -1,0 +1,219 @@
+"""rebuild against RocketMQ: queues and index are those that it wrote, or builds of the log; and it keeps them."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import stores as golden
+from puts import files_under
+from reference.index_file import IndexFile
+
+from interop import stores
+from interop.broker import Broker, Client
+from interop.checks import first_difference
+from interop.test_broker import (
+    INNER,
+    QUEUES,
+    RELEASE,
+    SETTINGS,
+    by_key,
+    check_kept,
+    check_queries,
+    consumed,
+    given_of,
+    open_writer,
+    rows_to_send,
+    send_and_kill,
+    sent,
+    write,
+)
+from interop.test_recovery import ONE_INDEX_FILE, config_of
+from interop.test_recovery import batch_topics as tell_batch_topics
+from rocketstore import StoreConfig, rebuild, recover
+from rocketstore.files.broker_config import extend_topics
+
+pytestmark = pytest.mark.interop
+
+RELEASES = ("5.5.0", "5.3.3")
+PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+SMALL_LOG_FILES = {"mappedFileSizeCommitLog": 12 * 1024, "maxMessageSize": 8 * 1024}
+CASES = [(release, profile) for release in RELEASES for profile in stores.OF_RELEASES[release]]
+BUILT = [(*case, {}) for case in CASES]
+BUILT += [(release, profile, SMALL_LOG_FILES) for release in RELEASES for profile in ("basic", "lmq")]
+
+
+def without_queues_and_index(source, root):
+    shutil.copytree(source, root)
+    for part in (*PARTS, "index"):
+        shutil.rmtree(root / part, ignore_errors=True)
+    return root
+
+
+def queues(root):
+    """Without light queues' and others' directories that have no files."""
+    return files_under(root, *PARTS)
+
+
+def assert_same_index(ours, theirs, slots):
+    mine, javas = (sorted((Path(root) / "index").iterdir()) for root in (ours, theirs))
+    assert len(mine) == len(javas)
+    for number, (one, other) in enumerate(zip(mine, javas, strict=True)):
+        difference = first_difference(one.read_bytes(), other.read_bytes(), slots)
+        assert not difference, f"index file {number} of {len(mine)}: {difference}"
+
+
+def assert_same(ours, theirs, slots):
+    found, expected = queues(ours), queues(theirs)
+    assert sorted(found) == sorted(expected)
+    for path, data in expected.items():
+        assert found[path] == data, path
+    assert_same_index(ours, theirs, slots)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=("clean", "crash"))
+@pytest.mark.parametrize(("release", "profile"), CASES)
+def test_what_rocketmq_wrote_is_built_again(store_of, tmp_path, release, profile, crash):
+    store = store_of(release, profile, crash=crash)
+    root = without_queues_and_index(store.root, tmp_path / "store")
+    tell_batch_topics(root, store.options["batchTopics"])
+    rebuild(root, config=config_of(store, release), tz="UTC")
+    assert_same(root, store.root, store.options["config"]["maxHashSlotNum"])
+
+
+@pytest.mark.parametrize(("release", "profile", "more"), BUILT, ids=str)
+def test_rocketmq_builds_the_same_of_the_log_alone(store_of, tmp_path, release, profile, more):
+    """After a crash, without queues, index and checkpoint, and so many files as there are may be read."""
+    store = store_of(release, profile, **ONE_INDEX_FILE, **more)
+    javas = without_queues_and_index(store.root, tmp_path / "java")
+    (javas / "checkpoint").unlink()
+    (javas / "abort").touch()
+    options = {**store.options, "config": {**store.options["config"], "commitLogRecoverMaxNum": 100_000}}
+    assert store.java.recover(javas, options, start=False)["loaded"]
+    ours = without_queues_and_index(store.root, tmp_path / "ours")
+    tell_batch_topics(ours, store.options["batchTopics"])
+    rebuild(ours, config=config_of(store, release))
+    assert_same(ours, javas, store.options["config"]["maxHashSlotNum"])
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+@pytest.mark.parametrize(("release", "profile"), CASES)
+def test_rocketmq_keeps_what_was_built(store_of, tmp_path, release, profile, was_killed):
+    store = store_of(release, profile, crash=was_killed, **ONE_INDEX_FILE)
+    root = without_queues_and_index(store.root, tmp_path / "store")
+    tell_batch_topics(root, store.options["batchTopics"])
+    rebuild(root, config=config_of(store, release))
+    actions = recover(root, config=config_of(store, release), dry_run=True).actions
+    assert all(action.what == "dispatch" for action in actions)  # of a last message that has neither unit nor key
+    before, names = queues(root), {path.name for path in (root / "index").iterdir()}
+    if was_killed:
+        (root / "abort").touch()
+    answer = store.java.recover(root, store.options, start=False)
+    assert answer["loaded"]
+    parts = PARTS[:2] if was_killed else PARTS  # ext units are put again
+    assert files_under(root, *parts) == {path: data for path, data in before.items() if path.split("/")[0] in parts}
+    assert {path.name for path in (root / "index").iterdir()} >= names
+
+
+def test_the_golden_store_of_a_broker(tmp_path):
+    """It had crashed: after that it put a message again, of which a full index file had the first items."""
+    source, settings = golden.unpack("broker-5.5.0", tmp_path), golden.settings("broker-5.5.0")
+    root = without_queues_and_index(source, tmp_path / "store")
+    rebuild(root, config=StoreConfig(**settings), tz="UTC")
+    assert queues(root) == queues(source)
+    ours, theirs = (sorted((path / "index").iterdir()) for path in (root, source))
+    assert [path.read_bytes() for path in ours[:-1]] == [path.read_bytes() for path in theirs[:-1]]
+    full, mine, javas = (index_items(path, settings) for path in (ours[-2], ours[-1], theirs[-1]))
+    again = len(javas) - len(mine)
+    assert again == 2
+    assert javas[again:] == mine
+    assert javas[:again] == full[-again:]
+    assert mine[0][1] == full[-1][1]
+
+
+def index_items(path, settings):
+    """(key hash, physical offset) of each item."""
+    file = IndexFile(settings["max_hash_slot_num"], settings["max_index_num"], data=path.read_bytes())
+    return [file.item(ordinal)[:2] for ordinal in range(1, file.index_count)]
+
+
+# ---- a broker ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    client = Client(RELEASE, tmp_path_factory.mktemp("client"))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def root(tmp_path):
+    extend_topics(tmp_path / "store", {INNER: QUEUES[INNER]}, {INNER: "BatchCQ"})
+    return tmp_path / "store"
+
+
+def check_all(client, messages):
+    """Every message is consumed, and found by each of its keys and by its unique key."""
+    assert consumed(client) == messages
+    keys = by_key(messages)
+    answers = client.query([{"topic": topic, "key": key} for topic, key in keys])
+    for places, rows in zip(keys.values(), answers, strict=True):
+        assert {(row["topic"], row["queueId"], row["queueOffset"]) for row in rows} == places
+    singles = [place for place in messages if place[0] != INNER]
+    answers = client.query([{"topic": place[0], "key": messages[place].uniq_key, "unique": True} for place in singles])
+    assert [[given_of(row) for row in rows] for rows in answers] == [[messages[place]] for place in singles]
+
+
+def delete_queues_and_index(root):
+    for part in (*PARTS, "index"):
+        shutil.rmtree(root / part, ignore_errors=True)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_broker_serves_what_was_built(client, root, tmp_path, seed, deleted):
+    with open_writer(root) as store:
+        messages = write(store, seed, "first", 800)
+    with Broker(client, root, QUEUES, tmp_path) as broker:
+        rows = rows_to_send(seed, 500)
+        messages |= sent(rows, client.send(rows))
+        broker.stop()
+    if deleted:
+        delete_queues_and_index(root)
+    rebuild(root, config=SETTINGS)
+    with Broker(client, root, QUEUES, tmp_path) as broker:
+        check_all(client, messages)
+        rows = rows_to_send(f"{seed} more", 200)
+        messages |= sent(rows, client.send(rows))
+        check_queries(client, random.Random(seed), messages)
+        broker.stop()
+    with open_writer(root) as store:
+        assert store.commit_log.max_phy_offset > 0
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_after_a_crash_every_key_is_found_again(client, root, tmp_path, seed, deleted):
+    """Also after another one, right behind the rebuild: what a broker itself would lose."""
+    with open_writer(root) as store:
+        messages = write(store, seed, "first", 500)
+    with Broker(client, root, QUEUES, tmp_path) as broker:
+        rows = rows_to_send(seed, 20_000)
+        answers = client.send(rows[:300]) + send_and_kill(client, broker, rows[300:])
+        acknowledged = messages | sent(rows, answers)
+    assert (root / "abort").exists()
+    if deleted:
+        delete_queues_and_index(root)
+    rebuild(root, config=SETTINGS)
+    assert not (root / "abort").exists()
+    with Broker(client, root, QUEUES, tmp_path) as broker:
+        messages = consumed(client)
+        check_kept(messages, acknowledged, "client ")
+        check_all(client, messages)
+        broker.kill()
+    rebuild(root, config=SETTINGS)
+    (root / "abort").touch()
+    with Broker(client, root, QUEUES, tmp_path) as broker:
+        check_all(client, messages)
+        broker.stop()
+    assert json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]

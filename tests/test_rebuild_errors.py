@@ -1,0 +1,344 @@
+"""rebuild where it cannot go on: a clear error, and the old files as they were."""
+
+import dataclasses
+import errno
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import damages
+import pytest
+from puts import SIZES, files_under
+from rebuilt import (
+    CONFIG,
+    FILE,
+    KINDS,
+    assert_rebuilt,
+    assert_survives,
+    dispatched,
+    fields,
+    index_names,
+    make_log,
+    of_batches,
+)
+from reference.commit_log import build_record, read_files
+from test_store_full_disk import run_apart
+
+import rocketstore
+from rocketstore import Message, StoreConfig, rebuild
+from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
+from rocketstore.store import index_service
+from rocketstore.store.geometry import known_config
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def store(tmp_path, seed):
+    """A whole store, with queues and an index that are told from those that would be built."""
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    rebuild(root, config=CONFIG, tz="UTC")
+    for path in root.glob("*.bak-*"):
+        shutil.rmtree(path)
+    return root
+
+
+@pytest.fixture
+def log(tmp_path, seed):
+    return make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+
+
+def everything(root):
+    """All but what a writer's lock leaves, and what rebuild keeps to go on."""
+    paths = [path for path in root.rglob("*") if path.is_file() and "rocketstore-rebuild" not in path.parts]
+    return {path: path.read_bytes() for path in paths if path != root / "lock"}
+
+
+def refused(root, kind, match, config=CONFIG, **options):
+    before = everything(root)
+    with pytest.raises(kind, match=match) as caught:
+        rebuild(root, config=config, tz="UTC", **options)
+    assert everything(root) == before
+    return caught.value
+
+
+# ---- what is asked for -------------------------------------------------------------------------------------
+
+
+def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
+    """In place all of them, since what is not built has to be completed."""
+    out, queue, index = tmp_path / "out", "mapped_file_size_consume_queue", "max_hash_slot_num, max_index_num"
+    for options in ({}, {"index": False}, {"consume_queue": False}, {"topics": ["Orders"]}):
+        refused(log, ValueError, f"no file shows {queue}, {index}: .*--broker-conf", None, **options)
+    refused(log, ValueError, f"no file shows {queue}, {index}: ", None, out=out)
+    refused(log, ValueError, f"no file shows {queue}: ", None, index=False, out=out)
+    refused(log, ValueError, f"no file shows {index}: ", None, consume_queue=False, out=out)
+    config = dataclasses.replace(known_config(log), enable_consume_queue_ext=True)
+    refused(log, ValueError, "mapped_file_size_consume_queue_ext", config)
+    of_batches(log, {"Batches": "BatchCQ"})
+    refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, index=False)
+    refused(log, ValueError, "mapper_file_size_batch_consume_queue", None, topics=["Batches"])
+    refused(log, ValueError, f"no file shows {queue}: ", None, topics=["Orders"], out=out)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("how", ["short queue file", "short index file", "wild index", "damaged index"])
+def test_damaged_queues_and_an_index_are_replaced_where_sizes_are_given(store, seed, how):
+    model = dispatched(store)
+    part, name = ("index", "2*") if "index" in how else ("consumequeue", "0*0")
+    path = min((store / part).rglob(name))
+    data = path.read_bytes()
+    if "short" in how:
+        data = data[:-7]
+    elif how == "wild index":
+        data = random.Random(seed).randbytes(len(data))
+    else:
+        data = data[:60] + bytes(100) + data[160:]
+    path.write_bytes(data)
+    rebuild(store, config=CONFIG, tz="UTC")
+    assert_rebuilt(store, model, names=index_names(model))
+    assert_survives(store)
+
+
+def test_plain_queues_of_a_topic_of_batches_are_replaced(store):
+    of_batches(store, {"Orders": "BatchCQ"})
+    rebuild(store, config=CONFIG)
+    assert_rebuilt(store, dispatched(store, batch_topics=["Orders"]))
+    assert_survives(store, batch_topics=["Orders"])
+
+
+def test_the_size_of_batch_queues_is_asked_for_when_the_first_inner_batch_is_met(tmp_path, seed):
+    root = make_log(tmp_path / "store", KINDS["inner_batches"](random.Random(seed)))
+    sizes = {name: size for name, size in SIZES.items() if "batch" not in name}
+    refused(root, ValueError, "no file shows mapper_file_size_batch_consume_queue", StoreConfig(**sizes))
+    rebuild(root, config=StoreConfig(**sizes), consume_queue=False, out=tmp_path / "out")
+    rebuild(root, config=CONFIG)
+    assert_rebuilt(root, dispatched(root, batch_topics=["Batched"]))
+
+
+def test_nothing_to_build_is_an_error(store):
+    for options in ({"consume_queue": False, "index": False}, {"consume_queue": False, "topics": ["T"]}):
+        refused(store, ValueError, "must be built", **options)
+    refused(store, ValueError, "must be built", topics=[])
+    refused(store, TypeError, "a list of str", topics="Orders")
+    for topic in ("", "..", "a/b", "x" * 256, "a\0b"):
+        refused(store, ValueError, "directory", topics=["Orders", topic])
+
+
+@pytest.mark.parametrize("tz", ["Mars/Olympus", "", "../../etc/passwd", "Europe", "a\0b"])
+def test_a_zone_that_is_not_known_is_an_error(store, tz):
+    before = everything(store)
+    with pytest.raises(ValueError, match="tz="):
+        rebuild(store, config=CONFIG, tz=tz)
+    assert everything(store) == before
+
+
+def test_what_is_no_store_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        rebuild(tmp_path / "none", config=CONFIG)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        rebuild(tmp_path / "file", config=CONFIG)
+    (tmp_path / "home").mkdir()
+    refused(tmp_path / "home", StoreError, "no store is here")
+    assert not list((tmp_path / "home" / "consumequeue").parent.glob("[!l]*"))
+
+
+@pytest.mark.parametrize("directory", ["empty", "missing"])
+def test_queues_whose_log_is_gone_are_not_replaced_by_none(store, directory):
+    shutil.rmtree(store / "commitlog")
+    if directory == "empty":
+        (store / "commitlog").mkdir()
+    refused(store, StoreError, "commit ?log")
+
+
+# ---- a store in use ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", [None, "out"])
+def test_a_store_that_a_broker_runs_on_is_left_alone(store, tmp_path, out):
+    command = [sys.executable, "-c", HOLDER, str(store / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        refused(store, StoreLockedError, "lock|stop the broker", out=out and tmp_path / out)
+        process.stdin.close()
+    assert not (tmp_path / "out").exists()
+    rebuild(store, config=CONFIG)
+
+
+def test_a_store_that_is_open_for_writing_here_is_left_alone(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=CONFIG) as store:
+        store.put_message(Message("T", b"x", queue_id=0))
+        store.flush()
+        refused(tmp_path / "store", StoreLockedError, "lock")
+    rebuild(tmp_path / "store", config=CONFIG)
+
+
+# ---- damage ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_a_torn_tail_is_cut_as_recover_does(store, seed, mode):
+    start, position, _ = damages.records(store)[-1]
+    damages.noise_instead_of_the_last_record(store, random.Random(seed))
+    torn = read_files(store / "commitlog")[start][position:].rstrip(b"\0")
+    mode(store, None)
+    report = rebuild(store, config=CONFIG, tz="UTC")
+    assert report.max_phy_offset == start + position
+    (saved,) = (store / "rocketstore-cut").iterdir()
+    assert saved.read_bytes() == torn
+    assert not any(read_files(store / "commitlog")[start][position:])
+    assert_rebuilt(store, dispatched(store))
+    assert_survives(store)
+
+
+def test_a_torn_tail_stays_where_something_else_is_built(store, tmp_path, seed):
+    damages.noise_instead_of_the_last_record(store, random.Random(seed))
+    before = everything(store)
+    model = dispatched(store)
+    rebuild(store, config=CONFIG, out=tmp_path / "out")
+    assert everything(store) == before
+    assert_rebuilt(tmp_path / "out", model)
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("which", [1, -3])
+def test_damage_before_the_tail_names_salvage(store, mode, which):
+    start, position, _ = damages.records(store)[which]
+    damages.change_log(store, start, position + 4, b"\0\1\2\3")
+    mode(store, None)
+    error = refused(store, CorruptFileError, "salvage")
+    assert (error.path, error.offset) == (store / "commitlog" / f"{start:020}", position)
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_a_hole_in_the_log_is_an_error(store, mode):
+    starts = sorted(read_files(store / "commitlog"))
+    (store / "commitlog" / f"{starts[2]:020}").unlink()
+    mode(store, None)
+    error = refused(store, CorruptFileError, "salvage")
+    assert error.offset in (starts[2], 0)
+
+
+def test_a_log_file_of_another_length_is_an_error(store):
+    path = store / "commitlog" / f"{0:020}"
+    path.write_bytes(path.read_bytes()[:-1])
+    refused(store, (CorruptFileError, ValueError), "4095")
+
+
+def test_an_unfinished_rebuild_that_fails_leaves_no_abort(store):
+    """With one a broker's next start would not believe the index."""
+    start, position, _ = damages.records(store)[1]
+    damages.change_log(store, start, position + 4, b"\0\1\2\3")
+    os.truncate(store / "commitlog" / f"{max(read_files(store / 'commitlog')):020}", FILE // 2 + 1000)
+    refused(store, CorruptFileError, "salvage")
+    assert not (store / "abort").exists()
+
+
+@pytest.mark.parametrize("topic", ["../../evil", "a/b", "..", "", "a\0b", "x" * 300])
+def test_a_topic_that_is_no_name_of_a_directory_has_no_queue(tmp_path, seed, topic, caplog):
+    rng = random.Random(seed)
+    root = make_log(tmp_path / "deep" / "store", [fields(rng, 0), fields(rng, 1, topic=topic), fields(rng, 2)])
+    rebuild(root, config=CONFIG)
+    assert "no units" in caplog.text
+    paths = files_under(tmp_path)
+    assert not paths
+    model = dispatched(root)
+    assert [path.read_bytes() for path in sorted((root / "index").iterdir())] == model.index_files()
+    del model.queues[next(key for key in model.queues if key[0] == topic)]
+    assert_rebuilt(root, model)
+    assert {path.name for path in tmp_path.iterdir()} == {"deep"}
+    assert {path.name for path in (tmp_path / "deep").iterdir()} == {"store"}
+
+
+@pytest.mark.parametrize("queue_offset", [-1, 2**62])
+def test_a_queue_offset_that_cannot_be_is_an_error(log, seed, queue_offset):
+    start, position, _ = damages.records(log)[3]
+    damages.change_log(log, start, position + 20, queue_offset.to_bytes(8, "big", signed=True))
+    refused(log, StoreError, f"at {start + position}, queue offset {queue_offset}")
+
+
+def test_a_delay_that_is_no_number_is_an_error_at_its_place(tmp_path):
+    rows = [{"topic": "SCHEDULE_TOPIC_XXXX", "properties": {"DELAY": delay}} for delay in ("1", "abc", "2")]
+    root = make_log(tmp_path / "store", rows)
+    error = refused(root, CorruptFileError, "DELAY.*salvage")
+    assert error.offset == len(build_record(**rows[0]))
+
+
+# ---- the system --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", [None, "out"])
+def test_a_full_disk_is_an_error_and_the_old_files_are_whole(tmp_path, out):
+    (tmp_path / "disk").mkdir()
+    if not shutil.which("unshare") or run_apart(tmp_path / "disk", ["true"]).returncode:
+        pytest.skip("must mount a tmpfs, in a namespace of its own: unshare -rm")
+    command = [sys.executable, __file__, str(tmp_path / "disk"), out or ""]
+    run = run_apart(tmp_path / "disk", command)
+    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}{run.stderr[:8000]}"
+
+
+def fill_up(disk, out):
+    root = Path(disk, "store")
+    make_log(root, KINDS["plain"](random.Random(5)))
+    sizes = dataclasses.replace(CONFIG, max_index_num=4000, max_hash_slot_num=1000)
+    rebuild(root, config=sizes)
+    for path in root.glob("*.bak-*"):
+        shutil.rmtree(path)
+    before = everything(root)
+    index_service.CREATE_RETRY_SECONDS = 0
+    ballast = Path(disk, "ballast")
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    failed = 0
+    for left in range(0, 200_000, 9000):
+        ballast.write_bytes(bytes(free - left))
+        number = None
+        try:
+            rebuild(root, config=sizes, out=Path(disk, out) if out else None)
+            break
+        except OSError as error:
+            number = error.errno
+        assert number == errno.ENOSPC
+        failed += 1
+        assert everything(root) == before
+        assert not (root / "abort").exists()
+    assert 2 < failed < 20
+    ballast.unlink()
+    if not out:
+        assert_rebuilt(root, dispatched(root, sizes))
+
+
+def test_without_rights_it_is_the_system_s_error(store, tmp_path):
+    """In a process of a user who may read and not write."""
+    if os.geteuid() != 0:
+        store.chmod(0o555)
+        refused(store, PermissionError, "denied")
+        store.chmod(0o755)
+        return
+    for path in [*store.parents][: len(store.parents) - 2]:
+        path.chmod(path.stat().st_mode | 0o055)
+    before = everything(store)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setuid(65534)
+            rebuild(store, config=CONFIG)
+        except PermissionError:
+            os._exit(7)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert everything(store) == before
+
+
+if __name__ == "__main__":
+    fill_up(*sys.argv[1:])

@@ -1,0 +1,321 @@
+"""rebuild that is killed: the old files are whole or the new ones are there, and the next call goes on."""
+
+import dataclasses
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from puts import SIZES, files_under
+from rebuilt import (
+    CONFIG,
+    KINDS,
+    LIGHT,
+    QUEUE_PARTS,
+    assert_rebuilt,
+    assert_survives,
+    dispatched,
+    fields,
+    index_names,
+    make_log,
+)
+
+from rocketstore import rebuild
+from rocketstore.store import rebuild as module
+
+CALLS = ("fsync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "rename", "replace", "posix_fallocate")
+SLOW_CHANGES = [pytest.param(n, marks=pytest.mark.slow) for n in ("compat", "index", "sizes", "expired", "light")]
+CHILD = """
+import sys
+sys.path[:0] = sys.argv[4:]
+from test_rebuild_kills import CONFIG, module, often
+often()
+def say(done, total):
+    print(flush=True)
+while True:
+    module.rebuild(sys.argv[1], config=CONFIG, tz="UTC", memory=0, index=sys.argv[2] != "queues", progress=say)
+    print("done", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(module, "MIN_PIECE", 300)
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0)
+
+
+def often():
+    """Note after each piece how far it is."""
+    module.MIN_PIECE, module.SAVE_SECONDS = 300, 0
+
+
+@pytest.fixture(params=["old", *(pytest.param(name, marks=pytest.mark.slow) for name in ("new", "crashed"))])
+def store(request, tmp_path, seed):
+    """A function that makes a store of some name, all alike: without queues and index, with old ones, after a crash."""
+    rng = random.Random(seed)
+    late = [row | {"store_timestamp": row["store_timestamp"] + 10**6} for row in KINDS["late_queues"](rng)[:20]]
+    source = make_log(tmp_path / "source", KINDS["wild_queue_offsets"](rng)[:25] + KINDS["many_keys"](rng) + late)
+    if request.param != "new":
+        for part in ("consumequeue/Old/0", "consumequeue_ext/Old/0", "batchconsumequeue/Old/0", "index"):
+            (source / part).mkdir(parents=True)
+        (source / "consumequeue/Old/0" / f"{0:020}").write_bytes(bytes(SIZES["mapped_file_size_consume_queue"]))
+        size = 40 + 4 * SIZES["max_hash_slot_num"] + 20 * SIZES["max_index_num"]
+        (source / "index" / "20200101000000000").write_bytes(bytes(size))
+    if request.param == "crashed":
+        (source / "abort").touch()
+    return lambda name="store": shutil.copytree(source, tmp_path / name)
+
+
+def in_child(call, work, after=None):
+    """Do something in a process that is killed at one call that changes files. Returns whether it got so far.
+
+    Parameters: after: the function of the module from which on calls are counted.
+    """
+    pid = os.fork()
+    if pid == 0:
+        calls = 0
+
+        def counting(function):
+            def wrapper(*args, **options):
+                nonlocal calls
+                calls += 1
+                if calls == call:
+                    os._exit(9)
+                return function(*args, **options)
+
+            return wrapper
+
+        def count_all():
+            for name in CALLS:
+                setattr(os, name, counting(getattr(os, name)))
+
+        def counting_from(function):
+            def wrapper(*args):
+                count_all()
+                return function(*args)
+
+            return wrapper
+
+        try:
+            if after is None:
+                count_all()
+            else:
+                owner = module if hasattr(module, after) else module.Rebuilder
+                setattr(owner, after, counting_from(getattr(owner, after)))
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, 9)
+    return status == 9
+
+
+def run(root, **options):
+    return rebuild(root, config=CONFIG, tz="UTC", memory=0, threads=2, **options)
+
+
+def assert_old_or_new(root, old, model):
+    """Each part is as it was, or new, or between two names; what was there is kept whole in the latter cases."""
+    expected = {path: data for path, data in model.data_files().items() if not path.startswith("commitlog")}
+    for part in (*QUEUE_PARTS, "index"):
+        files = files_under(root, part)
+        was = {path: data for path, data in old.items() if path.startswith(part + "/")}
+        backups = [path for path in root.glob(f"{part}.bak-*") if path.is_dir()]
+        if not backups:
+            assert files == was or not was
+        else:
+            kept = files_under(backups[0], ".")
+            assert kept == {os.path.relpath(path, part): data for path, data in was.items()}
+        if files != was and part != "index":
+            assert files in ({}, {path: data for path, data in expected.items() if path.startswith(part + "/")})
+
+
+def check_after(root, old, model):
+    assert_old_or_new(root, old, model)
+    run(root)
+    assert_rebuilt(root, model, names=index_names(model))
+    assert not (root / "abort").exists()
+    assert not (root / "rocketstore-rebuild").exists()
+
+
+def test_killed_at_a_call_it_goes_on(store, tmp_path):
+    """The first calls each, then fewer; the whole set in the slow test."""
+    killed_at_calls(store, tmp_path, 1)
+
+
+@pytest.mark.slow
+def test_killed_at_any_call_it_goes_on(store, tmp_path):
+    killed_at_calls(store, tmp_path, 10)
+
+
+def killed_at_calls(store, tmp_path, growth):
+    model, call = dispatched(store("model")), 1
+    while True:
+        root = store("killed")
+        old = files_under(root, *QUEUE_PARTS, "index")
+        was_killed = in_child(call, lambda root=root: run(root))
+        check_after(root, old, model)
+        shutil.rmtree(root)
+        if not was_killed:
+            break
+        call += 1 + call // growth
+    assert call > 40
+
+
+def test_killed_at_the_last_calls_it_goes_on(store, tmp_path):
+    """The swap, and what is done after it."""
+    model = dispatched(store("model"))
+    for part in ("swap", "_finish"):
+        for call in range(1, 15, 2 if part == "swap" else 5):
+            root = store("killed")
+            old = files_under(root, *QUEUE_PARTS, "index")
+            was_killed = in_child(call, lambda root=root: run(root), after=part)
+            check_after(root, old, model)
+            shutil.rmtree(root)
+            if not was_killed:
+                break
+        assert call > 3
+
+
+def test_killed_again_and_again_it_comes_to_an_end(store, seed):
+    rng, root = random.Random(seed), store()
+    model, kills = dispatched(root), 0
+    while in_child(rng.randrange(30, 120), lambda: run(root)):
+        kills += 1
+        assert kills < 200
+    assert kills > 2
+    assert_rebuilt(root, model, names=index_names(model))
+
+
+def test_it_goes_on_from_where_it_was(tmp_path, seed):
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    assert in_child(400, lambda: run(root))
+    told = []
+    report = run(root, progress=lambda done, total: told.append(done))
+    assert told[0] > 1000
+    assert told[-1] == report.max_phy_offset
+    model = dispatched(root)
+    assert_rebuilt(root, model, names=index_names(model))
+    assert_survives(root)
+
+
+def test_what_a_killed_call_was_writing_of_its_state_is_not_in_the_way(tmp_path, seed):
+    root, out = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed))), tmp_path / "out"
+    out.mkdir()
+    (out / "state.json.tmp-123").write_bytes(b"{")
+    run(root, out=out)
+    assert {path.name for path in out.iterdir()} == {"consumequeue", "index"}
+
+
+def test_killed_in_a_directory_of_its_own_it_goes_on(tmp_path, seed):
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    model = dispatched(root)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    for call in (50, 300):
+        out = tmp_path / f"out-{call}"
+        in_child(call, lambda out=out: run(root, out=out))
+        run(root, out=out)
+        assert_rebuilt(out, model, names=index_names(model))
+        assert {path.name for path in out.iterdir()} == {"consumequeue", "index"}
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("call", [*(pytest.param(call, marks=pytest.mark.slow) for call in (150, 400)), "swap"])
+@pytest.mark.parametrize("change", ["zone", "topics", "longer", *SLOW_CHANGES])
+def test_with_other_options_or_another_log_it_begins_anew(tmp_path, seed, call, change, monkeypatch):
+    rng = random.Random(seed)
+    rows = KINDS["plain"](rng)
+    root = make_log(tmp_path / "store", rows)
+    run(root)
+    old = files_under(root, *QUEUE_PARTS, "index")
+    if call == "swap":
+        swap = module.swap
+        monkeypatch.setattr(module, "swap", lambda *args: os._exit(9))
+        assert in_child(10**9, lambda: run(root))
+        monkeypatch.setattr(module, "swap", swap)
+    else:
+        assert in_child(call, lambda: run(root))
+    assert files_under(root, *QUEUE_PARTS, "index") == old
+    config, zone, options = CONFIG, "UTC", {}
+    if change == "zone":
+        zone = "Asia/Shanghai"
+    elif change == "compat":
+        config = dataclasses.replace(CONFIG, compat="5.3.3")
+    elif change == "index":
+        options = {"consume_queue": False}
+    elif change == "topics":
+        options = {"topics": ["Orders"]}
+    elif change == "sizes":
+        config = dataclasses.replace(CONFIG, mapped_file_size_consume_queue=400)
+        shutil.rmtree(root / "consumequeue")
+    elif change == "longer":
+        make_log(root, rows + [fields(rng, 1000 + i) for i in range(20)])
+    elif change == "expired":
+        (root / "commitlog" / f"{0:020}").unlink()
+    elif change == "light":
+        config = dataclasses.replace(CONFIG, **LIGHT)
+    rebuild(root, config=config, tz=zone, memory=0, **options)
+    model = dispatched(root, config)
+    if change == "topics":
+        assert files_under(root, *QUEUE_PARTS, "index") == old
+        return
+    assert_rebuilt(root, model)
+    names = [path.name for path in sorted((root / "index").iterdir())]
+    assert names == index_names(model, module.ZoneInfo(zone))
+
+
+def test_a_log_that_grew_is_built_to_its_new_end(tmp_path, seed):
+    """What was built goes on being of use."""
+    rng = random.Random(seed)
+    rows = KINDS["plain"](rng)
+    root = make_log(tmp_path / "store", rows)
+    assert in_child(400, lambda: run(root))
+    make_log(root, rows + [fields(rng, 1000 + i) for i in range(20)])
+    told = []
+    run(root, progress=lambda done, total: told.append(done))
+    assert told[0] > 1000
+    model = dispatched(root)
+    assert_rebuilt(root, model, names=index_names(model))
+
+
+@pytest.mark.parametrize("moments", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_sigkill_at_any_moment(tmp_path, seed, moments):
+    rng = random.Random(f"{seed} {moments}")
+    source = make_log(tmp_path / "source", KINDS["plain"](rng) * 2)
+    run(source)
+    for path in source.glob("*.bak-*"):
+        shutil.rmtree(path)
+    old = files_under(source, *QUEUE_PARTS, "index")
+    model = dispatched(source)
+    for moment in range(moments):
+        root = shutil.copytree(source, tmp_path / f"killed-{moment}")
+        command = [sys.executable, "-c", CHILD, str(root), "all", "-", *sys.path]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            for _ in range(rng.randrange(100)):
+                if process.stdout.readline() == b"done\n":
+                    break
+            time.sleep(rng.random() * 0.02)
+            process.send_signal(signal.SIGKILL)
+        assert_old_or_new(root, old, model)
+        run(root)
+        assert_rebuilt(root, model, names=index_names(model))
+        shutil.rmtree(root)
+
+
+def test_ends_of_files_do_not_depend_on_where_it_was_killed(tmp_path, seed):
+    """A queue whose file is just full, and an index file that is: what a broker makes ahead is there once."""
+    rng = random.Random(seed)
+    root = make_log(tmp_path / "source", KINDS["trailing_empty_queue_file"](rng) + KINDS["keys_that_fill_a_file"](rng))
+    model = dispatched(root)
+    for call in range(40, 260, 40):
+        killed = shutil.copytree(root, tmp_path / "killed")
+        in_child(call, lambda killed=killed: run(killed))
+        run(killed)
+        assert_rebuilt(killed, model, names=index_names(model))
+        shutil.rmtree(killed)
