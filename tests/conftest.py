@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tarfile
 from pathlib import Path
@@ -15,6 +16,9 @@ GOLDEN = Path(__file__).parent / "golden"
 def pytest_configure(config):
     # In the environment, so that a test run in a subprocess draws the same numbers.
     os.environ.setdefault("ROCKETSTORE_SEED", str(secrets.randbelow(2**32)))
+    # In the background of a script it is ignored, also by the processes that are started here: they would not end.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config):
