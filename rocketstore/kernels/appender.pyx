@@ -7,7 +7,6 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    rs_crc32,
     rs_fits,
     rs_load_be64,
     rs_release_fence,
@@ -15,7 +14,7 @@ from rocketstore.kernels.csrc cimport (
     rs_store_be64,
 )
 from rocketstore.kernels.record cimport MAGIC, PHY_OFFSET, QUEUE_OFFSET
-from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder
+from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder, write_crc
 
 import numpy as np
 
@@ -28,8 +27,6 @@ cdef enum:
     HEAD = 8  # size and magic, without which there is no record
     END_FILE_MIN_BLANK_LENGTH = 8
     MAGIC_BLANK = 0xCBD43194
-    CRC_PROPERTY_SIZE = 20
-    CRC_DIGITS = 9  # where they are in the property
     MANY = 32768  # bytes
     MAX_PIECE = 1 << 20  # bytes that a reader may see in part
     AHEAD = 262144  # bytes of zeros written ahead of the position
@@ -248,15 +245,3 @@ cdef int64_t now() noexcept nogil:
     cdef timespec time
     clock_gettime(CLOCK_REALTIME, &time)
     return <int64_t>time.tv_sec * 1000 + time.tv_nsec // 1_000_000
-
-
-cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
-    """Write the last property: the CRC of all before it, in ten decimal digits, the lowest first."""
-    cdef uint8_t *text = record + size - CRC_PROPERTY_SIZE
-    cdef uint32_t crc = rs_crc32(0, record, <size_t>size - CRC_PROPERTY_SIZE) & INT32_MAX
-    cdef int i
-    memcpy(text, b"__CRC32#\x01", CRC_DIGITS)
-    for i in range(CRC_DIGITS, CRC_PROPERTY_SIZE - 1):
-        text[i] = <uint8_t>(c"0" + crc % 10)
-        crc //= 10
-    text[CRC_PROPERTY_SIZE - 1] = 2

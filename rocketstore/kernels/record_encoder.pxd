@@ -28,6 +28,12 @@ cdef struct Parts:
     Slice store_host
 
 
+cdef enum:
+    CRC_PROPERTY_SIZE = 20
+
+cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil
+
+
 cdef class RecordEncoder:
     cdef readonly bint append_prop_crc
     cdef readonly list queues  # (topic, queueId), each once

@@ -48,7 +48,7 @@ cdef enum:
     MAGIC_V2 = 0xDAA320AB
     MAX_V1_TOPIC = 127
     MAX_TOPIC = 32767
-    CRC_PROPERTY_SIZE = 20
+    CRC_DIGITS = 9  # where they are in the property
     BEYOND_BODY = 65536  # what a record may have besides the largest body
     TRANSACTION_COMMIT = 0x8
     INNER_BATCH = 0x80
@@ -347,6 +347,18 @@ cdef int32_t utf16_length(const Slice *text) noexcept nogil:
         n += (text.data[i] & 0xC0) != 0x80
         n += text.data[i] >= 0xF0
     return n
+
+
+cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
+    """Write the last property: the CRC of all before it, in ten decimal digits, the lowest first."""
+    cdef uint8_t *text = record + size - CRC_PROPERTY_SIZE
+    cdef uint32_t crc = rs_crc32(0, record, <size_t>size - CRC_PROPERTY_SIZE) & INT32_MAX
+    cdef int i
+    memcpy(text, b"__CRC32#\x01", CRC_DIGITS)
+    for i in range(CRC_DIGITS, CRC_PROPERTY_SIZE - 1):
+        text[i] = <uint8_t>(c"0" + crc % 10)
+        crc //= 10
+    text[CRC_PROPERTY_SIZE - 1] = 2
 
 
 # ---- texts and hosts -------------------------------------------------------------------------------------------

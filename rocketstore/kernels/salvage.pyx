@@ -1,12 +1,11 @@
 """Records of damaged commit log files, found by their own physical offsets, and copied to other places."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    rs_crc32,
     rs_find_magic,
     rs_load_be64,
     rs_store_be64,
@@ -33,12 +32,12 @@ from rocketstore.kernels.record cimport (
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport Growing
+from rocketstore.kernels.record_encoder cimport CRC_PROPERTY_SIZE, write_crc
 
 import numpy as np
 
 cdef enum:
     STEP = 32 << 20  # bytes between two looks at the signals
-    CRC_PROPERTY_SIZE = 20
     LEAST_BLANK = 8
     MAX_NAME = 255  # bytes of a directory's name
     NAME_TOO_BAD = 64  # a status of its own, behind those of record.pxd
@@ -330,13 +329,3 @@ def copy_records(Buffer source not None, int64_t pos, int64_t stop, int64_t phy_
     if status != RECORD_OK:
         raise ValueError(f"{source.path}: the record at {pos} was changed while it was read")
     return count, pos, size if count or pos == stop else record.size, last, row
-
-
-cdef void write_crc(uint8_t *record, int64_t size) noexcept nogil:
-    """Put the CRC of the record into its property: ten digits, the lowest first."""
-    cdef uint32_t crc = rs_crc32(0, record, <size_t>(size - CRC_PROPERTY_SIZE)) & INT32_MAX
-    cdef uint8_t *digit = record + size - 11
-    for _ in range(10):
-        digit[0] = c"0" + <uint8_t>(crc % 10)
-        crc //= 10
-        digit += 1

@@ -20,7 +20,8 @@ from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geomet
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.store.index_service import index_paths
 
-__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "writing_config"]
+__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "with_default_sizes"]
+__all__ += ["writing_config"]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 # The other sizes, of which directory, and of how many bytes a multiple.
@@ -41,9 +42,13 @@ SAVED: dict[str, type] = {
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
     """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none."""
-    known = known_config(store_path_root_dir, config)
-    sizes: dict[str, Any] = {name: getattr(known, name) or size for name, size in DEFAULT_SIZES.items()}
-    return replace(known, **sizes)
+    return with_default_sizes(known_config(store_path_root_dir, config))
+
+
+def with_default_sizes(config: StoreConfig) -> StoreConfig:
+    """Give a configuration with RocketMQ's default for each size that is not known."""
+    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    return replace(config, **sizes)
 
 
 def known_config(

@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.lock_file import StoreLock, is_held
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
-from rocketstore.store.geometry import known_config, save_geometry
+from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import IndexService, index_file_name
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
@@ -184,8 +184,7 @@ class Rebuilder:
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
 
     def __post_init__(self) -> None:
-        sizes: dict[str, Any] = {name: getattr(self.known, name) or size for name, size in DEFAULT_SIZES.items()}
-        self.config = replace(self.known, **sizes)
+        self.config = with_default_sizes(self.known)
         self.topics = BrokerConfig.open(self.root).topics
         self.batches = batch_topics(self.topics)
 

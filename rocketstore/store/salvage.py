@@ -12,11 +12,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import BrokerConfig, check, extend_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
@@ -25,7 +24,7 @@ from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.store.dispatch import batch_topics
-from rocketstore.store.geometry import save_geometry, writing_config
+from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.recovery_report import RecoveryAction
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
@@ -214,10 +213,10 @@ class _Salvage:
             begin = stop
 
     def new_config(self, finds: Finds) -> StoreConfig:
-        sizes: dict[str, Any] = {name: getattr(self.config, name) or size for name, size in DEFAULT_SIZES.items()}
-        if not (self.given and getattr(self.given, LOG_SIZE)):
-            sizes[LOG_SIZE] = finds.shown_size() or sizes[LOG_SIZE]
-        return replace(self.config, **sizes, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+        config = replace(self.config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+        if not (self.given and getattr(self.given, LOG_SIZE)) and (shown := finds.shown_size()):
+            config = replace(config, mapped_file_size_commit_log=shown)
+        return with_default_sizes(config)
 
     def copy(self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int) -> tuple[int, int]:
         """Write the new log. Returns: how many records, and how many of them were out of order."""

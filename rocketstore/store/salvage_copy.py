@@ -19,13 +19,13 @@ from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
 from rocketstore.kernels.salvage import copy_records
 from rocketstore.store.dispatch import is_file_name, java_split, more_queues
+from rocketstore.store.salvage_find import MIN_RECORD
 from rocketstore.store.writer import MAX_DECLARED_QUEUES
 
-__all__ = ["LOG_SIZE", "MIN_RECORD", "LogCopy", "Queue", "QueueOffsets", "with_property"]
+__all__ = ["LOG_SIZE", "LogCopy", "Queue", "QueueOffsets", "with_property"]
 
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 4 << 20
-MIN_RECORD = 91
 MIN_INNER_MESSAGE = 22
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767

@@ -21,7 +21,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
 from rocketstore.kernels.salvage import BAD_NAME, PieceFinder
 
-__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
+__all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
 PIECE = 32 << 20
 MIN_RECORD = 91
