@@ -291,10 +291,13 @@ class Broker:
 
     def put_light_units(self, record):
         """ConsumeQueue.multiDispatchLmqQueue."""
-        names = java_split(record.properties.get("INNER_MULTI_DISPATCH", "").strip(), ",")
-        offsets = java_split(record.properties.get("INNER_MULTI_QUEUE_OFFSET", "").strip(), ",")
+        names = record.properties.get("INNER_MULTI_DISPATCH", "")
+        offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "")
         is_system = record.topic.startswith(("%RETRY%", "rmq_sys_")) or record.topic == SCHEDULE_TOPIC
-        if is_system or len(names) != len(offsets) or names == [""]:
+        if is_system or not names.strip() or not offsets.strip():
+            return
+        names, offsets = java_split(names, ","), java_split(offsets, ",")
+        if len(names) != len(offsets):
             return
         for name, offset in zip(names, offsets, strict=True):
             if "/" not in name:
