@@ -434,6 +434,13 @@ def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
     assert [record.queue_offset for _, record in scan(read_files(tmp_path))] == list(range(18))
 
 
+def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):
+    config = config_of(compat="5.1.4")  # before 5.2 the last property has no separator behind it
+    for number in range(3):
+        with CommitLog.open(tmp_path, "a", config=config) as log:
+            assert log.append(Message("TopicTest", b"", properties={"n": "\0"})).queue_offset == number
+
+
 def test_a_log_open_for_reading_is_not_appended_to(tmp_path):
     CommitLog.open(tmp_path, mode="a", config=config_of()).close()
     with CommitLog.open(tmp_path) as log:

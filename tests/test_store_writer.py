@@ -279,6 +279,18 @@ def test_a_store_that_was_closed_is_gone_on_with(seed, tmp_path):
         assert_same_files(tmp_path / "store", model)
 
 
+def test_a_last_record_that_ends_in_zeros_outlives_a_close(tmp_path):
+    """After a kill, it may be one of which the end never came to the disk."""
+    last = fields_of(properties={"n": "\0"})  # before 5.2 the last property has no separator behind it
+    with Pair(tmp_path / "store", compat="5.1.4") as pair:
+        pair.put()
+        offset = pair.put(last).phy_offset
+    pair.store = rocketstore.open(tmp_path / "store", "a", config=pair.config)
+    assert pair.store.look_message_by_offset(offset).properties == {"n": "\0"}
+    pair.put()
+    pair.close()
+
+
 def test_light_queues_and_batches_go_on_after_opening_again(tmp_path):
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     for number in range(3):

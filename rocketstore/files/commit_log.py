@@ -48,7 +48,7 @@ class CommitLog:
     """The commit log of a store. Made by ``open``; a context manager. Where it is read, a broker may write meanwhile.
 
     Attributes: directories; mode, "r" or "a"; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
-    or None.
+    or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -60,6 +60,7 @@ class CommitLog:
         self._options = options
         self._end: int | None = None
         self.last_phy_offset: int | None = None
+        self.whole_to = 0
         self._closed = False
 
     @classmethod
@@ -91,7 +92,9 @@ class CommitLog:
         self = cls(queue, options, mode)
         self.refresh()
         if mode == "a":
+            self.whole_to = LONG_MAX
             self.writer = LogWriter.of_log(self, config or StoreConfig())
+            self.whole_to = self.writer.phy_offset
         return self
 
     # ---- append --------------------------------------------------------------------------------------------
@@ -301,6 +304,8 @@ class CommitLog:
 
         A mapping changes a file's time when it first changes a page, so the last record may be later than that.
         """
+        if offset < self.whole_to:
+            return True
         file = self.queue.find(offset)
         try:
             return file is None or time.time() - file.path.stat().st_mtime > AT_REST_SECONDS

@@ -92,12 +92,15 @@ class MessageStore:
         paths = self.config.commit_log_paths(self.path)
         if not any(path.is_dir() for path in paths) and any(self.path.glob("dledger-*")):
             raise UnsupportedFormatError(f"{self.path}: the commit log is DLedger's, which is not read")
-        return CommitLog.open(
+        log = CommitLog.open(
             [path for path in paths if path.is_dir()] or paths,
             mapped_file_size=self.config.mapped_file_size_commit_log,
             force_verify_prop_crc=self.config.force_verify_prop_crc,
             message_delay_level=self.config.message_delay_level,
         )
+        if self._writer is not None:
+            log.whole_to = self._writer.phy_offset
+        return log
 
     @property
     def index(self) -> IndexService | None:

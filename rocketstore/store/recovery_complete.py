@@ -162,6 +162,7 @@ class Completion:
     def _find_end(self, begin: int, *, verify_crc: bool) -> None:
         """Walk to the end of the log, and see that nothing but a torn tail stands behind it."""
         scanner = self.log.scanner((), verify_crc=verify_crc)
+        self.log.whole_to = LONG_MAX if self.last_exit_ok else begin
         self.end = begin
         while (step := self.log.step(scanner, self.end, LONG_MAX)) is not None:
             following, status = step
@@ -175,6 +176,7 @@ class Completion:
         if self.last_phy_offset < 0 and before is not None:  # the last record is in a file before that
             self._find_end(before.file_from_offset, verify_crc=verify_crc)
             return
+        self.log.whole_to = self.end
         self.tails = tails(self.log, self.end)
         self._check_tail()
 

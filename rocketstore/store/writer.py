@@ -82,6 +82,11 @@ class StoreWriter:
             self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
             stack.pop_all()
 
+    @property
+    def phy_offset(self) -> int:
+        """Where the next record goes, bytes."""
+        return self._log.phy_offset
+
     # ---- put -----------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
@@ -401,6 +406,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             message_delay_level=config.message_delay_level,
         )
         stack.callback(log.close)
+        log.whole_to = end
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = IndexService.open(
             root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
