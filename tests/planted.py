@@ -1032,6 +1032,15 @@ def torn_put(store):
     return "index-torn-put", name, 36
 
 
+@fault()
+def torn_file(store):
+    """Items and no header, as of a file that is written at once."""
+    (store.root / "abort").touch()
+    name = store.index(-1)
+    store.write(name, 0, bytes(40 + 4 * SLOTS))
+    return "index-torn-put", name, 36
+
+
 # ---- state and configuration -------------------------------------------------------------------------------
 
 

@@ -218,7 +218,7 @@ class Verification:
                         detail = f"{length} bytes, {slots} slots and {items} items need {size}"
                         self.findings.add("index-file-size", path, length, detail)
                     else:
-                        parts.append(IndexPart(path, slots, items, self.is_locked))
+                        parts.append(IndexPart(path, slots, items, self.is_locked, not self.last_exit_ok))
         return parts
 
     def _geometry(self, paths: list[Path]) -> tuple[int, int] | None:

@@ -33,9 +33,12 @@ FAULTS = {
 
 
 class IndexPart:
-    """One index file, read without a mapping but for its chains. ``is_live``: a broker may be putting items."""
+    """One index file, read without a mapping but for its chains.
 
-    def __init__(self, path: Path, hash_slot_num: int, index_num: int, is_live: bool) -> None:
+    ``is_live``: a broker may be putting items; ``was_killed``: it did, and may have left a file before its header.
+    """
+
+    def __init__(self, path: Path, hash_slot_num: int, index_num: int, is_live: bool, was_killed: bool) -> None:
         self.path, self.hash_slot_num, self.index_num = path, hash_slot_num, index_num
         self.header = IndexHeader(*HEADER.unpack(read_bytes(path, 0, HEADER_SIZE)))
         self.items_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
@@ -44,6 +47,8 @@ class IndexPart:
         self.count = min(max(used - self.items_at - 1, 0) // ITEM_SIZE, index_num - 1)
         if is_live or (self.counted == 1 and self.count == 0):  # its only item may be all zeros
             self.count = min(self.counted, index_num - 1)
+        self.uncounted = self.count if was_killed and self.counted == 0 else 0
+        self.count -= self.uncounted
         self.is_live = is_live
         self.order: np.ndarray | None = None  # of the items by offset, if they are not in it
         self.first, self.last = (self._phy_offset(ordinal) if self.count else -1 for ordinal in (1, self.count))
@@ -315,6 +320,8 @@ class IndexVerifier:
         if part.counted != part.count and not part.is_live:
             kind = "index-torn-put" if may_be_torn and part.count == part.counted + 1 else "index-count"
             self.findings.add(kind, path, 36, f"{part.counted} items, there are {part.count}")
+        if part.uncounted:
+            self.findings.add("index-torn-put", path, 36, f"0 items, there are {part.uncounted}")
         if not part.count:
             return
         first, last = (part._phy_offset(ordinal) for ordinal in (1, part.count))

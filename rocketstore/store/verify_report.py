@@ -104,7 +104,7 @@ KINDS = {
     "index-file-order": Kind(ERROR, "a file has older records than the one before it", "finds less"),
     "index-file-not-full": Kind(WARNING, "a file that others follow has room", KEEPS),
     "index-count": Kind(ERROR, "the header counts other items than there are", "overwrites items, or reads none"),
-    "index-torn-put": Kind(INFO, "an item was being put when the process ended", "overwrites it"),
+    "index-torn-put": Kind(INFO, "items were being put when the process ended", "overwrites them"),
     "index-slot-count": Kind(WARNING, "the header counts other slots than are used", KEEPS),
     "index-begin-time": Kind(ERROR, "the header's begin time is not that of the first item", "finds wrong times"),
     "index-end-time": Kind(ERROR, "the header's end time is not that of the last item", "passes the file over"),
