@@ -1032,12 +1032,12 @@ def torn_put(store):
     return "index-torn-put", name, 36
 
 
-@fault()
-def torn_file(store):
-    """Items and no header, as of a file that is written at once."""
+@each("plain", {"no slot yet": {"size": 40 + 4 * SLOTS}, "no header yet": {"size": 40}})
+def torn_file(store, size):
+    """What is written first of a file that is written at once."""
     (store.root / "abort").touch()
     name = store.index(-1)
-    store.write(name, 0, bytes(40 + 4 * SLOTS))
+    store.write(name, 0, bytes(size))
     return "index-torn-put", name, 36
 
 

@@ -142,7 +142,7 @@ class IndexVerifier:
             if FALLING_OFFSET in faults:
                 part.sort()
             slots = np.frombuffer(read_bytes(part.path, HEADER_SIZE, SLOT_SIZE * part.hash_slot_num), ">i4")
-            wrong = np.flatnonzero((slots != newest) & ~(part.is_live & (slots > part.count)))
+            wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             for i, slot in enumerate(wrong[:NOTED].tolist()):
                 detail = f"slot {slot} leads to {slots[slot]}, its newest item is {newest[slot]}"
                 more = len(wrong) - NOTED if i == NOTED - 1 else 0
