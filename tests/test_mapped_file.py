@@ -500,6 +500,64 @@ def test_a_disk_that_fails_is_no_hole(holed, monkeypatch):
         nonzero_end(holed, 1, 1 << 16)
 
 
+# ---- a list of files that is made again only if it may have changed ----------------------------------------
+
+
+def changed_long_ago(directory):
+    os.utime(directory, (1_000_000, 1_000_000))
+
+
+@pytest.fixture
+def settled(tmp_path):
+    """A run of two files in a directory that has not changed for long."""
+    (tmp_path / "log").mkdir()
+    for start in (0, 100):
+        (tmp_path / "log" / f"{start:020}").write_bytes(bytes(100))
+    changed_long_ago(tmp_path / "log")
+    return MappedFileQueue([tmp_path / "log"])
+
+
+def test_a_directory_that_is_as_it_was_is_not_listed_again(settled, monkeypatch):
+    files = settled.files
+    monkeypatch.setattr(os, "scandir", None)
+    settled.refresh()
+    assert settled.files is files
+
+
+def test_what_comes_goes_and_grows_is_seen(settled, tmp_path):
+    directory = tmp_path / "log"
+    (directory / f"{200:020}").write_bytes(b"")
+    settled.refresh()
+    assert [file[::2] for file in settled.files] == [(0, 100), (100, 100), (200, 0)]
+    (directory / f"{200:020}").write_bytes(bytes(7))
+    settled.refresh()
+    assert settled.files[-1].size == 7
+    (directory / f"{0:020}").unlink()
+    settled.refresh()
+    assert [file.file_from_offset for file in settled.files] == [100, 200]
+
+
+def test_another_directory_of_the_same_time_is_listed(settled, tmp_path):
+    (tmp_path / "log").rename(tmp_path / "old")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / f"{500:020}").write_bytes(bytes(100))
+    changed_long_ago(tmp_path / "log")
+    settled.refresh()
+    assert [file.file_from_offset for file in settled.files] == [500]
+
+
+def test_a_directory_that_changed_just_now_is_listed_again(settled, tmp_path):
+    """What comes in the same tick of the clock leaves no trace in the directory's time."""
+    directory = tmp_path / "log"
+    (directory / f"{200:020}").write_bytes(bytes(100))
+    settled.refresh()
+    before = directory.stat().st_mtime_ns
+    (directory / f"{300:020}").write_bytes(bytes(100))
+    os.utime(directory, ns=(before, before))
+    settled.refresh()
+    assert settled.files[-1].file_from_offset == 300
+
+
 # ---- files that expire while they are listed or looked for -------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import mmap
 import operator
 import os
 import sys
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ ZEROS = bytes(CHUNK)
 MAX_MAPPED = 64  # files of one queue that are mapped at a time
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
+SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and another machine's
 UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)  # to this file system
 LONG_MAX = 2**63 - 1
 
@@ -186,10 +188,37 @@ class MappedFileQueue:
         self._mapped: OrderedDict[tuple[int, str], MappedFile] = OrderedDict()
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
+        self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories as they were, and when, epoch ns
         self.refresh()
 
     def refresh(self) -> None:
-        """List the directories again: files come, grow and go while a broker runs."""
+        """List the directories again, if they changed: files come, grow and go while a broker runs."""
+        now, directories = time.time_ns(), self._directories()
+        if not self._is_listed(directories):
+            self._list()
+            self._listed = directories, now
+
+    def _directories(self) -> list[tuple[int, int]]:
+        """Which they are, and when a name in them changed, epoch ns."""
+        found = []
+        for directory in self.directories:
+            with contextlib.suppress(FileNotFoundError):
+                stat = directory.stat()
+                found.append((stat.st_ino, stat.st_mtime_ns))
+        return found
+
+    def _is_listed(self, directories: list[tuple[int, int]]) -> bool:
+        """Whether a list that was made long enough after the last change is still right."""
+        listed, at = self._listed
+        if directories != listed or not self.files or max(changed for _, changed in listed) > at - SETTLED:
+            return False
+        last = self.files[-1]
+        try:
+            return last.path.stat().st_size == last.size
+        except FileNotFoundError:
+            return False
+
+    def _list(self) -> None:
         found: dict[int, LogFile] = {}
         missing = []
         for directory in self.directories:
