@@ -417,6 +417,7 @@ def magic_of_the_last_record(store):
 
 @fault()
 def half_of_the_last_record(store):
+    (store.root / "abort").touch()
     at, record = store.records[-1]
     name, position = store.place(at)
     store.write(name, position + record.total_size - 9, bytes(9))
@@ -1039,6 +1040,15 @@ def torn_file(store, size):
     name = store.index(-1)
     store.write(name, 0, bytes(size))
     return "index-torn-put", name, 36
+
+
+@fault()
+def empty_index_file(store):
+    """A file that was made and has no length yet."""
+    (store.root / "abort").touch()
+    name = "index/20991231235959999"
+    (store.root / name).touch()
+    return "index-torn-put", name, 0
 
 
 # ---- state and configuration -------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from rocketstore.store.verify_units import UnitVerifier
 
 __all__ = ["verify"]
 
-MOST_THREADS = 4
+MOST_THREADS, LONG_MAX = 4, 2**63 - 1
 KNOWN = re.compile(
     r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
     r"timerwheel.*|timerlog|epochFileCheckpoint|brokerIdentity|transaction|kvStore|rocketstore-.*|dledger-.*|.*\.bak-.*"
@@ -104,6 +104,8 @@ class Verification:
             return CommitLog.open(self.root)  # where there are no files of a log
 
     def _check(self, log: CommitLog, quick: bool, threads: int, progress: Any) -> VerifyReport:
+        if self.last_exit_ok and not self.is_locked:
+            log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
         queues = QueueVerifier(log, self.findings, dict(self._queues()), self._has_light_queues(), self._is_lmq())
         index = IndexVerifier(log, self.findings, self._index_parts())
@@ -214,7 +216,9 @@ class Verification:
             for path in paths if slots else ():
                 with self.findings.noted(path):
                     length, size = path.stat().st_size, file_size(slots, items)
-                    if length != size:
+                    if length == 0 and not self.last_exit_ok:
+                        self.findings.add("index-torn-put", path, 0, "the file has not got its length yet")
+                    elif length != size:
                         detail = f"{length} bytes, {slots} slots and {items} items need {size}"
                         self.findings.add("index-file-size", path, length, detail)
                     else:

@@ -325,7 +325,8 @@ class LogVerifier:
         for file in self.log.queue.files:
             if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
                 self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
-        window = self.log.queue.read(self.last_phy_offset, SPAN, "random") if self.last_phy_offset >= 0 else None
+        may_be_torn = self.last_phy_offset >= self.log.whole_to
+        window = self.log.queue.read(self.last_phy_offset, SPAN, "random") if may_be_torn else None
         if window is not None:
             last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
             if last and last["properties"] and self.log.queue.pread(last["phy_offset"] + last["size"] - 1, 1) == b"\0":
