@@ -136,20 +136,20 @@ soak: build
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 
 build/soak/differential/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/interop --ignore tests/interop/test_broker.py tests/test_java_hash.py tests/test_index_file_bytes.py \
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/interop --ignore tests/interop/test_broker.py tests/test_java_hash.py tests/test_index_file_bytes.py \
 		tests/test_index_service_bytes.py
 	@mkdir -p $(@D) && touch $@
 
 build/soak/flips/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q tests/test_index_file_hostile.py tests/test_store_hostile.py
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/test_index_file_hostile.py tests/test_store_hostile.py
 	@mkdir -p $(@D) && touch $@
 
 build/soak/crash/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q $(TESTS_crash)
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded $(TESTS_crash)
 	@mkdir -p $(@D) && touch $@
 
 build/soak/sanitize/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(MAKE) --no-print-directory sanitize MARKERS="slow or not slow" ARGS=-q
+	ROCKETSTORE_SEED=$* $(MAKE) --no-print-directory sanitize MARKERS=seeded ARGS=-q
 	@mkdir -p $(@D) && touch $@
 
 # PySpark itself leaves sockets open in some releases.

@@ -21,6 +21,11 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_itemcollected(item):
+    if "seed" in item.fixturenames:
+        item.add_marker("seeded")
+
+
 def pytest_report_header(config):
     import rocketstore
     from rocketstore.kernels import csrc

@@ -79,6 +79,7 @@ def main(kind, seed, part, directory):
     failed = 0
     for number, (name, change) in enumerate(chosen):
         failed += not is_survived(name, change, sound, root, CONFIGS[number % 2], options)
+        (damages.write_all if options["is_whole"] else damages.restore)(root, sound.files)
     return f"{failed} damages" if failed else None
 
 
@@ -91,7 +92,7 @@ def limit_memory():
 
 
 def is_survived(name, change, sound, root, config, options):
-    """Damage, read, restore. A failure is printed."""
+    """Damage and read. A failure is printed."""
     print(f"damage: {name}", file=sys.stderr, flush=True)  # the last line if this process dies
     faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
     signal.alarm(SECONDS)
@@ -108,7 +109,6 @@ def is_survived(name, change, sound, root, config, options):
     finally:
         signal.alarm(0)
         faulthandler.cancel_dump_traceback_later()
-        damages.write_all(root, sound.files)
     return True
 
 

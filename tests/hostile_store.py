@@ -161,6 +161,13 @@ def write_all(root, files):
         (root / name).write_bytes(data)
 
 
+def restore(root, files):
+    """Write the files whose bytes were changed again."""
+    for name, data in files.items():
+        if (root / name).read_bytes() != data:
+            (root / name).write_bytes(data)
+
+
 # ---- damages: (name, what changes the store in `root`) -----------------------------------------------------
 
 # SHARES_OF_A_ROUND are a round of `make soak PART=flips`: its 100 rounds together are all.
