@@ -1,4 +1,7 @@
-"""Rebuilding queues and index of a log against what a broker does when it has neither: DefaultMessageStore.load."""
+"""Rebuilding queues and index of a log against what a broker does when it has neither: DefaultMessageStore.load.
+
+And looking at all of such a store, and salvaging its log, of which RocketMQ does neither: against a speed.
+"""
 
 import os
 import shutil
@@ -11,7 +14,7 @@ from keys import HEX, TOPIC, digits
 from peers import Java
 from store_files import hex_digits
 
-from rocketstore import CommitLog, Message, StoreCheckpoint, StoreConfig, rebuild
+from rocketstore import CommitLog, Message, StoreCheckpoint, StoreConfig, rebuild, salvage, verify
 from rocketstore.config import DEFAULT_SIZES
 
 LOG_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_LOG_SIZE", str(2 << 30)))
@@ -110,3 +113,37 @@ def test_rebuild(pairs, java, root, count, synced):
             goal=10,
             before=lambda: clear(root),
         )
+
+
+# ---- verify, salvage ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(root, count):
+    """The same store with queues and index."""
+    clear(root)
+    rebuild(root, config=CONFIG)
+    return root
+
+
+def test_verify(speeds, whole, count):
+    report = verify(whole)
+    assert report.ok
+    assert report.messages == count
+    speeds(f"verify, {LOG_SIZE / (1 << 30):g} GiB of log", count, lambda: verify(whole), LOG_SIZE, goal=1.5)
+
+
+def test_salvage(speeds, whole, count, scratch):
+    """A sector in each 64 MiB is lost, and with it one or two messages."""
+    new, damaged, lost = scratch / "salvaged", scratch / "damaged", range(1 << 20, LOG_SIZE, 64 << 20)
+    shutil.copytree(whole / "commitlog", damaged / "commitlog")
+    size = CONFIG.mapped_file_size_commit_log
+    for at in lost:
+        with (damaged / "commitlog" / f"{at // size * size:020}").open("r+b") as file:
+            file.seek(at % size)
+            file.write(bytes(512))
+    report = salvage(damaged, new)
+    assert count - 2 * len(lost) <= report.records <= count - len(lost)
+    name, before = f"salvage, {LOG_SIZE / (1 << 30):g} GiB of log", lambda: shutil.rmtree(new)
+    speeds(name, count, lambda: salvage(damaged, new), LOG_SIZE, goal=1, before=before)
+    shutil.rmtree(damaged)

@@ -85,6 +85,20 @@ def pairs(benchmark: Any) -> Pairs:
     return Pairs(benchmark)
 
 
+@pytest.fixture
+def speeds(benchmark: Any) -> Callable[..., None]:
+    """Times ours against a number of gigabytes a second."""
+
+    def measure(name: str, unit_count: int, ours: Callable[[], object], size: int, goal: float,
+                before: Callable[[], object] = lambda: None) -> None:
+        benchmark.pedantic(ours, setup=before, rounds=ROUNDS, iterations=1)
+        seconds = list(benchmark.stats.stats.data)
+        speeds = sorted(size / second / 1e9 for second in seconds)
+        record(name, statistics.median(seconds) / unit_count * 1e9, "GB/s", None, speeds, goal)
+
+    return measure
+
+
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("bench")
@@ -140,13 +154,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="nanoseconds each, median; ratio: median of the pairs' ratios [least, most]")
+    table = Table(title="nanoseconds each, median; ratio, or GB/s: median of the pairs [least, most]")
     for column in ("", "rocketstore", "peer", "", "ratio", "goal"):
         table.add_column(column, justify="left" if column in ("", "peer") else "right")
     for row in rows:
-        ratio = f"{row['ratio']:.1f}x [{row['ratio_min']:.1f}, {row['ratio_max']:.1f}]" if row["ratio"] else ""
+        unit = "" if row["peer_ns"] is None else "x"
+        ratio = f"{row['ratio']:.1f}{unit} [{row['ratio_min']:.1f}, {row['ratio_max']:.1f}]" if row["ratio"] else ""
         theirs = "" if row["peer_ns"] is None else f"{row['peer_ns']:,.1f}"
-        goal = "" if row["goal"] is None else f"{row['goal']:g}x"
+        goal = "" if row["goal"] is None else f"{row['goal']:g}{unit}"
         table.add_row(row["name"], f"{row['ours_ns']:,.1f}", row["peer"], theirs, ratio, goal)
     Console(width=120).print(table)
     machine = {"cpu": _cpu(), "python": platform.python_version(), "system": platform.platform(), "keys": KEYS}
