@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from killed import killed_at
 from puts import SIZES, files_under, index_files
 from rebuilt import (
     CONFIG,
@@ -27,7 +28,6 @@ from rebuilt import (
 from rocketstore import rebuild
 from rocketstore.store import rebuild as module
 
-CALLS = ("fsync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "rename", "replace", "posix_fallocate")
 SLOW_CHANGES = [pytest.param(n, marks=pytest.mark.slow) for n in ("compat", "index", "sizes", "expired", "light")]
 CHILD = """
 import sys
@@ -69,51 +69,6 @@ def store(request, tmp_path, seed):
     if request.param == "crashed":
         (source / "abort").touch()
     return lambda name="store": shutil.copytree(source, tmp_path / name)
-
-
-def in_child(call, work, after=None):
-    """Do something in a process that is killed at one call that changes files. Returns whether it got so far.
-
-    Parameters: after: the function of the module from which on calls are counted.
-    """
-    pid = os.fork()
-    if pid == 0:
-        calls = 0
-
-        def counting(function):
-            def wrapper(*args, **options):
-                nonlocal calls
-                calls += 1
-                if calls == call:
-                    os._exit(9)
-                return function(*args, **options)
-
-            return wrapper
-
-        def count_all():
-            for name in CALLS:
-                setattr(os, name, counting(getattr(os, name)))
-
-        def counting_from(function):
-            def wrapper(*args):
-                count_all()
-                return function(*args)
-
-            return wrapper
-
-        try:
-            if after is None:
-                count_all()
-            else:
-                owner = module if hasattr(module, after) else module.Rebuilder
-                setattr(owner, after, counting_from(getattr(owner, after)))
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status in (0, 9)
-    return status == 9
 
 
 def run(root, **options):
@@ -159,7 +114,7 @@ def killed_at_calls(store, tmp_path, growth):
     while True:
         root = store("killed")
         old = files_under(root, *QUEUE_PARTS, "index")
-        was_killed = in_child(call, lambda root=root: run(root))
+        was_killed = killed_at(call, lambda root=root: run(root))
         check_after(root, old, model)
         shutil.rmtree(root)
         if not was_killed:
@@ -171,11 +126,11 @@ def killed_at_calls(store, tmp_path, growth):
 def test_killed_at_the_last_calls_it_goes_on(store, tmp_path):
     """The swap, and what is done after it."""
     model = dispatched(store("model"))
-    for part in ("swap", "_finish"):
-        for call in range(1, 15, 2 if part == "swap" else 5):
+    for part in ((module, "swap"), (module.Rebuilder, "_finish")):
+        for call in range(1, 15, 2 if part[0] is module else 5):
             root = store("killed")
             old = files_under(root, *QUEUE_PARTS, "index")
-            was_killed = in_child(call, lambda root=root: run(root), after=part)
+            was_killed = killed_at(call, lambda root=root: run(root), after=part)
             check_after(root, old, model)
             shutil.rmtree(root)
             if not was_killed:
@@ -186,7 +141,7 @@ def test_killed_at_the_last_calls_it_goes_on(store, tmp_path):
 def test_killed_again_and_again_it_comes_to_an_end(store, seed):
     rng, root = random.Random(seed), store()
     model, kills = dispatched(root), 0
-    while in_child(rng.randrange(30, 120), lambda: run(root)):
+    while killed_at(rng.randrange(30, 120), lambda: run(root)):
         kills += 1
         assert kills < 200
     assert kills > 2
@@ -195,7 +150,7 @@ def test_killed_again_and_again_it_comes_to_an_end(store, seed):
 
 def test_it_goes_on_from_where_it_was(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
-    assert in_child(400, lambda: run(root))
+    assert killed_at(400, lambda: run(root))
     told = []
     report = run(root, progress=lambda done, total: told.append(done))
     assert told[0] > 1000
@@ -219,7 +174,7 @@ def test_killed_in_a_directory_of_its_own_it_goes_on(tmp_path, seed):
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     for call in (50, 300):
         out = tmp_path / f"out-{call}"
-        in_child(call, lambda out=out: run(root, out=out))
+        killed_at(call, lambda out=out: run(root, out=out))
         run(root, out=out)
         assert_rebuilt(out, model, names=index_names(model))
         assert {path.name for path in out.iterdir()} == {"consumequeue", "index"}
@@ -237,10 +192,10 @@ def test_with_other_options_or_another_log_it_begins_anew(tmp_path, seed, call, 
     if call == "swap":
         swap = module.swap
         monkeypatch.setattr(module, "swap", lambda *args: os._exit(9))
-        assert in_child(10**9, lambda: run(root))
+        assert killed_at(10**9, lambda: run(root))
         monkeypatch.setattr(module, "swap", swap)
     else:
-        assert in_child(call, lambda: run(root))
+        assert killed_at(call, lambda: run(root))
     assert files_under(root, *QUEUE_PARTS, "index") == old
     config, zone, options = CONFIG, "UTC", {}
     if change == "zone":
@@ -277,7 +232,7 @@ def test_a_log_that_grew_is_built_to_its_new_end(tmp_path, seed):
     rng = random.Random(seed)
     rows = KINDS["plain"](rng)
     root = make_log(tmp_path / "store", rows)
-    assert in_child(400, lambda: run(root))
+    assert killed_at(400, lambda: run(root))
     make_log(root, rows + [fields(rng, 1000 + i) for i in range(20)])
     told = []
     run(root, progress=lambda done, total: told.append(done))
@@ -317,7 +272,7 @@ def test_ends_of_files_do_not_depend_on_where_it_was_killed(tmp_path, seed):
     model = dispatched(root)
     for call in range(40, 260, 40):
         killed = shutil.copytree(root, tmp_path / "killed")
-        in_child(call, lambda killed=killed: run(killed))
+        killed_at(call, lambda killed=killed: run(killed))
         run(killed)
         assert_rebuilt(killed, model, names=index_names(model))
         shutil.rmtree(killed)

@@ -10,6 +10,7 @@ import struct
 
 import damages
 import pytest
+from killed import killed_at
 from reference import consume_queue as cq
 from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
 from reference.index_file import IndexFile
@@ -666,37 +667,6 @@ def test_a_dry_run_says_what_is_done_and_changes_nothing(store, seed, what, poli
     )
 
 
-CALLS = ("fsync", "pwrite", "truncate", "ftruncate", "unlink", "rmdir", "mkdir", "posix_fallocate")
-
-
-def recover_killed(root, call):
-    """Recover in a process that is killed at one call that changes files. Returns whether it got so far."""
-    pid = os.fork()
-    if pid == 0:
-        calls = 0
-
-        def counting(function):
-            def wrapper(*args, **options):
-                nonlocal calls
-                calls += 1
-                if calls == call:
-                    os._exit(9)
-                return function(*args, **options)
-
-            return wrapper
-
-        try:
-            for name in CALLS:
-                setattr(os, name, counting(getattr(os, name)))
-            recover(root, config=CONFIG)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert status in (0, 9)
-    return status == 9
-
-
 KILLED = (damages.missing_queues, damages.zeroed_queue_file, damages.missing_index, damages.queues_behind,
           damages.torn_last_unit, damages.cut_between_records)
 
@@ -714,7 +684,7 @@ def test_recovery_that_is_killed_is_done_again(store, tmp_path, seed, what):
     while True:
         root = tmp_path / "killed"
         shutil.copytree(source, root)
-        was_killed = recover_killed(root, call)
+        was_killed = killed_at(call, lambda root=root: recover(root, config=CONFIG))
         recover(root, config=CONFIG)
         assert_complete(root)
         shutil.rmtree(root)

@@ -8,6 +8,9 @@ import time
 
 from interop import harness, stores
 
+RELEASE = "5.5.0"
+QUEUES = {"Orders": 3, "Audit": 1, "Inner": 2}
+INNER = "Inner"  # its queues are of type BatchCQ
 BOOT_SECONDS = STOP_SECONDS = 60
 READY = "boot success"
 # A small heap, and no more compiling than it takes: a broker lives for seconds here.

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from interop import stores
+from interop.broker import INNER, QUEUES, RELEASE, Client
 from interop.harness import Java
+from rocketstore.files.broker_config import extend_topics
 
 pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks",
                               "interop.write_checks")
@@ -53,3 +55,18 @@ def store_of(java_of, tmp_path_factory, seed):
         return made[key]
 
     return write
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A RocketMQ client, which starts and asks brokers."""
+    client = Client(RELEASE, tmp_path_factory.mktemp("client"))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Where a broker and rocketstore will both write."""
+    extend_topics(tmp_path / "store", {INNER: QUEUES[INNER]}, {INNER: "BatchCQ"})
+    return tmp_path / "store"

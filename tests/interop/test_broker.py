@@ -13,17 +13,13 @@ from typing import NamedTuple
 import pytest
 
 import rocketstore
-from interop.broker import CONFIG, Broker, Client
+from interop.broker import CONFIG, INNER, QUEUES, RELEASE, Broker
 from interop.write_checks import store_config
 from rocketstore import Message
 from rocketstore.errors import StoreLockedError
-from rocketstore.files.broker_config import extend_topics
 
 pytestmark = pytest.mark.interop
 
-RELEASE = "5.5.0"
-QUEUES = {"Orders": 3, "Audit": 1, "Inner": 2}
-INNER = "Inner"  # its queues are of type BatchCQ
 SETTINGS = store_config({"config": CONFIG}, RELEASE)
 # Puts what `write` does, and says so line by line, until it is killed.
 CHILD = """
@@ -45,19 +41,6 @@ class Given(NamedTuple):
     keys: str | None
     tags: str | None
     uniq_key: str
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    client = Client(RELEASE, tmp_path_factory.mktemp("client"))
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def root(tmp_path):
-    extend_topics(tmp_path / "store", {INNER: QUEUES[INNER]}, {INNER: "BatchCQ"})
-    return tmp_path / "store"
 
 
 def open_writer(root):

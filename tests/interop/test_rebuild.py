@@ -11,12 +11,9 @@ from puts import files_under
 from reference.index_file import IndexFile
 
 from interop import stores
-from interop.broker import Broker, Client
+from interop.broker import INNER, QUEUES, Broker
 from interop.checks import first_difference
 from interop.test_broker import (
-    INNER,
-    QUEUES,
-    RELEASE,
     SETTINGS,
     by_key,
     check_kept,
@@ -32,7 +29,6 @@ from interop.test_broker import (
 from interop.test_recovery import ONE_INDEX_FILE, config_of
 from interop.test_recovery import batch_topics as tell_batch_topics
 from rocketstore import StoreConfig, rebuild, recover
-from rocketstore.files.broker_config import extend_topics
 
 pytestmark = pytest.mark.interop
 
@@ -139,19 +135,6 @@ def index_items(path, settings):
 
 
 # ---- a broker ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    client = Client(RELEASE, tmp_path_factory.mktemp("client"))
-    yield client
-    client.close()
-
-
-@pytest.fixture
-def root(tmp_path):
-    extend_topics(tmp_path / "store", {INNER: QUEUES[INNER]}, {INNER: "BatchCQ"})
-    return tmp_path / "store"
 
 
 def check_all(client, messages):
