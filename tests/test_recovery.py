@@ -506,6 +506,20 @@ def test_an_index_that_lost_a_sector_is_cut_before_it(store, seed):
     assert_complete(root)
 
 
+def test_an_item_whose_hash_was_at_the_end_of_a_lost_sector_is_put_again(store):
+    """The first item of its slot: without the hash it is one of slot 0, and also leads nowhere."""
+    root = store()
+    path = max((root / "index").iterdir())
+    data, file = bytearray(path.read_bytes()), IndexFile(SLOTS, ITEMS, data=path.read_bytes())
+    ordinal = next(n for n in range(2, file.index_count) if file.item(n)[3] == 0)
+    place = 40 + 4 * SLOTS + 20 * ordinal
+    data[place : place + 4] = bytes(4)
+    path.write_bytes(data)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
+    assert_complete(root)
+
+
 def test_an_index_that_lost_the_sector_of_its_header_is_put_again(store):
     root = store()
     path = max((root / "index").iterdir())

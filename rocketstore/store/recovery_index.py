@@ -77,7 +77,8 @@ def look_at_index(
 
 def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
     hashes, phy_offsets = items["key_hash"].astype(np.int32), items["phy_offset"].astype(np.int64)
-    good = (hashes >= 0) & (phy_offsets >= 0) & (phy_offsets < end)
+    # A hash of 0 is seldom one, and often the end of a sector that is of an earlier time than the rest of the item.
+    good = (hashes > 0) & (phy_offsets >= 0) & (phy_offsets < end)
     good[1:] &= phy_offsets[1:] >= phy_offsets[:-1]
     good &= items["prev_index"] == _previous(hashes % hash_slot_num)
     return len(items) if good.all() else int(good.argmin())
