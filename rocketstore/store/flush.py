@@ -43,6 +43,8 @@ class FlushService:
         self._fail = fail
         self._wake = Wakeup()
         self._callers: deque[Wakeup] = deque()  # whose messages are in the log, and wait for the disk
+        self._flushed: deque[Wakeup] = deque()  # whose messages are on the disk, and are woken one after the other
+        self._is_busy = False  # until the last of them was
         self.error: Exception | None = None  # what ended the thread
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-flush", self._run)
@@ -58,8 +60,23 @@ class FlushService:
         while self._log.flushed_where < end and self._thread.is_alive:
             is_done = Wakeup()
             self._callers.append(is_done)
-            self._wake.set()
-            is_done.wait(ASK_SECONDS)
+            if not self._is_busy:
+                self._wake.set()
+            if not is_done.wait(ASK_SECONDS):
+                self._wake.set()
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        """Wake one caller, who wakes the next: all at once, they would only wait for each other again.
+
+        Who comes meanwhile is flushed together with the last of them.
+        """
+        try:
+            self._flushed.popleft().set()
+        except IndexError:
+            self._is_busy = False
+            if self._callers:
+                self._wake.set()
 
     def stop(self) -> None:
         self._is_stopped = True
@@ -73,14 +90,17 @@ class FlushService:
                 self._wake.wait(self._interval)
                 self._log.check_file()
                 now = time.monotonic()
+                self._is_busy = True
+                while self._flushed:  # Ctrl-C ended the one who was to wake them
+                    self._flushed.popleft().set()
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
                 if callers or self._log.phy_offset - self._log.flushed_where >= least:
                     self._log.flush()
                     self._save(bool(callers))
                     last_log = now
-                for caller in callers:
-                    caller.set()
+                self._flushed.extend(callers)
+                self._wake_next()
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:
                     self._flush_dispatched()
                     last_queues = now

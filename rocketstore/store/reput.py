@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -13,7 +14,8 @@ from rocketstore.store.dispatch import Dispatcher
 
 __all__ = ["OwnDispatcher", "ReputMessageService"]
 
-WAIT_SECONDS = 0.001  # for more, before what there is is dispatched
+WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # for more, before what there is is dispatched
+PAUSES = 10  # as long as the last round took: a round of few takes the writers' time for nothing
 ENOUGH_RECORDS = 1000  # that are not waited with
 SAID = -(1 << 62)  # records: that they are enough
 OwnDispatcher = Callable[[MessageBatch], object]
@@ -57,7 +59,7 @@ class ReputMessageService:
         self._thread.start()
 
     def note(self, count: int) -> None:
-        """So many records were appended: they are dispatched in a millisecond, or at once if they are many."""
+        """So many records were appended: they are dispatched in some milliseconds, or at once if they are many."""
         self._waiting += count
         if not self._is_woken:
             self._is_woken = True
@@ -99,16 +101,19 @@ class ReputMessageService:
         self._thread.join()
 
     def _run(self) -> None:
+        pause = WAIT_SECONDS
         try:
             while True:
                 # Asked for now and then: Ctrl-C may come between what a caller notes and its call for a round.
                 if self._wake.wait(ASK_SECONDS):
-                    self._is_enough.wait(WAIT_SECONDS)
+                    self._is_enough.wait(pause)
                 if self._is_stopped:
                     return
                 self._is_woken = False
                 self._waiting = 0
+                begin = time.monotonic()
                 self._dispatch()
+                pause = min(max(WAIT_SECONDS, PAUSES * (time.monotonic() - begin)), MAX_WAIT_SECONDS)
                 self._dispatch_to_own()
                 self._after()
                 while self._callers:
