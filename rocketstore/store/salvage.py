@@ -10,8 +10,10 @@ import operator
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -23,10 +25,10 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.store.dispatch import batch_topics
+from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
+from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_complete import Completion
-from rocketstore.store.recovery_report import RecoveryAction
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run
 from rocketstore.store.writer import OF_BROKERS
@@ -164,12 +166,16 @@ class _Salvage:
 
     def run(self) -> SalvageReport:
         files, offsets = [], QueueOffsets(self.scanner, self.config)
-        for path in self.paths:
-            if length := path.stat().st_size:
-                file = DamagedFile.look(path, self.delays, functools.partial(self.note, self.done))
-                self.count(file.runs(), offsets)
-                self.done += length
-                files.append(file)
+        with ThreadPoolExecutor(1) as thread:
+            counting = []
+            for path in self.paths:
+                if length := path.stat().st_size:
+                    file = DamagedFile.look(path, self.delays, functools.partial(self.note, self.done))
+                    counting.append(thread.submit(self.count, list(file.runs()), offsets))
+                    self.done += length
+                    files.append(file)
+            for counted in counting:
+                counted.result()
         found = [run for file in files for run in file.runs()]
         if not found:
             raise StoreError(f"{self.root}: there is no record of a commit log")
@@ -186,9 +192,11 @@ class _Salvage:
         begin = finds.taken[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift)
-        records, out_of_order = self.copy(finds.taken, log, offsets, shift)
-        log.close()
-        self.finish(config, offsets, begin + shift, log)
+        self.declare(offsets)
+        with NewStore.open(self.work, config, log) as new:
+            records, out_of_order = self.copy(finds.taken, log, offsets, shift, new)
+            log.close()
+            new.finish()
         self.note(self.total)
         lost = tuple(sorted(finds.lost, key=lambda one: one.phy_offset))
         return SalvageReport(
@@ -218,7 +226,9 @@ class _Salvage:
             config = replace(config, mapped_file_size_commit_log=shown)
         return with_default_sizes(config)
 
-    def copy(self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int) -> tuple[int, int]:
+    def copy(
+        self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int, new: NewStore
+    ) -> tuple[int, int]:
         """Write the new log. Returns: how many records, and how many of them were out of order."""
         records = out_of_order = 0
         for run in runs:
@@ -229,6 +239,7 @@ class _Salvage:
                     records += count
                     if run.base != run.file.named:
                         out_of_order += count
+                    new.build()
                     self.done += stop - begin
                     self.note(self.done)
         return records, out_of_order
@@ -250,23 +261,65 @@ class _Salvage:
             begin, first = end, row + 1
         return records + log.copy(buffer, begin, stop, run.base, places[first:], numbers[first:])
 
-    def finish(self, config: StoreConfig, offsets: QueueOffsets, begin: int, log: LogCopy) -> None:
-        """Make the topics known, and build queues and index."""
+    def declare(self, offsets: QueueOffsets) -> None:
+        """Make the topics known."""
         known = BrokerConfig.open(self.work).topics
         queues = {topic: count for topic, count in offsets.topics().items()
                   if topic in offsets.batches or not topic.startswith(OF_BROKERS)}
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
         with contextlib.suppress(StoreError):  # a topics.json that is not to be extended stays as it is
             extend_topics(self.work, queues, types)
-        save_geometry(self.work, config)
-        with CommitLog.open(self.work / "commitlog", mapped_file_size=log.size) as copied:
-            plan = Completion(
-                self.work, config, copied, False, StoreCheckpoint.open(self.work / "checkpoint"), end=log.phy_offset,
-                last_phy_offset=log.last_phy_offset, queue_begin=begin,
-                index_begin=begin if config.message_index_enable else LONG_MAX,
-                steps=[RecoveryAction(copied.directories[0], "dispatch", begin, log.phy_offset - begin)],
+
+
+class NewStore:
+    """Queues and index of the new log, which are built in a thread of their own while it is written."""
+
+    def __init__(self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog) -> None:
+        self.root, self.config, self.copy, self.log = root, config, copy, log
+        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        index = None
+        if config.message_index_enable:
+            index = IndexService.open(
+                root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
+                compat=config.compat, checkpoint=self.checkpoint,
             )
-            plan.apply()
+        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(BrokerConfig.open(root).topics))
+        self.built = copy.phy_offset
+        self.threads = ThreadPoolExecutor(2)
+        self.building = self.syncing = self.threads.submit(lambda: None)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, root: Path, config: StoreConfig, copy: LogCopy) -> Iterator[Self]:
+        save_geometry(root, config)
+        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
+            self = cls(root, config, copy, log)
+            try:
+                yield self
+            finally:
+                self.threads.shutdown()
+                self.dispatcher.close()
+
+    def build(self) -> None:
+        """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""
+        self.building.result()
+        self.building = self.threads.submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
+        if self.syncing.done():
+            self.syncing.result()
+            self.syncing = self.threads.submit(self.copy.sync, self.built)
+        self.built = self.copy.phy_offset
+
+    def finish(self) -> None:
+        """Wait for all that is built, bring it to the disk and say so."""
+        self.building.result()
+        self.syncing.result()
+        self.dispatcher.flush()
+        self.log.refresh()
+        plan = Completion(
+            self.root, self.config, self.log, False, self.checkpoint, end=self.copy.phy_offset,
+            last_phy_offset=self.copy.last_phy_offset,
+        )
+        plan.apply()
 
 
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:

@@ -23,7 +23,7 @@ from rocketstore.kernels.salvage import BAD_NAME, PieceFinder
 
 __all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
-PIECE = 32 << 20
+PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
 MIN_RECORD = 91
 BEGIN = itemgetter(0)
 
