@@ -52,8 +52,24 @@ bool rs_java_hash_utf8(uint32_t seed, const uint8_t *bytes, size_t n, uint32_t *
     return true;
 }
 
+/* ASCII is what keys are made of; anything above takes the full decoder. */
+static bool is_ascii(const uint8_t *bytes, size_t n)
+{
+    uint64_t seen = 0, word;
+    size_t i = 0;
+    for (; n - i >= sizeof word; i += sizeof word) {
+        memcpy(&word, bytes + i, sizeof word);
+        seen |= word;
+    }
+    for (; i < n; i++)
+        seen |= bytes[i];
+    return (seen & UINT64_C(0x8080808080808080)) == 0;
+}
+
 uint32_t rs_java_hash_utf8_lossy(uint32_t seed, const uint8_t *bytes, size_t n)
 {
+    if (is_ascii(bytes, n))
+        return rs_java_hash_latin1(seed, bytes, n);
     uint32_t h = seed, point;
     for (size_t i = 0; i < n;) {
         i += rs_utf8_decode(bytes + i, n - i, &point);
@@ -79,13 +95,9 @@ bool rs_java_hash_ucs4(uint32_t seed, const uint32_t *points, size_t n, uint32_t
     return true;
 }
 
-/* ASCII is what keys are made of; anything above takes the full decoder. */
 static bool hash_row(uint32_t seed, const uint8_t *bytes, size_t n, uint32_t *hash_ret)
 {
-    uint8_t seen = 0;
-    for (size_t i = 0; i < n; i++)
-        seen |= bytes[i];
-    if (seen & 0x80)
+    if (!is_ascii(bytes, n))
         return rs_java_hash_utf8(seed, bytes, n, hash_ret);
     *hash_ret = rs_java_hash_latin1(seed, bytes, n);
     return true;

@@ -34,11 +34,11 @@ def log(request, tmp_path, seed):
         yield log
 
 
-def read(log, size, threads=2, begin=None, end=None):
+def read(log, size, threads=2, begin=None, end=None, **options):
     """The pieces, joined: rows of requests with the names of their queues, and items; the pieces follow each other."""
     begin = log.min_phy_offset if begin is None else begin
     end = log.max_phy_offset if end is None else end
-    pieces = RequestPieces(log, CONFIG, begin, end, size=size, threads=threads)
+    pieces = RequestPieces(log, CONFIG, begin, end, size=size, threads=threads, **options)
     requests, items, last, at = [], [], None, begin
     for piece in pieces:
         assert piece.begin == at
@@ -71,6 +71,13 @@ def test_all_sizes_give_the_same(log, threads, seed):
     sizes = random.Random(f"{seed} {threads}").sample(range(12, 400), 2)
     for size in (*sizes, 3 * threads, 1000, FILE - 1, FILE, 10**9):
         assert read(log, size, threads) == whole, size
+
+
+@pytest.mark.parametrize("room", [1, 100, 1000])
+def test_pieces_that_end_early_give_the_same(log, room):
+    whole = one_piece(log)
+    for size in (100, 1000, FILE):
+        assert read(log, size, room=room) == whole, size
 
 
 @pytest.mark.slow

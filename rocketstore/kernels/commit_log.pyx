@@ -8,7 +8,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    RS_PREFETCH_R,
     rs_acquire_fence,
     rs_find_magic,
     rs_load_be32,
@@ -42,6 +41,7 @@ from rocketstore.kernels.record cimport (
     fill_delays,
     java_text,
     parse_record,
+    prefetch_following,
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
@@ -246,22 +246,6 @@ cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept
         return WHOLE
     # Without properties the record ends with their length, 0, after the topic.
     return WHOLE_IF_NO_PROPERTIES if data[size - 3] != 0 else HALF_WRITTEN
-
-
-cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcept nogil:
-    """Fetch the head of the record after the next one, and the end of it, where the properties are."""
-    cdef int64_t i
-    if size < 4096:
-        i = 0
-        while i < size:
-            RS_PREFETCH_R(record + 4096 + i)
-            i += 64
-    elif size < 65536:
-        RS_PREFETCH_R(record + 2 * size)
-        RS_PREFETCH_R(record + 2 * size + 64)
-        RS_PREFETCH_R(record + 3 * size - 192)
-        RS_PREFETCH_R(record + 3 * size - 128)
-        RS_PREFETCH_R(record + 3 * size - 64)
 
 
 cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int todo, bint at_rest,

@@ -22,6 +22,7 @@ from rocketstore.kernels.record cimport (
     java_text,
     next_word,
     parse_record,
+    prefetch_following,
 )
 from rocketstore.kernels.record_columns cimport Growing
 
@@ -79,13 +80,14 @@ cdef class RequestScanner:
     """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
 
     Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
-    -1 before.
+    -1 before; has_inner: whether a request is of an inner batch.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
     cdef readonly list queues
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t last_store_timestamp
+    cdef readonly bint has_inner
     cdef bint indexes_tags
     cdef DelayTable delays
     cdef PropertyReader reader
@@ -109,11 +111,13 @@ cdef class RequestScanner:
         free(self.entries)
         free(self.slots)
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62):
+    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
+             int64_t room=1 << 62):
         """Collect the records of one file from ``begin`` on, physical offsets, where one begins, to ``end``.
 
         Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log. most: bytes after which to
-        stop. Returns: where it stopped: there, at ``end``, or where the file has no more records.
+        stop. room: bytes that may be collected, and what the last record has.
+        Returns: where it stopped: there, at ``end``, or where the file has no more records.
         Raises: CorruptFileError, StoreClosedError, MemoryError.
         """
         cdef int64_t pos = begin - from_offset, stop = min(end - from_offset, <int64_t>buffer.size), limit
@@ -122,13 +126,13 @@ cdef class RequestScanner:
         if pos < 0:
             raise ValueError(f"begin={begin}: the buffer begins at {from_offset}")
         buffer.check_file_size()
-        while pos < last and status == RECORD_OK:
+        while pos < last and status == RECORD_OK and self.collected() < room:
             PyErr_CheckSignals()
             limit = min(pos + PIECE, last)
             buffer.enter()
             try:
                 with nogil:
-                    status = self.scan_piece(buffer.data, &pos, limit, stop)
+                    status = self.scan_piece(buffer.data, &pos, limit, stop, room)
             finally:
                 buffer.leave()
             self.name_queues()
@@ -138,13 +142,18 @@ cdef class RequestScanner:
             raise CorruptFileError(buffer.path, pos, *bad_reason(status))
         return from_offset + pos
 
-    cdef int scan_piece(self, const uint8_t *data, int64_t *pos, int64_t limit, int64_t stop) noexcept nogil:
+    cdef inline int64_t collected(self) noexcept nogil:
+        return self.requests.size + self.items.size
+
+    cdef int scan_piece(self, const uint8_t *data, int64_t *pos, int64_t limit, int64_t stop,
+                        int64_t room) noexcept nogil:
         cdef Record record
         cdef int status
-        while pos[0] < limit:
+        while pos[0] < limit and self.collected() < room:
             status = parse_record(data + pos[0], stop - pos[0], FIND_DISPATCH, &self.reader, &self.delays, &record)
             if status != RECORD_OK:
                 return status
+            prefetch_following(data + pos[0], record.size)
             if not self.collect(&record):
                 return NO_MEMORY
             self.last_phy_offset, self.last_store_timestamp = record.phy_offset, record.store_timestamp
@@ -161,13 +170,20 @@ cdef class RequestScanner:
         return (kind != 0 and kind != TRANSACTION_COMMIT) or self.add_request(record, number)
 
     cdef bint add_request(self, const Record *record, int32_t number) noexcept nogil:
-        cdef Request request
+        cdef Request *request
+        if not self.requests.reserve(sizeof(Request)):
+            return False
+        request = <Request *>(self.requests.data + self.requests.size)
+        self.requests.size += sizeof(Request)
         request.phy_offset, request.size = record.phy_offset, record.size
         request.tags_code, request.store_timestamp = record.tags_code, record.store_timestamp
         request.msg_base_offset, request.batch_size = record.msg_base_offset, record.batch_size
         request.queue = number
-        request.flags = record.dispatches | (DISPATCH_INNER if record.sys_flag & INNER_BATCH else 0)
-        return self.requests.add(&request, sizeof(Request))
+        request.flags = record.dispatches
+        if record.sys_flag & INNER_BATCH:
+            request.flags |= DISPATCH_INNER
+            self.has_inner = True
+        return True
 
     cdef bint add_items(self, const Record *record, uint32_t prefix) noexcept nogil:
         """Unique key, keys, tags, as IndexService.buildIndex puts them."""
@@ -183,10 +199,14 @@ cdef class RequestScanner:
         return True
 
     cdef bint add_item(self, const Record *record, uint32_t prefix, const Slice *text) noexcept nogil:
-        cdef Item item
+        cdef Item *item
+        if not self.items.reserve(sizeof(Item)):
+            return False
+        item = <Item *>(self.items.data + self.items.size)
+        self.items.size += sizeof(Item)
         item.phy_offset, item.store_timestamp, item.padding = record.phy_offset, record.store_timestamp, 0
         item.key_hash = key_hash_of(rs_java_hash_utf8_lossy(prefix, text.data, <size_t>text.size))
-        return self.items.add(&item, sizeof(Item))
+        return True
 
     def take(self):
         """Give what was collected, and begin again: (requests, items), structured arrays of REQUEST and ITEM.
@@ -257,6 +277,46 @@ cdef class RequestScanner:
         for i in range(<int32_t>len(self.queues), self.n_entries):
             self.queues.append((java_text(&self.entries[i].topic), self.entries[i].queue_id))
         return 0
+
+
+def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
+    """Sort requests by the numbers of their queues, those of one queue in their order, into columns.
+
+    Parameters: n_queues: every number is below it.
+    Returns: (columns, ends): a dict of what units are made from; int64[n_queues], where the rows of each queue end.
+    Raises: ValueError for another number; MemoryError.
+    """
+    cdef Py_ssize_t i, at, n = requests.shape[0]
+    cdef int32_t queue
+    columns = {name: np.empty(n, REQUEST[name]) for name in REQUEST.names if name not in ("queue", "flags")}
+    ends = np.zeros(n_queues, np.int64)
+    cdef int64_t[::1] phy_offsets = columns["phy_offset"], tags_codes = columns["tags_code"]
+    cdef int64_t[::1] store_timestamps = columns["store_timestamp"], msg_base_offsets = columns["msg_base_offset"]
+    cdef int32_t[::1] sizes = columns["size"], batch_sizes = columns["batch_size"]
+    cdef int64_t[::1] next_row = ends
+    cdef int64_t before = 0
+    cdef bint good = True
+    with nogil:
+        for i in range(n):
+            queue = requests[i].queue
+            good = 0 <= queue < n_queues
+            if not good:
+                break
+            next_row[queue] += 1
+        if good:
+            for i in range(n_queues):
+                before += next_row[i]
+                next_row[i] = before - next_row[i]
+            for i in range(n):
+                queue = requests[i].queue
+                at = next_row[queue]
+                next_row[queue] = at + 1
+                phy_offsets[at], sizes[at] = requests[i].phy_offset, requests[i].size
+                tags_codes[at], store_timestamps[at] = requests[i].tags_code, requests[i].store_timestamp
+                msg_base_offsets[at], batch_sizes[at] = requests[i].msg_base_offset, requests[i].batch_size
+    if not good:
+        raise ValueError(f"a request is of queue {queue}, of {n_queues}")
+    return columns, ends
 
 
 cdef taken_array(Growing rows, dtype):

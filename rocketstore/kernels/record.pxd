@@ -1,6 +1,8 @@
 # One message record of the commit log: where its fields are, and what makes it sound. See record.pyx for the picture.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R
+
 cdef enum:
     SIZE = 0
     MAGIC = 4
@@ -122,3 +124,19 @@ cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexc
         if word.size > 0:
             return True
     return False
+
+
+cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcept nogil:
+    """Fetch the head of the record after the next one, and the end of it, where the properties are."""
+    cdef int64_t i
+    if size < 4096:
+        i = 0
+        while i < size:
+            RS_PREFETCH_R(record + 4096 + i)
+            i += 64
+    elif size < 65536:
+        RS_PREFETCH_R(record + 2 * size)
+        RS_PREFETCH_R(record + 2 * size + 64)
+        RS_PREFETCH_R(record + 3 * size - 192)
+        RS_PREFETCH_R(record + 3 * size - 128)
+        RS_PREFETCH_R(record + 3 * size - 64)

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 from rocketstore.kernels.commit_log import OK
-from rocketstore.kernels.dispatch import MULTI_DISPATCH, REQUEST, RequestScanner
+from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.message import LONG_MAX, MAX_BATCH, Message, inner_number
 from rocketstore.message_batch import MessageBatch
@@ -147,13 +146,9 @@ class Dispatcher:
         """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
         if len(requests) == 0:
             return
-        numbers = requests["queue"]
-        rows = slice(None) if int(numbers.min()) == int(numbers.max()) else np.argsort(numbers, kind="stable")
-        columns = {name: np.ascontiguousarray(requests[name][rows]) for name in REQUEST.names or ()}
-        numbers = columns["queue"]
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        for first, last in pairwise(bounds):
-            queue = queues[numbers[first]]
+        columns, ends = by_queue(requests, len(queues))
+        for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+            queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):
                 self._put_units(queue, columns, slice(first, last))
             else:

@@ -7,10 +7,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -48,9 +49,11 @@ QUEUE_SIZES = (
     "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
 )
 INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
-MIN_PIECE, MAX_PIECE = 1 << 18, 64 << 20
-PIECE_PARTS = 64  # of the memory, for each piece: what is read of one can be a dozen times as long, and grows by halves
-WAITING_PARTS = 8  # of the memory, for requests that wait: they are copied, and sorted by queue
+MIN_PIECE, MAX_PIECE = 1 << 18, 16 << 20  # bytes of the log
+MIN_ROOM = 1 << 16
+ROOM_PARTS = 16  # of the memory, for what is read of each piece: it grows by halves, and is copied then
+WAITING_PARTS = 12  # of the memory, for requests that wait: they are copied, and sorted by queue
+MAX_WAITING = 16 << 20  # bytes of them: put while the threads read on
 SAVE_SECONDS = 30.0  # between two notes of how far it is
 Progress = Callable[[int, int], object]
 
@@ -308,28 +311,31 @@ class Rebuilder:
     def _build_from(self, plan: Completion, staging: Path, state: dict[str, Any]) -> dict[str, Any] | None:
         """Build the rest. None: what was built before has to be built in another way."""
         begin, first = state["done"], plan.log.min_phy_offset
-        size = max(MIN_PIECE, min(MAX_PIECE, self.memory // (PIECE_PARTS * (self.threads + 1))))
+        room = self.memory // (ROOM_PARTS * (self.threads + 2))
+        size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
-        pieces = RequestPieces(plan.log, self.config, begin, plan.end, size=size, threads=self.threads)
+        pieces = RequestPieces(
+            plan.log, self.config, begin, plan.end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
+        )
         dispatcher = self._dispatcher(plan, staging, begin)
-        with contextlib.closing(dispatcher), contextlib.closing(iter(pieces)) as all_pieces:
-            waiting = Waiting(dispatcher, pieces.queues, self.memory // WAITING_PARTS)
+        with (
+            contextlib.closing(dispatcher), contextlib.closing(iter(pieces)) as all_pieces,
+            Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
+        ):
             saved = time.monotonic()
             for piece in all_pieces:
-                if self._is_of_batches(piece.requests, pieces.queues):
+                if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
                     return None
-                waiting.add(self._wanted(piece.requests, pieces.queues))
+                builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
                 if piece.last is not None:
-                    dispatcher.build_index(piece.items, piece.last[0])
+                    builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
                     self.progress(piece.end - first, plan.end - first)
                 if time.monotonic() - saved > SAVE_SECONDS:
-                    waiting.put()
-                    dispatcher.flush()
+                    builder.flush()
                     self._save(staging, state | {"done": piece.end})
                     saved = time.monotonic()
-            waiting.put()
-            dispatcher.flush()
+            builder.flush()
         return self._save(staging, state | {"phase": "name", "done": plan.end})
 
     def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
@@ -346,8 +352,7 @@ class Rebuilder:
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
         """Whether a topic that topics.json does not know has inner batches here, for the first time."""
-        is_inner = requests["flags"] & INNER_DISPATCH != 0
-        numbers = requests["queue"][is_inner] if is_inner.any() else requests["queue"][:0]
+        numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
         found = {queues[number][0] for number in np.unique(numbers).tolist()} - self.batches - self.topics.keys()
         if not self.build.has_queues_of(found):
             return False
@@ -368,20 +373,43 @@ class Rebuilder:
         return self.build.consume_queue and (topics is None or topic in topics or takes_all)
 
 
-class Waiting:
-    """Requests that are put together, so that each of many queues is written to seldom."""
+class Builder:
+    """Builds queues and index, each in a thread of its own, one after the other what it is given.
+
+    Requests wait until they are many, so that each of many queues is written to seldom.
+    """
 
     def __init__(self, dispatcher: Dispatcher, queues: Sequence[Queue], most: int) -> None:
+        """Parameters: queues: by the numbers in requests. most: bytes of requests that wait."""
         self._dispatcher, self._queues, self._most = dispatcher, queues, most
-        self._parts: list[np.ndarray] = []
+        self._waiting: list[np.ndarray] = []
+        self._threads = ThreadPoolExecutor(2)
+        self._index = self._units = self._threads.submit(lambda: None)
 
-    def add(self, requests: np.ndarray) -> None:
-        self._parts.append(requests)
-        if sum(part.nbytes for part in self._parts) > self._most:
-            self.put()
+    def __enter__(self) -> Self:
+        return self
 
-    def put(self) -> None:
-        if self._parts:
-            requests = np.concatenate(self._parts)
-            self._parts.clear()
-            self._dispatcher.build_consume_queues(requests, self._queues)
+    def __exit__(self, *exc: object) -> None:
+        self._threads.shutdown()
+
+    def build_consume_queues(self, requests: np.ndarray) -> None:
+        self._waiting.append(requests)
+        if sum(part.nbytes for part in self._waiting) > self._most:
+            self._put()
+
+    def _put(self) -> None:
+        self._units.result()
+        if self._waiting:
+            requests, self._waiting = np.concatenate(self._waiting), []
+            self._units = self._threads.submit(self._dispatcher.build_consume_queues, requests, list(self._queues))
+
+    def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
+        self._index.result()
+        self._index = self._threads.submit(self._dispatcher.build_index, items, last_phy_offset)
+
+    def flush(self) -> None:
+        """Wait for all, and bring it to the disk. Raises: what building raised."""
+        self._put()
+        self._units.result()
+        self._index.result()
+        self._dispatcher.flush()

@@ -21,13 +21,14 @@ from rocketstore.store.recovery_complete import ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
+LONG_MAX = 2**63 - 1
 Queue = tuple[str, int]
 
 
 class Piece(NamedTuple):
     """What records stand for: REQUEST[n] and ITEM[n], and where the records begin and end, bytes.
 
-    last: physical offset and store time of the last record, None without one.
+    last: physical offset and store time of the last record, None without one. has_inner: whether one is an inner batch.
     """
 
     requests: np.ndarray
@@ -35,9 +36,10 @@ class Piece(NamedTuple):
     begin: int
     end: int
     last: tuple[int, int] | None
+    has_inner: bool
 
 
-NOTHING = Piece(np.empty(0, REQUEST), np.empty(0, ITEM), -1, -1, None)
+NOTHING = Piece(np.empty(0, REQUEST), np.empty(0, ITEM), -1, -1, None, False)
 
 
 class RequestPieces:
@@ -47,8 +49,15 @@ class RequestPieces:
     ends where it begins. If it does not, it began within a record's body, and is read again from where it should.
     """
 
-    def __init__(self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int, threads: int) -> None:
-        """Parameters: begin, end: of whole records, physical offsets. size: of a piece, bytes."""
+    def __init__(
+        self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int, threads: int,
+        room: int = LONG_MAX,
+    ) -> None:
+        """Parameters: begin, end: of whole records, physical offsets.
+
+        size: of a piece, bytes of the log. room: bytes of requests and items after which a piece ends early, so that
+        records of nothing but keys take no more memory than others.
+        """
         self.queues: list[Queue] = []
         self._numbers: dict[Queue, int] = {}
         self._log = log
@@ -57,6 +66,7 @@ class RequestPieces:
         }
         self._begin, self._end = begin, end
         self._size = size
+        self._room = room
         self._threads = threads
         self._lock = threading.Lock()
 
@@ -95,7 +105,12 @@ class RequestPieces:
             piece = None
         if position >= stop:  # a record, or a blank, goes on beyond this piece
             return
-        yield piece if piece is not None and piece.begin == position else self._read(position, stop)
+        if piece is None or piece.begin != position:
+            piece = self._read(position, stop)
+        yield piece
+        while piece.end < stop:
+            piece = self._read(piece.end, stop)
+            yield piece
 
     def _read_from(self, begin: int, stop: int) -> Piece:
         """Read a piece that may begin within a record."""
@@ -113,15 +128,16 @@ class RequestPieces:
         requests, items = scanner.take()
         if len(requests):
             requests["queue"] = self._numbers_of(scanner.queues)[requests["queue"]]
-        end = min(self._log.end_of(file), self._end) if end < stop else end
-        return Piece(requests, items, begin, end, last if last[0] >= 0 else None)
+        if end < stop and requests.nbytes + items.nbytes < self._room:
+            end = min(self._log.end_of(file), self._end)
+        return Piece(requests, items, begin, end, last if last[0] >= 0 else None, scanner.has_inner)
 
     def _scan(self, file: LogFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
         size = stop - begin + SPAN
         while (window := self._log.queue.read(begin, size, "sequential")) is not None:
             scanner = RequestScanner(**self._options)
             try:
-                return scanner, scanner.scan(*window, begin, self._end, stop - begin)
+                return scanner, scanner.scan(*window, begin, self._end, stop - begin, self._room)
             except CorruptFileError as error:
                 if window.from_offset + window.buffer.size >= file.end_offset:
                     at = window.from_offset - file.file_from_offset + error.offset
