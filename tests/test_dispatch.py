@@ -24,12 +24,12 @@ from reference.commit_log import CommitLog as ReferenceLog
 from reference.commit_log import read_files, write_file
 from reference.index_file import IndexService as ReferenceIndex
 from reference.index_file import key_hash
-from reference.record import COMMIT, blank, build_record, parse_record
+from reference.record import COMMIT, INNER_BATCH, blank, build_record, parse_record
 
 from rocketstore import CommitLog, IndexService, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner
+from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.store.dispatch import Dispatcher, more_queues
 
 LEVELS = StoreConfig().message_delay_level
@@ -139,6 +139,51 @@ def test_taking_takes_once_and_keeps_the_queues():
     again, _ = scanner.take()
     assert again["queue"].tolist() == first["queue"].tolist()
     assert len(set(scanner.queues)) == len(scanner.queues) == len({(r.topic, r.queue_id) for r in records})
+
+
+@pytest.mark.parametrize("room", [1, 500, 5000])
+def test_a_scan_ends_when_it_has_collected_enough(room, seed):
+    data, records = draw_log(random.Random(f"{seed} room"), 60)
+    ends = [record.phy_offset + record.total_size for record in records]
+    scanner, at, requests = scanner_of(), 0, []
+    while at < ends[-1]:
+        stop = scanner.scan(Buffer(data), 0, at, ends[-1], room=room)
+        taken, items = scanner.take()
+        more = [r.phy_offset for r in records if at <= r.phy_offset < stop]
+        assert stop in ends
+        assert stop == ends[-1] or taken.nbytes + items.nbytes >= room
+        assert room > 1 or items["phy_offset"].tolist() + taken["phy_offset"].tolist() == [more[-1]] * (
+            len(items) + len(taken)
+        )
+        requests.append(taken)
+        at = stop
+    assert found_requests(scanner, np.concatenate(requests)) == expected_requests(records)
+
+
+@pytest.mark.parametrize("sys_flag", [0, INNER_BATCH])
+def test_inner_batches_are_told_of(sys_flag):
+    scanner = scanner_of()
+    record = build_record(sys_flag=sys_flag, properties={"INNER_NUM": "2", "INNER_BASE": "0"})
+    scanner.scan(Buffer(record), 0, 0, len(record))
+    assert scanner.has_inner == (sys_flag != 0)
+
+
+def test_requests_are_sorted_by_queue_in_their_order(seed):
+    rng = np.random.default_rng(seed)
+    requests = np.zeros(5000, REQUEST)
+    for name in REQUEST.names:
+        requests[name] = rng.integers(-(2**31), 2**31 - 1, len(requests))
+    requests["queue"] = rng.choice([0, 3, 4, 9], len(requests))
+    columns, ends = by_queue(requests, 11)
+    order = np.argsort(requests["queue"], kind="stable")
+    for name, column in columns.items():
+        assert np.array_equal(column, requests[name][order])
+    assert np.array_equal(ends, np.cumsum(np.bincount(requests["queue"], minlength=11)))
+    assert by_queue(requests[:0], 2)[1].tolist() == [0, 0]
+    for number in (-1, 11):
+        requests["queue"][77] = number
+        with pytest.raises(ValueError, match=f"of queue {number}, of 11"):
+            by_queue(requests, 11)
 
 
 def test_the_file_may_begin_anywhere_in_the_log():
