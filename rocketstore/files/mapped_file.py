@@ -129,6 +129,9 @@ class MappedFile:
         with self.buffer:
             if sys.platform == "darwin":
                 self._map.flush()  # there, fsync does not write what was changed through a mapping
+            elif sys.platform == "linux" and len(self._map):
+                # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
+                self._map.madvise(mmap.MADV_DONTNEED)
             copy = os.dup(self.fd)
         # Nothing is in flight here: a signal handler that closes the file does not wait for its own thread.
         try:
