@@ -180,8 +180,7 @@ class LogWriter:
         """Raise, as ``append`` would, if one of these is refused."""
         with self.lock:
             self._encoder.clear()
-            for message in messages:
-                self._add(message)
+            self._add_all(messages)
             if messages and self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
                 raise illegal(f"{self._encoder.largest} bytes do not fit a file of {self.mapped_file_size}")
 
@@ -206,8 +205,7 @@ class LogWriter:
         if isinstance(messages, MessageBatch):
             self._add_columns(messages, keeps_store=store_timestamp is not None)
         else:
-            for message in messages:
-                self._add(message, batch=batch, keeps_store=store_timestamp is not None)
+            self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
         if encoder.is_special and not is_completed:
             return None
         hosts = [self._store_host] * len(messages)
@@ -227,6 +225,12 @@ class LogWriter:
         while (done := columns.add(self._encoder, done, keeps_store)) < len(messages):
             self._add(to_put(messages[done]), keeps_store=keeps_store)
             done += 1
+
+    def _add_all(self, messages: Sequence[Message], **options: Any) -> None:
+        done = self._encoder.add_all(messages, **options)
+        while done < len(messages):
+            self._add(messages[done], **options)
+            done = self._encoder.add_all(messages, done + 1, **options)
 
     def _add(self, message: Message, **options: Any) -> None:
         try:

@@ -137,6 +137,20 @@ cdef class RecordEncoder:
         """
         self.add_message(message, message_num, batch, keeps_store)
 
+    def add_all(self, messages not None, Py_ssize_t first=0, *, batch=None, bint keeps_store=False):
+        """Encode messages from ``first`` on, as ``add`` does.
+
+        Returns: how many are encoded now. If these are not all, ``add`` says of the next one why.
+        """
+        cdef Py_ssize_t i = first, n = len(messages)
+        try:
+            while i < n:
+                self.add_message(messages[i], 1, batch, keeps_store)
+                i += 1
+        except Exception:
+            pass
+        return i
+
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
         cdef Parts parts
         cdef dict fields = message.__dict__
