@@ -620,6 +620,9 @@ def test_every_query_has_an_answer_while_files_expire(tmp_path):
             lambda: store.query_messages("T", ["k1", "k2"], threads=2)[1],
             lambda: list(store.scan(**columns)),
             lambda: list(store.follow(poll=None)),
+            lambda: store.consume_queue("T", 0).min_queue_offset,
+            lambda: list(store.consume_queue("T", 0)[0:]),
+            lambda: store.consume_queue("T", 0).get_offset_by_time(BEGIN),
         ]
 
         def work(number):

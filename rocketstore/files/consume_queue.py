@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import mmap
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 
 import numpy as np
 
@@ -30,6 +31,7 @@ INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 RECOVERED_FILES = 3
 READ_UNITS = 4096
+F = TypeVar("F", bound=Callable[..., Any])
 Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run
 
 
@@ -79,6 +81,23 @@ class ConsumeQueueUnits:
         columns = (self.queue_offsets, self.phy_offsets, self.sizes, self.tags_codes, self.is_filler)
         batches = (self.batch_nums, self.store_timestamps, self.compacted_offsets)
         return map(CqUnit, *(column.tolist() for column in columns + batches if column is not None))
+
+
+def beside_expiry(method: F) -> F:
+    """Call a method of a queue once more if it failed, and the first file has expired since it was listed."""
+
+    @functools.wraps(method)
+    def call(self: ConsumeQueue, *args: Any, **options: Any) -> Any:
+        first = self._run().files[:1]
+        try:
+            return method(self, *args, **options)
+        except (FileNotFoundError, CorruptFileError):
+            if not first or first[0].path.exists():
+                raise
+            self._run(again=True)
+            return method(self, *args, **options)
+
+    return cast("F", call)
 
 
 class ConsumeQueue:
@@ -142,11 +161,13 @@ class ConsumeQueue:
         return self._file_size
 
     @property
+    @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: ConsumeQueue.getMaxOffsetInQueue."""
         return self._find_end() // 20
 
     @property
+    @beside_expiry
     def min_queue_offset(self) -> int:
         """The queue offset of the first unit that is no filler and leads to what the commit log still has.
 
@@ -162,6 +183,7 @@ class ConsumeQueue:
     def __getitem__(self, key: int) -> CqUnit: ...
     @overload
     def __getitem__(self, key: slice) -> ConsumeQueueUnits: ...
+    @beside_expiry
     def __getitem__(self, key: int | slice) -> CqUnit | ConsumeQueueUnits:
         """Give the unit of a queue offset, or those of a range; below 0 they count from the end.
 
@@ -190,6 +212,7 @@ class ConsumeQueue:
         first = max(self.min_queue_offset, 0)
         return max(self.max_queue_offset - first, 0)
 
+    @beside_expiry
     def get_offset_by_time(self, timestamp: int, boundary: str = "lower") -> int:
         """Find the queue offset of a store time, epoch milliseconds, within min and max.
 
@@ -202,6 +225,7 @@ class ConsumeQueue:
         first = self.min_queue_offset
         return min(max(self._search_time(timestamp, boundary == "lower", first), first), self.max_queue_offset)
 
+    @beside_expiry
     def file_range(self, queue_offset: int) -> tuple[int, int] | None:
         """Give the first queue offset in the file that has this one, and the one after its last; None: no file has it.
 
@@ -442,6 +466,7 @@ class BatchConsumeQueue(ConsumeQueue):
     rounded_to = 1
 
     @property
+    @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: BatchConsumeQueue.reviseMaxOffsetInQueue."""
         held = self._held()
@@ -451,6 +476,7 @@ class BatchConsumeQueue(ConsumeQueue):
         return min(last.queue_offset + last.batch_num, LONG_MAX)
 
     @property
+    @beside_expiry
     def min_queue_offset(self) -> int:
         """The first queue offset whose record the commit log still has, as the first file shows; -1: no unit.
 
