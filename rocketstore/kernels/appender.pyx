@@ -13,7 +13,7 @@ from rocketstore.kernels.csrc cimport (
     rs_store_be32,
     rs_store_be64,
 )
-from rocketstore.kernels.record cimport MAGIC, PHY_OFFSET, QUEUE_OFFSET
+from rocketstore.kernels.record cimport MAGIC, MAGIC_BLANK, PHY_OFFSET, QUEUE_OFFSET
 from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder, write_crc
 
 import numpy as np
@@ -26,7 +26,6 @@ cdef extern from "unistd.h" nogil:
 cdef enum:
     HEAD = 8  # size and magic, without which there is no record
     END_FILE_MIN_BLANK_LENGTH = 8
-    MAGIC_BLANK = 0xCBD43194
     MANY = 32768  # bytes
     MAX_PIECE = 1 << 20  # bytes that a reader may see in part
     AHEAD = 262144  # bytes of zeros written ahead of the position

@@ -4,7 +4,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
-from rocketstore.kernels.record cimport Slice
+from rocketstore.kernels.record cimport INNER_BATCH, Slice
 from rocketstore.kernels.record_columns cimport Growing
 from rocketstore.kernels.record_encoder cimport Parts, RecordEncoder
 
@@ -15,7 +15,6 @@ import numpy as np
 cdef enum:
     MOST_PROPERTIES = 64  # of a row, that are compared with each other
     ROWS = 1024  # between two looks for Ctrl-C
-    INNER_BATCH = 0x80
 
 DEFAULT_BORN_HOST = "127.0.0.1:0"
 

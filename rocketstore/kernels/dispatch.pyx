@@ -11,8 +11,11 @@ from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
     DISPATCH_MULTI,
     FIND_DISPATCH,
+    INNER_BATCH,
     RECORD_BLANK,
     RECORD_OK,
+    TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK,
     TRANSACTION_TYPE,
     DelayTable,
     PropertyReader,
@@ -33,9 +36,6 @@ from rocketstore.kernels.commit_log import bad_reason
 
 cdef enum:
     PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
-    TRANSACTION_COMMIT = 0x8
-    TRANSACTION_ROLLBACK = 0xC
-    INNER_BATCH = 0x80
     DISPATCH_INNER = 2  # beside DISPATCH_MULTI
     NO_MEMORY = -1
 

@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1
 from rocketstore.kernels.keys cimport TextColumn, key_hash_of
+from rocketstore.kernels.record cimport TRANSACTION_ROLLBACK
 from rocketstore.kernels.text cimport (
     TEXT_NULL,
     TEXT_UCS2,
@@ -20,7 +21,6 @@ from rocketstore.kernels.text import RowError
 
 cdef enum:
     PIECE = 16384  # messages between two looks at the signals: some 15 ms
-    TRANSACTION_ROLLBACK = 0xC  # both bits of the transaction type in sysFlag
 
 
 cdef class IndexItems:

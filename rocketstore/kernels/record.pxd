@@ -21,10 +21,19 @@ cdef enum:
     MAX_PROPERTIES = 32767
 
 cdef enum:
-    BODY_COMPRESSED = 0x1
+    MAGIC_V1 = 0xDAA320A7
+    MAGIC_V2 = 0xDAA320AB
+    MAGIC_BLANK = 0xCBD43194
+
+# Of sysFlag.
+cdef enum:
+    COMPRESSED = 0x1
+    TRANSACTION_COMMIT = 0x8
+    TRANSACTION_ROLLBACK = 0xC
     TRANSACTION_TYPE = 0xC
     BORN_HOST_V6 = 0x10
     STORE_HOST_V6 = 0x20
+    INNER_BATCH = 0x80
 
 # What a record turned out to be. The bad ones are in the order of BAD_REASONS in record.pyx.
 cdef enum RecordStatus:

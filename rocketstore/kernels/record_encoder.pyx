@@ -15,11 +15,15 @@ from rocketstore.kernels.record cimport (
     BORN_HOST,
     BORN_HOST_V6,
     BORN_TIMESTAMP,
+    COMPRESSED,
     FIND_DISPATCH,
     FLAG,
     HOST_SIZE,
+    INNER_BATCH,
     IPV6_HOST_SIZE,
     MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
     MAX_PROPERTIES,
     MIN_RECORD,
     PHY_OFFSET,
@@ -28,6 +32,7 @@ from rocketstore.kernels.record cimport (
     RECORD_OK,
     STORE_HOST_V6,
     SYS_FLAG,
+    TRANSACTION_COMMIT,
     TRANSACTION_TYPE,
     DelayTable,
     PropertyReader,
@@ -44,15 +49,10 @@ import numpy as np
 from rocketstore.errors import PutMessageError
 
 cdef enum:
-    MAGIC_V1 = 0xDAA320A7
-    MAGIC_V2 = 0xDAA320AB
     MAX_V1_TOPIC = 127
     MAX_TOPIC = 32767
     CRC_DIGITS = 9  # where they are in the property
     BEYOND_BODY = 65536  # what a record may have besides the largest body
-    TRANSACTION_COMMIT = 0x8
-    INNER_BATCH = 0x80
-    COMPRESSED = 0x1
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096

@@ -50,7 +50,7 @@ QUEUE_SIZES = (
 )
 INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 MIN_PIECE, MAX_PIECE = 1 << 18, 16 << 20  # bytes of the log
-MIN_ROOM = 1 << 16
+MIN_ROOM = 1 << 16  # bytes of requests and items
 ROOM_PARTS = 16  # of the memory, for what is read of each piece: it grows by halves, and is copied then
 WAITING_PARTS = 12  # of the memory, for requests that wait: they are copied, and sorted by queue
 MAX_WAITING = 16 << 20  # bytes of them: put while the threads read on

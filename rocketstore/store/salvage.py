@@ -35,7 +35,6 @@ from rocketstore.store.writer import OF_BROKERS
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]
 
-LONG_MAX = 2**63 - 1
 WORK = "rocketstore-salvage"
 AT_0 = np.zeros(1, np.int64)
 Progress = Callable[[int, int], object]
