@@ -13,6 +13,7 @@ from reference.commit_log import read_files, scan
 
 from rocketstore import CommitLog, Message
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.files import log_writer
 from rocketstore.files.log_writer import LogWriter
 
 SIZE = 4096
@@ -432,6 +433,16 @@ def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
             assert log.get_message(result.phy_offset).queue_offset == 6 * number
             assert sum(len(found) for found in log.scan()) == 6 * (number + 1)
     assert [record.queue_offset for _, record in scan(read_files(tmp_path))] == list(range(18))
+
+
+def test_many_messages_are_encoded_in_pieces(monkeypatch, tmp_path):
+    """Between them other threads have a turn."""
+    monkeypatch.setattr(log_writer, "ADDED", 3)
+    with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
+        assert log.append_batch([message()] * 10).queue_offsets.tolist() == list(range(10))
+        with pytest.raises(PutMessageError):
+            log.append_batch([message()] * 7 + [Message("T" * 128_000, b"")])
+        assert log.append(message()).queue_offset == 10
 
 
 def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):

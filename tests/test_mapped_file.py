@@ -1,6 +1,7 @@
 """A file as one mapping: making it, full disks, read-only places, files cut while open, what outlives it."""
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import gc
@@ -498,6 +499,18 @@ def test_a_disk_that_fails_is_no_hole(holed, monkeypatch):
     seek_fails(monkeypatch, errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         nonzero_end(holed, 1, 1 << 16)
+
+
+def flush_locked(path):
+    assert ctypes.CDLL(None).mlockall(2) == 0 or os.geteuid() != 0  # what is mapped from now on
+    with IndexFile.create(Path(path), **GEOMETRY) as file:
+        file.put_key("T#k", 0, 0)
+        file.flush()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks pages as Linux does")
+def test_a_file_that_is_locked_in_memory_is_flushed(tmp_path):
+    in_subprocess(flush_locked, tmp_path / NAME)
 
 
 # ---- a list of files that is made again only if it may have changed ----------------------------------------

@@ -101,13 +101,14 @@ def test_a_refused_message_leaves_the_others(seed):
 def test_many_are_encoded_up_to_one_that_is_refused():
     good, bad = Message("T", b"body", queue_id=0), Message("T", bytes(101), queue_id=0)
     many, each = encoder_of(max_message_size=100), encoder_of(max_message_size=100)
-    assert many.add_all([good, good, bad, good]) == 2
-    assert many.add_all([good, good, bad, good], 3) == 4
+    assert many.add_all([good, good, bad, good], 0, 4) == 2
+    assert many.add_all([good, good, bad, good], 3, 4) == 4
     for _ in range(3):
         each.add(good)
     assert sizes_of(many) == sizes_of(each)
-    assert many.add_all([]) == 0
-    assert many.add_all([good, None, good]) == 1
+    assert many.add_all([], 0, 0) == 0
+    assert many.add_all([good, None, good], 0, 3) == 1
+    assert many.add_all([good], 0, 2) == 1
 
 
 def test_the_time_of_a_message_counts_only_where_it_is_kept():

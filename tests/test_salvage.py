@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import struct
+import sys
 import time
 from collections import Counter
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import hostile_store
 import pytest
 from damages import change_log, records
 from hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
-from puts import Pair, config_of
+from puts import Pair, config_of, open_paths
 from reference.commit_log import read_files, scan, walk_file, write_file
 from reference.record import build_record, parse_record
 from sound_store import check_index, check_log_end, check_queues
@@ -618,6 +619,7 @@ def test_a_failure_leaves_both_directories_as_they_were(root, out, monkeypatch, 
         salvage(root, out, config=GIVEN)
     assert not out.exists()
     assert read_all(root) == before
+    assert sys.platform != "linux" or not open_paths(out)
 
 
 def test_a_record_that_no_file_has_room_for_is_an_error_that_says_so(root, out):

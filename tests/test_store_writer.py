@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,7 @@ from rocketstore import Message
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
+from rocketstore.store import reput as reput_module
 
 WAIT = 20.0
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
@@ -452,6 +453,29 @@ def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
         run_threads(lambda n: [store.put_message(Message("T", b"%d" % i, queue_id=n)) for i in range(each)], threads)
         assert syncs["commitlog"] < threads * each / 4
     assert queue_lengths(tmp_path / "store") == {("T", n): each for n in range(threads)}
+
+
+def test_callers_that_wake_each_other_while_the_flusher_wakes_them_do_not_end_it(monkeypatch, tmp_path):
+    class Racing(deque):
+        """Something was in it a moment ago."""
+
+        def __bool__(self):
+            return True
+
+    monkeypatch.setattr(flush_module, "deque", Racing)
+    with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH") as store:
+        store.put_message(Message("T", b""))
+        assert store._writer._flusher.error is None
+
+
+def test_closing_waits_for_no_round_of_dispatch_that_would_come_later(monkeypatch, tmp_path):
+    for name in ("WAIT_SECONDS", "MAX_WAIT_SECONDS"):
+        monkeypatch.setattr(reput_module, name, 60.0)
+    begin = time.monotonic()
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("T", b""))
+        assert store.consume_queue("T", 0).max_queue_offset <= 1
+    assert time.monotonic() - begin < 30
 
 
 def test_on_macos_nothing_is_acknowledged_by_a_sync_that_leaves_it_in_the_disk_s_memory(monkeypatch, tmp_path):

@@ -32,6 +32,7 @@ END_FILE_MIN_BLANK_LENGTH = 8
 INT_MAX = 2**31 - 1
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
+ADDED = 4096  # messages that are encoded before other threads have a turn
 TRANSACTION_TYPE = 0xC
 StoreTimestamp = int | str | None  # epoch ms; "given": what messages have; None: now
 
@@ -180,7 +181,7 @@ class LogWriter:
         """Raise, as ``append`` would, if one of these is refused."""
         with self.lock:
             self._encoder.clear()
-            self._add_all(messages)
+            self._add_all(list(messages))
             if messages and self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
                 raise illegal(f"{self._encoder.largest} bytes do not fit a file of {self.mapped_file_size}")
 
@@ -200,6 +201,8 @@ class LogWriter:
         if batch is not None:
             messages = list(messages.to_put() if isinstance(messages, MessageBatch) else messages)
             batch = self._checked_batch(batch, messages)
+        elif not isinstance(messages, MessageBatch):
+            messages = list(messages)  # which the caller may change meanwhile
         encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
         encoder.clear()
         if isinstance(messages, MessageBatch):
@@ -227,10 +230,13 @@ class LogWriter:
             done += 1
 
     def _add_all(self, messages: Sequence[Message], **options: Any) -> None:
-        done = self._encoder.add_all(messages, **options)
+        done = 0
         while done < len(messages):
-            self._add(messages[done], **options)
-            done = self._encoder.add_all(messages, done + 1, **options)
+            stop = min(done + ADDED, len(messages))
+            done = self._encoder.add_all(messages, done, stop, **options)
+            if done < stop:
+                self._add(messages[done], **options)
+                done += 1
 
     def _add(self, message: Message, **options: Any) -> None:
         try:

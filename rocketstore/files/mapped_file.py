@@ -30,6 +30,7 @@ MAX_MAPPED = 64  # files of one queue that are mapped at a time
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and another machine's
+LISTED = 1_000_000_000  # ns that a list is believed: some file systems tell no change of a directory
 UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)  # to this file system
 LONG_MAX = 2**63 - 1
 
@@ -131,7 +132,8 @@ class MappedFile:
                 self._map.flush()  # there, fsync does not write what was changed through a mapping
             elif sys.platform == "linux" and len(self._map):
                 # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
-                self._map.madvise(mmap.MADV_DONTNEED)
+                with contextlib.suppress(OSError):  # locked in memory
+                    self._map.madvise(mmap.MADV_DONTNEED)
             copy = os.dup(self.fd)
         # Nothing is in flight here: a signal handler that closes the file does not wait for its own thread.
         try:
@@ -197,7 +199,7 @@ class MappedFileQueue:
     def refresh(self) -> None:
         """List the directories again, if they changed: files come, grow and go while a broker runs."""
         now, directories = time.time_ns(), self._directories()
-        if not self._is_listed(directories):
+        if not self._is_listed(directories, now):
             self._list()
             self._listed = directories, now
 
@@ -210,10 +212,11 @@ class MappedFileQueue:
                 found.append((stat.st_ino, stat.st_mtime_ns))
         return found
 
-    def _is_listed(self, directories: list[tuple[int, int]]) -> bool:
+    def _is_listed(self, directories: list[tuple[int, int]], now: int) -> bool:
         """Whether a list that was made long enough after the last change is still right."""
         listed, at = self._listed
-        if directories != listed or not self.files or max(changed for _, changed in listed) > at - SETTLED:
+        is_settled = max((changed for _, changed in listed), default=now) <= at - SETTLED
+        if directories != listed or not self.files or not is_settled or not at <= now < at + LISTED:
             return False
         last = self.files[-1]
         try:

@@ -137,14 +137,14 @@ cdef class RecordEncoder:
         """
         self.add_message(message, message_num, batch, keeps_store)
 
-    def add_all(self, messages not None, Py_ssize_t first=0, *, batch=None, bint keeps_store=False):
-        """Encode messages from ``first`` on, as ``add`` does.
+    def add_all(self, messages not None, Py_ssize_t first, Py_ssize_t stop, *, batch=None, bint keeps_store=False):
+        """Encode messages from ``first`` on up to ``stop``, as ``add`` does.
 
-        Returns: how many are encoded now. If these are not all, ``add`` says of the next one why.
+        Returns: where it stopped. If that is before ``stop``, ``add`` says of that one why.
         """
-        cdef Py_ssize_t i = first, n = len(messages)
+        cdef Py_ssize_t i = first
         try:
-            while i < n:
+            while i < stop:
                 self.add_message(messages[i], 1, batch, keeps_store)
                 i += 1
         except Exception:

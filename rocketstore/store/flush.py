@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -57,13 +58,19 @@ class FlushService:
 
     def wait(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset, or the thread has failed."""
+        is_done = None
         while self._log.flushed_where < end and self._thread.is_alive:
-            is_done = Wakeup()
-            self._callers.append(is_done)
-            if not self._is_busy:
+            if is_done is None:
+                is_done = Wakeup()
+                self._callers.append(is_done)
+                if not self._is_busy:
+                    self._wake.set()
+            if is_done.wait(ASK_SECONDS):
+                is_done = None
+                self._wake_next()
+            else:
                 self._wake.set()
-            if not is_done.wait(ASK_SECONDS):
-                self._wake.set()
+        if is_done is not None:  # who wakes it wakes nobody else
             self._wake_next()
 
     def _wake_next(self) -> None:
@@ -91,8 +98,9 @@ class FlushService:
                 self._log.check_file()
                 now = time.monotonic()
                 self._is_busy = True
-                while self._flushed:  # Ctrl-C ended the one who was to wake them
-                    self._flushed.popleft().set()
+                with contextlib.suppress(IndexError):  # they take each other from it, too
+                    while True:  # Ctrl-C ended the one who was to wake them
+                        self._flushed.popleft().set()
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
                 if callers or self._log.phy_offset - self._log.flushed_where >= least:

@@ -383,6 +383,7 @@ class Builder:
         """Parameters: queues: by the numbers in requests. most: bytes of requests that wait."""
         self._dispatcher, self._queues, self._most = dispatcher, queues, most
         self._waiting: list[np.ndarray] = []
+        self._size = 0
         self._threads = ThreadPoolExecutor(2)
         self._index = self._units = self._threads.submit(lambda: None)
 
@@ -394,13 +395,14 @@ class Builder:
 
     def build_consume_queues(self, requests: np.ndarray) -> None:
         self._waiting.append(requests)
-        if sum(part.nbytes for part in self._waiting) > self._most:
+        self._size += requests.nbytes
+        if self._size > self._most:
             self._put()
 
     def _put(self) -> None:
         self._units.result()
         if self._waiting:
-            requests, self._waiting = np.concatenate(self._waiting), []
+            requests, self._waiting, self._size = np.concatenate(self._waiting), [], 0
             self._units = self._threads.submit(self._dispatcher.build_consume_queues, requests, list(self._queues))
 
     def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:

@@ -97,6 +97,7 @@ class ReputMessageService:
     def stop(self) -> None:
         """End the thread; what is not dispatched is left."""
         self._is_stopped = True
+        self._is_enough.set()
         self._wake.set()
         self._thread.join()
 

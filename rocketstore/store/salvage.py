@@ -298,6 +298,7 @@ class NewStore:
             finally:
                 self.threads.shutdown()
                 self.dispatcher.close()
+                copy.close()
 
     def build(self) -> None:
         """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""
