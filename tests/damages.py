@@ -83,8 +83,10 @@ def noise_instead_of_the_last_record(root, rng):
 
 def damaged_body_of_a_record(root, rng):
     start, position, _ = rng.choice(records(root)[1:])
-    body = log_files(root)[start][position + 88]
-    change_log(root, start, position + 88, bytes([body ^ 0x55]))
+    data = log_files(root)[start]
+    sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
+    position += 88 + 12 * ((sys_flag >> 4 & 1) + (sys_flag >> 5 & 1))  # hosts of IPv6
+    change_log(root, start, position, bytes([data[position] ^ 0x55]))
 
 
 def damaged_magic_of_a_record(root, rng):
