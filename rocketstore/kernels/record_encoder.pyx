@@ -144,7 +144,7 @@ cdef class RecordEncoder:
         """
         cdef Py_ssize_t i = first
         try:
-            while i < stop:
+            while i < stop and i < len(messages):  # which encoding may change
                 self.add_message(messages[i], 1, batch, keeps_store)
                 i += 1
         except Exception:
