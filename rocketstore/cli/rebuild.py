@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.cli.progress import byte_progress
 from rocketstore.store.geometry import known_config
 from rocketstore.store.rebuild import rebuild as rebuild_store
 
 __all__ = ["rebuild"]
 
-COLUMNS = (TextColumn("rebuild"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -53,10 +51,7 @@ def rebuild(
         raise click.UsageError("--index: is built of all topics, so not with --topic")
     both = index == consume_queue
     options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
-    console = Console(stderr=True)
-    with Progress(*COLUMNS, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("rebuild", total=None)
-        options["progress"] = lambda done, total: bar.update(task, completed=done, total=total)
+    with byte_progress("rebuild") as options["progress"]:
         try:
             config = ctx.meta[BROKER_CONF]
             if compat is not None:

@@ -3,17 +3,14 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.cli.progress import byte_progress
 from rocketstore.store.salvage import SalvageReport
 from rocketstore.store.salvage import salvage as salvage_store
 
 __all__ = ["salvage"]
-
-COLUMNS = (TextColumn("salvage"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
 
 
 @click.command()
@@ -32,14 +29,9 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     offsets behind a loss, and their queue offsets before one: the newest of a queue keeps its own, so that no consumer
     misses a message.
     """
-    console = Console(stderr=True)
-    with Progress(*COLUMNS, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("salvage", total=None)
+    with byte_progress("salvage") as progress:
         try:
-            report = salvage_store(
-                store, out, config=ctx.meta[BROKER_CONF],
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
+            report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
         except ValueError as error:  # of where out is, or of sizes
             raise click.ClickException(str(error)) from error
     names = ("path", "offset", "size", "phyOffset", "reason")

@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
 from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.cli.progress import byte_progress
 from rocketstore.store.verify import verify as verify_store
 from rocketstore.store.verify_report import KINDS, VerifyReport
 
@@ -34,14 +33,9 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
-    console = Console(stderr=True)
-    columns = ("[progress.description]{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(),
-               TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
-        task = progress.add_task("verify")
+    with byte_progress("verify") as progress:
         report = verify_store(
-            store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF],
-            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF], progress=progress
         )
     write_rows([[finding.to_dict() for finding in report.findings]], output_format)
     click.echo(summary_of(report), err=True)

@@ -130,7 +130,7 @@ class MappedFile:
         with self.buffer:
             if sys.platform == "darwin":
                 self._map.flush()  # there, fsync does not write what was changed through a mapping
-            elif sys.platform == "linux" and len(self._map):
+            elif sys.platform == "linux":
                 # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
                 with contextlib.suppress(OSError):  # locked in memory
                     self._map.madvise(mmap.MADV_DONTNEED)

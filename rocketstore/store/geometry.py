@@ -20,8 +20,7 @@ from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geomet
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.store.index_service import index_paths
 
-__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "with_default_sizes"]
-__all__ += ["writing_config"]
+__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "with_default_sizes", "writing_config"]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 # The other sizes, of which directory, and of how many bytes a multiple.

@@ -14,14 +14,13 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import SPAN, CommitLog
+from rocketstore.files.commit_log import LONG_MAX, SPAN, CommitLog
 from rocketstore.files.mapped_file import LogFile
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
 from rocketstore.store.recovery_complete import ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
-LONG_MAX = 2**63 - 1
 Queue = tuple[str, int]
 
 

@@ -194,7 +194,6 @@ class _Salvage:
         self.declare(offsets)
         with NewStore.open(self.work, config, log) as new:
             records, out_of_order = self.copy(finds.taken, log, offsets, shift, new)
-            log.close()
             new.finish()
         self.note(self.total)
         lost = tuple(sorted(finds.lost, key=lambda one: one.phy_offset))

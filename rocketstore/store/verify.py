@@ -14,7 +14,7 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import LONG_MAX, CommitLog
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
@@ -31,7 +31,7 @@ from rocketstore.store.verify_units import UnitVerifier
 
 __all__ = ["verify"]
 
-MOST_THREADS, LONG_MAX = 4, 2**63 - 1
+MOST_THREADS = 4
 KNOWN = re.compile(
     r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
     r"timerwheel.*|timerlog|epochFileCheckpoint|brokerIdentity|transaction|kvStore|rocketstore-.*|dledger-.*|.*\.bak-.*"

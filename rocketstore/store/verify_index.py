@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import LONG_MAX, CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 from rocketstore.files.mapped_file import MappedFile, nonzero_end
 from rocketstore.kernels.commit_log import OK
@@ -225,7 +225,7 @@ class IndexVerifier:
     def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int]) -> np.ndarray:
         """Leave the items of tags out that an older release did not put: those before the first that is there."""
         of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
-        first = min((at for at, key_hash in have if (at, key_hash) not in of_plain), default=2**63 - 1)
+        first = min((at for at, key_hash in have if (at, key_hash) not in of_plain), default=LONG_MAX)
         later: np.ndarray = items[items["phy_offset"] >= first]
         return np.concatenate([plain[plain["phy_offset"] < first], later])
 
@@ -271,10 +271,8 @@ class IndexVerifier:
 
     def _add_missing(self, phy_offsets: list[int], count: int) -> None:
         for i, at in enumerate(phy_offsets):
-            file = self.log.queue.find(at)
-            path, position = (file.path, at - file.file_from_offset) if file else (self.log.directories[0], at)
             more = count - len(phy_offsets) if i == len(phy_offsets) - 1 else 0
-            self.findings.add("index-key-missing", path, position, f"at {at}: a key has no item", 1 + max(more, 0))
+            self.findings.add_at(self.log, "index-key-missing", at, "a key has no item", 1 + max(more, 0))
 
     def add_gap(self, begin: int, end: int) -> None:
         """Items that lead into damaged bytes."""

@@ -291,9 +291,7 @@ class LogVerifier:
         self.last_phy_offset = piece.last_phy_offset
 
     def _add(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
-        file = self.log.queue.find(offset)
-        path, position = (file.path, offset - file.file_from_offset) if file else (self.log.directories[0], offset)
-        self.findings.add(kind, path, position, f"at {offset}: {detail}", count)
+        self.findings.add_at(self.log, kind, offset, detail, count)
 
     def _add_gap(self, begin: int, end: int) -> None:
         """Bytes between two pieces that are no records."""

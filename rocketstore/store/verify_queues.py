@@ -357,10 +357,7 @@ class QueueVerifier:
 
     def _add_break(self, queue: Queue, phy_offset: int, should: int, has: int) -> None:
         kind = "log-queue-offset-gap" if has > should else "log-queue-offset-again"
-        file = self.log.queue.find(phy_offset)
-        path = self.log.directories[0] if file is None else file.path
-        position = phy_offset - (0 if file is None else file.file_from_offset)
-        self.findings.add(kind, path, position, f"at {phy_offset}: {queue[0]}/{queue[1]} is at {has} after {should}")
+        self.findings.add_at(self.log, kind, phy_offset, f"{queue[0]}/{queue[1]} is at {has} after {should}")
 
 
 def packed_as(unit: np.dtype[Any], rows: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.commit_log import CommitLog
 
 __all__ = ["KINDS", "Finding", "Findings", "Kind", "VerifyReport", "read_bytes"]
 
@@ -221,6 +222,12 @@ class Findings:
             if listed:
                 found.append(Finding(kind, path, offset, detail))
             self._more[kind, path] = self._more.get((kind, path), 0) + count - listed
+
+    def add_at(self, log: CommitLog, kind: str, phy_offset: int, detail: str, count: int = 1) -> None:
+        """Add what is at a physical offset of the log, at its place in the file that has it."""
+        file = log.queue.find(phy_offset)
+        path, offset = (file.path, phy_offset - file.file_from_offset) if file else (log.directories[0], phy_offset)
+        self.add(kind, path, offset, f"at {phy_offset}: {detail}", count)
 
     @contextmanager
     def noted(self, path: Path, kind: str = "unreadable") -> Iterator[None]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import LONG_MAX, CommitLog
 from rocketstore.files.mapped_file import nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.message import Message
@@ -86,7 +86,7 @@ class UnitVerifier(NamedTuple):
             real = np.flatnonzero(good & ~blanks)
             allowed = (np.arange(len(units)) < (real[0] if len(real) else len(units))) & is_first & is_leading
             self._note(files, "unit-filler", numbers[blanks & ~allowed], "a filler")
-            before = self._check_real(queue, files, units[real], numbers[real], before if is_leading else LAST)
+            before = self._check_real(queue, files, units[real], numbers[real], before if is_leading else LONG_MAX)
             is_first = is_first and len(real) == 0
             if is_tail and len(units) < high - low:
                 break
@@ -207,6 +207,3 @@ class UnitVerifier(NamedTuple):
             }
             for kind in (kind for kind, wrong in is_wrong.items() if wrong):
                 self.findings.add(kind, path, offset, f"unit {unit}: of the record at {message.phy_offset}")
-
-
-LAST = 2**63 - 1
