@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 import rocketstore
 from rocketstore import IndexFile, IndexService, StoreClosedError
 from rocketstore.spark import hash_keys, lookup, select_phy_offset
-from rocketstore.spark.cache import IndexCache
+from rocketstore.spark.cache import IndexCache, StoreCache
 
 pytestmark = pytest.mark.spark
 
@@ -153,7 +154,7 @@ def test_a_path_that_is_not_there_fails_the_query(asked, tmp_path):
     [
         ({"engine": "polars"}, "engine='polars'"),
         ({"verify": True}, "hash candidates only.*store root"),
-        ({"max_num": -1}, "max_num=-1"),
+        ({"max_num": -1}, "max_num=-1: must not be negative"),
         ({"index_num": 5}, "give both or none"),
     ],
 )
@@ -180,12 +181,92 @@ def test_types_are_those_of_an_item(asked, index_file):
     assert df.schema.simpleString() == "struct<o:array<bigint>,h:int>"
 
 
+# ---- verified lookups --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store in which the keys Aa and BB, and AaAa and BBBB, have one hash each."""
+    path = tmp_path_factory.mktemp("verified") / "store"
+    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
+        for i in range(60):
+            keys = [["Aa"], ["BB", "x"], ["AaAa"], []][i % 4]
+            store.put_message(rocketstore.Message(f"T{i % 3}", b"%d" % i, keys=keys), store_timestamp=BEGIN + 100 * i)
+    return path
+
+
+@pytest.fixture(scope="module")
+def colliding(spark):
+    rows = [(topic, key) for topic in ("T0", "T1", "T2", "T3", None) for key in ("Aa", "BB", "AaAa", "BBBB", "x", None)]
+    return spark.createDataFrame([(i, *row) for i, row in enumerate(rows)], "id int, topic string, key string")
+
+
+@pytest.mark.parametrize("engine", ["arrow", "pandas"])
+def test_of_a_store_only_messages_with_the_topic_and_key_are_found(colliding, store, engine):
+    limits = {"max_num": 3, "begin_timestamp": BEGIN + 50, "end_timestamp": BEGIN + 4_000}
+    column = select_phy_offset(store, F.col("topic"), "key", engine=engine, **limits)
+    with rocketstore.open(store) as reader:
+        wanted = expected(
+            colliding, lambda topic, key: reader.query_messages(topic, [key], **limits).phy_offsets.tolist()
+        )
+    found = answers(colliding, column)
+    assert found == wanted
+    assert {len(answer) for _, _, answer in found if answer is not None} == {0, 3}
+
+
+def test_unverified_a_store_gives_what_its_index_gives(colliding, store):
+    unverified = answers(colliding, select_phy_offset(store, F.col("topic"), "key", verify=False))
+    assert unverified == answers(colliding, select_phy_offset(store / "index", F.col("topic"), "key"))
+    found = {row[:2]: row[2] for row in unverified}
+    assert found["T0", "BBBB"] == found["T0", "AaAa"] != []
+    verified = answers(colliding, select_phy_offset(store, F.col("topic"), "key"))
+    assert {row[:2]: row[2] for row in verified}["T0", "BBBB"] == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "message"),
+    [
+        (None, {}, "a topic is needed to compare with; verify=False"),
+        ("T", {"max_num": 0}, "max_num=0: must not be less than 1"),
+    ],
+)
+def test_what_cannot_be_verified_is_refused_before_any_job(store, topic, options, message):
+    with pytest.raises(ValueError, match=message):
+        select_phy_offset(store, topic, "key", **options)
+
+
+def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
+    shutil.copytree(store, tmp_path / "store")
+    stores = StoreCache()
+    first = stores.open(str(tmp_path / "store"))
+    assert stores.open(str(tmp_path / "store")) is first
+    assert stores.open(str(store)) is not first
+    rocketstore.rebuild(tmp_path / "store", consume_queue=False)
+    second = stores.open(str(tmp_path / "store"))
+    assert second is not first
+    assert [each.query_messages("T0", ["Aa"]).phy_offsets.tolist() for each in (first, second)] == [
+        stores.open(str(store)).query_messages("T0", ["Aa"]).phy_offsets.tolist()
+    ] * 2
+
+
+def test_a_store_shows_what_is_put_later(tmp_path):
+    stores = StoreCache()
+    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as writer:
+        counts = []
+        for _ in range(3):
+            writer.put_message(rocketstore.Message("T", b"", keys=["k"]))
+            writer.flush()
+            assert writer.index is not None  # which waits until it is built
+            counts.append(len(stores.open(str(tmp_path / "store")).query_messages("T", ["k"]).phy_offsets))
+    assert counts == [1, 2, 3]
+
+
 # ---- batches -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def one_lookup(index_file):
-    return lookup.Lookup(str(index_file), "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
+    return lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
@@ -280,7 +361,7 @@ def test_other_errors_than_lack_of_address_space_drop_nothing(index_file, tmp_pa
 
 SCARCE = """
 import resource, sys
-from rocketstore.spark.cache import IndexCache
+from rocketstore.spark.cache import IndexCache, StoreCache
 
 def map_at_most(extra):
     pages = int(open("/proc/self/statm").read().split()[0])
@@ -315,7 +396,7 @@ def test_without_address_space_others_are_dropped_and_then_the_setting_is_named(
 
 def test_what_the_cache_gives_is_open_after_many_others(index_file, tmp_path, monkeypatch):
     monkeypatch.setattr(lookup, "open_index", IndexCache(max_bytes=1).open)
-    asked = lookup.Lookup(str(index_file), "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
+    asked = lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
     other = asked._replace(path=str(make_file(tmp_path / "20231114221320000", salt=1)))
     keys = pa.array(KEYS)
     wanted = [lookup.look_up_arrow(each, (keys,)) for each in (asked, other)]

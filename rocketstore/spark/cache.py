@@ -1,4 +1,4 @@
-"""The indexes that a Python worker keeps open between batches, tasks and queries."""
+"""The indexes and stores that a Python worker keeps open between batches, tasks and queries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
 from rocketstore.store.index_service import IndexService
+from rocketstore.store.message_store import MessageStore
 
-__all__ = ["IndexCache", "open_index"]
+__all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]
 
 # Address space, not memory: the pages are the system's page cache, shared by all workers of a machine.
 MAX_BYTES = 16 << 30
+MAX_STORES = 8
 
 
 class FileIdentity(NamedTuple):
@@ -119,4 +122,35 @@ def open_uncached(key: IndexKey) -> IndexFile | IndexService:
     return opener.open(key.path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
 
 
+class StoreCache:
+    """Open stores, the least recently used dropped first. A store itself sees what a broker adds to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: OrderedDict[IndexKey, tuple[list[int], MessageStore]] = OrderedDict()
+
+    def open(self, path: str, hash_slot_num: int | None = None, index_num: int | None = None) -> MessageStore:
+        """Open a store for reading, or give the one that is open, if its directories are still the same.
+
+        Parameters, raises: as ``rocketstore.open``; the geometry as for ``IndexFile.open``. It must not be closed.
+        """
+        key = IndexKey(path, hash_slot_num, index_num)
+        with self._lock:
+            directories = [part.stat().st_ino for part in parts_of(path)]
+            kept = self._stores.pop(key, None)
+            if kept is None or kept[0] != directories:
+                config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+                kept = directories, MessageStore.open(path, config=config)
+            self._stores[key] = kept
+            if len(self._stores) > MAX_STORES:
+                self._stores.popitem(last=False)
+            return kept[1]
+
+
+def parts_of(root: str) -> list[Path]:
+    """The directories that are replaced as a whole, when a store is copied or rebuilt."""
+    return [part for part in (Path(root), Path(root, "commitlog"), Path(root, "index")) if part.is_dir()]
+
+
 open_index = IndexCache().open
+open_store = StoreCache().open

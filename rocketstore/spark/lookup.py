@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.spark.cache import open_index
+from rocketstore.spark.cache import open_index, open_store
 from rocketstore.store.index_service import LONG_MAX, IndexService
 
 __all__ = ["hash_keys", "select_phy_offset"]
@@ -30,7 +30,8 @@ F: Any = pyspark.sql.functions
 class Lookup(NamedTuple):
     """All that a UDF carries to the workers. ``topic``: None if it is a column, or in the keys."""
 
-    path: str
+    path: str  # of a store's root if is_verified, else of its index
+    is_verified: bool
     topic: str | None
     max_num: int
     begin_timestamp: int
@@ -52,44 +53,54 @@ def select_phy_offset(
     hash_slot_num: int | None = None,
     index_num: int | None = None,
 ) -> Column:
-    """Look keys up in an index, by hash, without a look at the messages.
+    """Look keys up: in a store, each hit verified on its message; in an index alone, by hash.
 
     Parameters
     ----------
-    path : an index file, or a directory of index files, that every worker has too; a relative one is the
-        driver's.
-    topic : the topic itself as a str, or a column of topics; None if each key is the whole ``topic#key``.
+    path : the root of a store, an index file, or a directory of index files, that every worker has too; a relative
+        one is the driver's.
+    topic : the topic itself as a str, or a column of topics; None if each key is the whole ``topic#key``, which
+        cannot be verified.
     key : a column of strings, or its name.
-    max_num : at most so many offsets for each key; in a directory at most 64, as RocketMQ's own query.
-    begin_timestamp, end_timestamp : epoch milliseconds, inclusive; known to the second, rounded down.
-    verify : None or False. An index holds hashes alone: another key's offsets may be among those found.
+    max_num : at most so many offsets for each key; of a directory, unverified, at most 64, as RocketMQ's own query.
+    begin_timestamp, end_timestamp : epoch milliseconds, inclusive; unverified they are known to the second, rounded
+        down.
+    verify : compare topic, key and store time with the message's own, as ``MessageStore.query_messages`` does, and
+        leave out what has expired. False: an index holds hashes alone, so another key's offsets may be among those
+        found. Default: True for a store's root. What the index lacks nobody says here; ``query_messages`` does.
     engine : "arrow" (``arrow_udf``, the faster one) or "pandas" (``pandas_udf``).
     hash_slot_num, index_num : the geometry, if it does not follow from the files.
 
     Returns
     -------
-    Column of ``array<bigint>``: physical offsets, newest first, as ``IndexFile.select_phy_offset`` finds them
-    in a file and ``IndexService.query_offset`` in a directory; empty if none; null for a null key or topic.
+    Column of ``array<bigint>``: physical offsets, newest first, unverified as ``IndexFile.select_phy_offset`` finds
+    them in a file and ``IndexService.query_offset`` in a directory; empty if none; null for a null key or topic.
 
     Raises
     ------
-    ValueError : an unknown engine, ``verify=True``, or half a geometry. What goes wrong on a worker (no such
-        path, a damaged file, no address space) fails the query.
+    ValueError : an unknown engine, ``verify=True`` without messages or topic, or half a geometry. What goes wrong on a
+        worker (no such path, a damaged file, no address space) fails the query.
 
-    Source: IndexFile.selectPhyOffset, IndexService.queryOffset.
+    Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
-    if verify:
+    given_geometry(hash_slot_num, index_num)
+    where = Path(path).absolute()
+    is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
+    is_verified = is_root if verify is None else verify
+    if is_verified and not is_root:
         raise ValueError(
             "verify=True: an index gives hash candidates only; verifying takes the messages of a store root"
         )
-    if max_num < 0:
-        raise ValueError(f"max_num={max_num}: must not be negative")
-    given_geometry(hash_slot_num, index_num)
+    if is_verified and topic is None:
+        raise ValueError("topic=None: a topic is needed to compare with; verify=False looks whole keys up by hash")
+    if max_num < is_verified:
+        raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
     constant = topic if isinstance(topic, str) else None
-    where = str(Path(path).absolute())
-    lookup = Lookup(where, constant, max_num, begin_timestamp, end_timestamp, hash_slot_num, index_num)
+    place = where / "index" if is_root and not is_verified else where
+    limits = max_num, begin_timestamp, end_timestamp
+    lookup = Lookup(str(place), is_verified, constant, *limits, hash_slot_num, index_num)
     columns = udf_columns(topic, key)
     column: Column = ENGINES[engine](lookup, len(columns))(*columns)
     return column
@@ -188,9 +199,13 @@ def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], 
 
 def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
     """Look one batch up: (keys,) or (keys, topics) without nulls."""
-    index = open_index(lookup.path, lookup.hash_slot_num, lookup.index_num)
     topic = columns[1] if len(columns) > 1 else lookup.topic
     limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
+    geometry = lookup.hash_slot_num, lookup.index_num
+    if lookup.is_verified:
+        found = open_store(lookup.path, *geometry).query_messages(topic, columns[0], *limits)
+        return PhyOffsets(found.phy_offsets, found.offsets)
+    index = open_index(lookup.path, *geometry)
     if isinstance(index, IndexService):
         return index.query_offsets(topic, columns[0], *limits)
     max_num, begin, end = limits
