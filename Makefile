@@ -14,9 +14,12 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all soak bench lint sanitize wheel wheels build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint sanitize wheel wheels build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
+
+# Releases of Spark, each in a virtual environment of its own.
+SPARK := 4.1 4.2 4.3
 
 # Arguments of the demo, as ARGS="--messages 100000".
 demo: build
@@ -29,7 +32,25 @@ test: build
 test-all: build
 	@$(SAY_JAVA)
 	$(RUN) -m pytest -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
+	$(if $(NO_JAVA),,$(MAKE) test-connect)
 	$(MAKE) sanitize
+
+# The tests of Spark once more, through Spark Connect.
+test-connect: build $(VENV)/connect
+	ROCKETSTORE_SPARK=connect $(RUN) -m pytest -m spark $(ARGS)
+
+# PySpark itself leaves sockets open in some releases.
+test-spark: $(SPARK:%=build/spark-%/installed)
+	for release in $(SPARK); do for session in classic connect; do \
+		ROCKETSTORE_SPARK=$$session PYTHONSAFEPATH=1 build/spark-$$release/bin/python -m pytest -q -m spark \
+			-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS) || exit; \
+	done; done
+
+build/spark-%/installed: $(PACKAGE)
+	$(PYTHON) -m venv build/spark-$*
+	build/spark-$*/bin/pip install --quiet --upgrade pip
+	build/spark-$*/bin/pip install --quiet --group test "pyspark[sql,connect]==$*.*" '.[arrow,cli]'
+	touch $@
 
 bench: build $(VENV)/bench
 	$(RUN) -m pytest bench $(ARGS)
@@ -152,13 +173,8 @@ build/soak/sanitize/%: $(PACKAGE)
 	ROCKETSTORE_SEED=$* $(MAKE) --no-print-directory sanitize MARKERS=seeded ARGS=-q
 	@mkdir -p $(@D) && touch $@
 
-# PySpark itself leaves sockets open in some releases.
 build/soak/spark-versions/%: $(PACKAGE)
-	$(PYTHON) -m venv build/spark-$*
-	build/spark-$*/bin/pip install --quiet --upgrade pip
-	build/spark-$*/bin/pip install --quiet --group test "pyspark[sql]==$*.*" '.[arrow,cli]'
-	PYTHONSAFEPATH=1 build/spark-$*/bin/python -m pytest -q -m spark -W ignore::ResourceWarning \
-		-W ignore::pytest.PytestUnraisableExceptionWarning
+	$(MAKE) --no-print-directory test-spark SPARK=$*
 	@mkdir -p $(@D) && touch $@
 
 # ---- distributions ----

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tarfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def golden_index(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """One local Spark session of two cores for the whole run."""
+    """One local Spark session of two cores for the whole run; with ROCKETSTORE_SPARK=connect through Spark Connect."""
     pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         pytest.skip("needs Java 17")
@@ -62,20 +63,20 @@ def spark(tmp_path_factory):
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     scratch = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-        .config("spark.local.dir", str(scratch / "local"))
-        .config(
-            "spark.driver.extraJavaOptions",
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
-        )
-        .getOrCreate()
-    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
+    }
+    is_remote = os.environ.get("ROCKETSTORE_SPARK") == "connect"
+    builder = SparkSession.builder.remote("local[2]") if is_remote else SparkSession.builder.master("local[2]")
+    with warnings.catch_warnings():  # Connect's server has these settings, and its session cannot have them again
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+        session = builder.config(map=settings).getOrCreate()
     yield session
     session.stop()
