@@ -54,7 +54,8 @@ def test_what_builds_the_package_is_in_the_group_that_builds_without_isolation(p
 def test_every_package_is_listed(project):
     packages = {
         str(path.parent.relative_to(TREE)).replace("/", ".")
-        for path in (TREE / "rocketstore").rglob("__init__.py")
+        for package in ("rocketstore", "pyspark_rocketstore")
+        for path in (TREE / package).rglob("__init__.py")
     }
     assert packages == set(project["tool"]["setuptools"]["packages"])
 
@@ -114,7 +115,7 @@ def test_a_wheel_holds_the_package_and_no_more():
     with zipfile.ZipFile(os.environ["ROCKETSTORE_WHEEL"]) as archive:
         names = [Path(name) for name in archive.namelist()]
     own = f"rocketstore-{rocketstore.__version__}.dist-info"
-    assert {name.parts[0] for name in names} == {"rocketstore", own}
+    assert {name.parts[0] for name in names} == {"rocketstore", "pyspark_rocketstore", own}
     assert {name.suffix for name in names if name.parts[0] == "rocketstore"} == IN_A_WHEEL
     built = {name.name.partition(".")[0] for name in names if name.suffix == ".so"}
     assert built == {path.stem for path in (TREE / "rocketstore" / "kernels").glob("*.pyx")}

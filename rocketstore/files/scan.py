@@ -41,7 +41,8 @@ class Skipped(NamedTuple):
 class Scan:
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
-    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt.
+    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt. resync: whether to
+    look for the first record if none begins where the scan does; False: bytes there that are no record are corrupt.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Scan:
         threads: int,
     ) -> None:
         self.skipped: list[Skipped] = []
+        self.resync = True
         self._log = log
         self._fields = fields
         self._begin, self._end = begin_offset, end_offset
@@ -76,7 +78,7 @@ class Scan:
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
-        yield from self._walk(self._resync(offset, end), end)
+        yield from self._walk(self._first(offset, end), end)
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
         """Give the batches of a range, one piece after the other. Returns where to go on, None at the log's end."""
@@ -107,6 +109,9 @@ class Scan:
             skipped.append(Skipped(offset, offset + size, error))
 
         return batch_of(scanner.take(), self._fields, on_bad_body)
+
+    def _first(self, offset: int, end: int) -> int:
+        return self._resync(offset, end) if self.resync else offset
 
     def _resync(self, offset: int, end: int) -> int:
         """Give the first offset from this one on where a record begins, if this one is inside a file."""
@@ -152,7 +157,7 @@ class Scan:
         """
         chunks = self._chunks(offset, end)
         waiting: deque[tuple[int, Future[ScannedChunk]]] = deque()
-        place: int | None = self._resync(offset, end)
+        place: int | None = self._first(offset, end)
         with ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool:
             try:
                 while place is not None:

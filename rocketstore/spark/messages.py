@@ -1,0 +1,296 @@
+"""Messages of a commit log in Spark: planned on the driver, read as Arrow batches in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+import rocketstore
+from rocketstore.files.scan import Scan, Skipped
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.message_batch import MessageBatch
+from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.spark.plan import LogEnd, Range, begin_of, lose, parts_of, times_of
+from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["LogPart", "MessagesReader", "PushdownReader", "read_part"]
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TRANSACTION_ROLLBACK = 0xC
+NEAR = 1 << 20  # bytes: records that are nearer than this are read with what is between
+LOG_APPEND_TIME = 1  # of Kafka's timestampType
+BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # what RowFilter looks at
+
+
+class LogPart(InputPartition):  # type: ignore[misc]
+    """Ranges of the log that one task reads. ``latest``: where the log ended when a stream began at LATEST."""
+
+    def __init__(self, ranges: list[Range], latest: int = 0) -> None:
+        self.ranges = ranges
+        self.latest = latest
+
+    def __repr__(self) -> str:
+        return f"LogPart({self.ranges})"
+
+
+class MessagesReader(DataSourceReader):  # type: ignore[misc]
+    """Reads the messages that there are when the query is planned."""
+
+    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+        self.options = options
+        self.table = table
+
+    def partitions(self) -> list[LogPart]:
+        with rocketstore.open(self.options.path) as store:
+            return [LogPart(ranges) for ranges in self.plan(store)]
+
+    def plan(self, store: MessageStore) -> list[list[Range]]:
+        options, log = self.options, store.commit_log
+        end = LogEnd(log).find()
+        begin = begin_of(store, options, end)
+        if options.ending_phy_offset is not None:
+            end = min(end, options.ending_phy_offset)
+        found = find_keys(store, options, begin, end)
+        if found is not None:
+            return [found] if found else []
+        return [[part] for part in parts_of(log, options, begin, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(self.options, self.table, partition)
+
+
+class PushdownReader(MessagesReader):
+    """Also takes filters from Spark, as conditions of the scan; Spark checks all of them again on what is left."""
+
+    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+        super().__init__(options, table)
+        self.given = options
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:
+        self.options = self.given  # it may be called more than once
+        fields = dict(zip(self.table.arrow.names, self.table.columns.values(), strict=True))
+        for condition in filters:
+            path: tuple[str, ...] = getattr(condition, "attribute", ())
+            if len(path) == 1 and (source := fields[path[0]].source) is not None:
+                self.options = narrowed(self.options, source, condition)
+        return filters
+
+
+def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
+    """Give options that read all messages for which a condition on a field holds, and fewer others if possible."""
+    if isinstance(condition, EqualTo | In) and source in ("topic", "queue_id", "tags"):
+        values = frozenset([condition.value] if isinstance(condition, EqualTo) else condition.value) - {None}
+        if source == "topic" and options.assign is None:
+            return replace(options, subscribe=values if options.subscribe is None else values & options.subscribe)
+        if source == "queue_id" and options.assign is None:
+            return replace(options, queue_ids=values if options.queue_ids is None else values & options.queue_ids)
+        if source == "tags" and options.tags is None and all("||" not in tag and tag == tag.strip() for tag in values):
+            return replace(options, tags="||".join(sorted(values)))
+    if source.startswith("store_timestamp") and hasattr(condition, "value") and not isinstance(condition, In):
+        at = condition.value if source.endswith("_ms") else (condition.value - EPOCH) // timedelta(milliseconds=1)
+        begin, end = times_of(options)
+        if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
+            options = replace(options, starting_timestamp=max(begin, at))
+        if isinstance(condition, EqualTo | LessThan | LessThanOrEqual):
+            options = replace(options, ending_timestamp=min(end, at) + 1)
+    return options
+
+
+# ---- keys --------------------------------------------------------------------------------------------------
+
+
+def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -> list[Range] | None:
+    """Find where the messages of keys are by the index; None if it may not know all, or the topics are not known."""
+    if options.keys is None or options.topics is None:
+        return None
+    ranges: list[list[int]] = []
+    offsets = []
+    for topic in options.topics:
+        found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=LONG_MAX >> 8)
+        if not found.complete.all():
+            return None
+        offsets.append(found.phy_offsets)
+    for offset in np.unique(np.concatenate(offsets)).tolist():
+        if begin <= offset < end:
+            if ranges and offset - ranges[-1][1] < NEAR:
+                ranges[-1][1] = offset + 1
+            else:
+                ranges.append([offset, offset + 1])
+    return [(start, stop) for start, stop in ranges]
+
+
+# ---- in tasks ----------------------------------------------------------------------------------------------
+
+
+def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Read a part as batches of a table. Where there is nothing to read, Spark hands over a part of its own."""
+    if not isinstance(part, LogPart):
+        return
+    row_filter = RowFilter(options, part.latest)
+    with rocketstore.open(options.path) as store:
+        log = store.commit_log
+        for begin, end in part.ranges:
+            if begin < log.min_phy_offset:
+                lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
+            scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
+            reported = 0
+            for batch in scan:
+                yield from finished(options, table, row_filter.apply(batch))
+                reported = yield from corrupt_rows(options, table, scan, reported)
+            yield from corrupt_rows(options, table, scan, reported)
+
+
+def new_scan(
+    store: MessageStore, options: ReadOptions, table: TableSchema, is_filtered: bool, begin: int, end: int
+) -> Scan:
+    columns = {column.source: None for column in table.columns.values() if column.source is not None}
+    if is_filtered or not columns:
+        columns |= dict.fromkeys(BOUNDED)
+    begin_timestamp, end_timestamp = times_of(options)
+    scan = store.scan(
+        begin,
+        end,
+        columns=list(columns),
+        topics=options.topics,
+        queue_ids=options.wanted_queue_ids,
+        tags=options.tags,
+        keys=options.keys,
+        begin_timestamp=begin_timestamp,
+        end_timestamp=end_timestamp,
+        verify_crc=options.verify_crc,
+        on_corrupt="raise" if options.mode == "FAILFAST" else "skip",
+        batch_size=options.batch_size,
+    )
+    scan.resync = False  # parts begin where a record ends
+    return scan
+
+
+class RowFilter:
+    """What a scan's own conditions leave to be decided: by queue, and by the message's place in it."""
+
+    def __init__(self, options: ReadOptions, latest: int) -> None:
+        self.options = options
+        self.latest = latest
+        bounds = (options.starting_offsets, options.ending_offsets)
+        self.is_needed = (
+            any(offsets is not None and offsets.queues for offsets in bounds)
+            or (options.assign is not None and len(options.assign) > 1)
+            or options.subscribe_pattern is not None
+            or options.keys is not None
+        )
+        self._known: dict[tuple[str, int], tuple[int, int, int]] = {}
+
+    def apply(self, batch: MessageBatch) -> MessageBatch:
+        """Leave out the rows that are not wanted."""
+        if not self.is_needed or not len(batch):
+            return batch
+        topics = pa.record_batch(batch.select(["topic"])).column(0).dictionary_encode()
+        pairs = topics.indices.to_numpy().astype(np.int64) << 32 | batch.queue_id.view(np.uint32)
+        queues, row_queue = np.unique(pairs, return_inverse=True)
+        names = topics.dictionary.to_pylist()
+        ids = queues.astype(np.uint32).view(np.int32).tolist()
+        bounds = [self.bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
+        low, high, place = np.array(bounds, np.int64).T[:, row_queue]
+        wanted = (batch.queue_offset >= low) & (batch.queue_offset < high) & (batch.phy_offset >= place)
+        if self.options.keys is not None:  # which are not in the index
+            wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
+        return batch if wanted.all() else batch.take(np.flatnonzero(wanted))
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int, int]:
+        """Give the first queue offset that is wanted of a queue, the one after the last, and the least place."""
+        if (topic, queue_id) not in self._known:
+            low, high, place = LONG_MIN, LONG_MAX, 0
+            if self.options.starting_offsets is not None:
+                low = self.options.starting_offsets.queues.get(topic, {}).get(queue_id, EARLIEST)
+                place = self.latest if low == LATEST else 0
+            if self.options.ending_offsets is not None:
+                high = self.options.ending_offsets.queues.get(topic, {}).get(queue_id, LATEST)
+            if not self.options.wants(topic, queue_id):
+                high = LONG_MIN
+            self._known[topic, queue_id] = low, LONG_MAX if high == LATEST else high, place
+        return self._known[topic, queue_id]
+
+
+# ---- batches -----------------------------------------------------------------------------------------------
+
+
+def finished(options: ReadOptions, table: TableSchema, batch: MessageBatch) -> Iterator[pa.RecordBatch]:
+    """Make Spark's batches of one: its types, and no more bytes of bodies than allowed but of a single message."""
+    n = len(batch)
+    if n == 0:
+        return
+    columns = pa.record_batch(batch)
+    arrays = [
+        as_type(columns.column(MESSAGE_FIELDS[column.source].name), column.type.arrow)
+        if column.source is not None
+        else constant(options, name, column, n)
+        for name, column in table.columns.items()
+    ]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
+    ends = np.cumsum([0], dtype=np.int64)
+    for array in arrays:
+        if array.type == pa.binary():
+            ends = ends + np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + n + 1]
+    start = 0
+    while start < n and len(ends) > 1 and ends[n] - ends[start] > options.max_batch_bytes:
+        stop = max(int(np.searchsorted(ends, ends[start] + options.max_batch_bytes, "right")) - 1, start + 1)
+        yield whole.slice(start, stop - start)
+        start = stop
+    if start < n:
+        yield whole.slice(start) if start else whole
+
+
+def constant(options: ReadOptions, name: str, column: Column, n: int) -> pa.Array:
+    values = {"brokerName": options.broker_name, "timestampType": LOG_APPEND_TIME}
+    return pa.repeat(pa.scalar(values.get(name), column.type.arrow), n)
+
+
+def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Make a column's type the one that Spark wants; all but times are not copied."""
+    if array.type == wanted and not pa.types.is_nested(wanted):
+        return array
+    if wanted == BINARY.arrow:  # of Kafka's style: a key is what KEYS has, null if it has none
+        words = pc.binary_join(array, " ").cast(wanted)
+        return pc.if_else(pc.equal(pc.list_value_length(array), 0), None, words)
+    if wanted == HEADERS.arrow:
+        pairs = pa.StructArray.from_arrays([array.keys, array.items.cast(pa.binary())], fields=list(wanted.value_type))
+        return pa.ListArray.from_arrays(array.offsets, pairs, type=wanted)
+    if pa.types.is_list(wanted):
+        return pa.ListArray.from_arrays(array.offsets, array.values, type=wanted)
+    return array.cast(wanted, safe=False)
+
+
+def corrupt_rows(
+    options: ReadOptions, table: TableSchema, scan: Scan, reported: int
+) -> Generator[pa.RecordBatch, None, int]:
+    """Give a row for each part of the log that was left out since ``reported`` such; how many there are then."""
+    skipped = scan.skipped[reported:]
+    if skipped and options.mode == "PERMISSIVE":
+        arrays = [
+            pa.array([reason(part) if name == CORRUPT_RECORD else None for part in skipped], column.type.arrow)
+            for name, column in table.columns.items()
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
+    return len(scan.skipped)
+
+
+def reason(part: Skipped) -> str:
+    return f"{part.error} (physical offsets {part.begin} to {part.end})"

@@ -1,0 +1,262 @@
+"""What a user gives the data source as options, as one value; what is unknown or contradicts itself is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+__all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
+
+LATEST, EARLIEST = -1, -2  # as Kafka's source has them in JSON
+TABLES = ("messages", "consumequeue", "index", "offsets")
+STYLES = ("rocketmq", "kafka")
+MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
+UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+ALIASES = {"includeproperties": "includeheaders"}
+
+
+class StartingOffsets(NamedTuple):
+    """Where queues begin or end: ``default``, EARLIEST or LATEST, but for queues that have an offset of their own."""
+
+    default: int
+    queues: dict[str, dict[int, int]]
+
+    def all_offsets(self) -> set[int]:
+        return {self.default, *(offset for of_topic in self.queues.values() for offset in of_topic.values())}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of a read, under their names in snake_case; None where an option was not given."""
+
+    path: str
+    table: str = "messages"
+    assign: dict[str, frozenset[int]] | None = None
+    subscribe: frozenset[str] | None = None
+    subscribe_pattern: str | None = None
+    queue_ids: frozenset[int] | None = None
+    tags: str | None = None
+    keys: tuple[str, ...] | None = None
+    starting_offsets: StartingOffsets | None = None
+    ending_offsets: StartingOffsets | None = None
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+    starting_phy_offset: int | None = None
+    ending_phy_offset: int | None = None
+    columns: tuple[str, ...] | None = None
+    include_headers: bool = False
+    schema_style: str = "rocketmq"
+    min_partitions: int = 1
+    max_partition_bytes: int = 1 << 30
+    batch_size: int = 16384
+    max_batch_bytes: int = 16 << 20
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    max_files_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+    mode: str = "FAILFAST"
+    verify_crc: bool = False
+    broker_name: str | None = None
+    pushdown: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> Self:
+        """Read the options that Spark hands over, whose names have any case.
+
+        Parameters: streaming: whether they are of a stream; None where that is not known yet.
+
+        Raises: ValueError that names what is unknown, malformed, or contradicts another option.
+        """
+        given = {}
+        for name, text in options.items():
+            known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
+            if known is None:
+                raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
+            try:
+                given[known] = PARSERS[known](text)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"option {known}={text!r}: {error}") from None
+        if "path" not in given:
+            raise ValueError("option path: give the directory of a store, as in load('/data/store')")
+        check(given, streaming)
+        return cls(**{FIELDS[name]: value for name, value in given.items()})
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that are named one by one; None if others may be wanted too."""
+        return self.subscribe if self.assign is None else frozenset(self.assign)
+
+    @property
+    def wanted_queue_ids(self) -> frozenset[int] | None:
+        """Ids that no other queue is wanted of; of ``assign`` not each in each topic."""
+        return self.queue_ids if self.assign is None else frozenset().union(*self.assign.values())
+
+    def wants(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue is selected."""
+        if self.assign is not None:
+            return queue_id in self.assign.get(topic, ())
+        if self.subscribe is not None and topic not in self.subscribe:
+            return False
+        if self.subscribe_pattern is not None and not re.fullmatch(self.subscribe_pattern, topic):
+            return False
+        return self.queue_ids is None or queue_id in self.queue_ids
+
+
+# ---- how each is written -----------------------------------------------------------------------------------
+
+
+def path(text: str) -> str:
+    if not text.startswith("/") and ":/" not in text:
+        raise ValueError("must be absolute, or a URI: a relative one is another directory on each machine")
+    return text
+
+
+def choice(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        for value in values:
+            if text.lower() == value.lower():
+                return value
+        raise ValueError(f"must be one of {', '.join(values)}")
+
+    return parse
+
+
+def boolean(text: str) -> bool:
+    return choice("true", "false")(text) == "true"
+
+
+def number(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError("must be an integer")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    if number(text) < 1:
+        raise ValueError("must be at least 1")
+    return int(text)
+
+
+def byte_size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,15}) *([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in UNITS or int(match[1]) < 1:
+        raise ValueError("must be a number of bytes, like 1048576, 512k, 16m or 1g")
+    return int(match[1]) << UNITS[match[2]]
+
+
+def names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise ValueError("must be names with commas between, each once")
+    return found
+
+
+def words(text: str) -> tuple[str, ...]:
+    if not text.split():
+        raise ValueError("must be keys with spaces between, as KEYS has them")
+    return tuple(text.split())
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return text
+
+
+def queue_id(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
+        raise ValueError(f"{value!r} is no queue id")
+    return value
+
+
+def assignment(text: str) -> dict[str, frozenset[int]]:
+    return {topic: frozenset(map(queue_id, ids)) for topic, ids in json.loads(text).items()}
+
+
+def offsets(text: str) -> StartingOffsets:
+    """Read "earliest", "latest", or JSON {"topic": {"queue id": queue offset}}."""
+    if text.lower() in ("earliest", "latest"):
+        return StartingOffsets(EARLIEST if text.lower() == "earliest" else LATEST, {})
+    queues: dict[str, dict[int, int]] = {}
+    for topic, of_topic in json.loads(text).items():
+        queues[topic] = {queue_id(int(name)): offset for name, offset in of_topic.items()}
+        for offset in queues[topic].values():
+            if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset < 2**63:
+                raise ValueError(f"{offset!r} is no queue offset, nor -2 for earliest or -1 for latest")
+    return StartingOffsets(EARLIEST, queues)
+
+
+def ending(text: str) -> StartingOffsets:
+    default, queues = offsets(text)
+    return StartingOffsets(LATEST if queues else default, queues)
+
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "path": path,
+    "table": choice(*TABLES),
+    "assign": assignment,
+    "subscribe": lambda text: frozenset(names(text)),
+    "subscribePattern": pattern,
+    "queueIds": lambda text: frozenset(queue_id(number(name)) for name in names(text)),
+    "tags": str,
+    "keys": words,
+    "startingOffsets": offsets,
+    "endingOffsets": ending,
+    "startingTimestamp": number,
+    "endingTimestamp": number,
+    "startingPhyOffset": number,
+    "endingPhyOffset": number,
+    "columns": names,
+    "includeHeaders": boolean,
+    "schemaStyle": choice(*STYLES),
+    "minPartitions": positive,
+    "maxPartitionBytes": byte_size,
+    "batchSize": positive,
+    "maxBatchBytes": byte_size,
+    "maxOffsetsPerTrigger": positive,
+    "maxBytesPerTrigger": byte_size,
+    "maxFilesPerTrigger": positive,
+    "failOnDataLoss": boolean,
+    "mode": choice(*MODES),
+    "verifyCrc": boolean,
+    "brokerName": str,
+    "pushdown": boolean,
+}
+NAMES = {name.lower(): name for name in PARSERS}
+FIELDS = {name: re.sub("([A-Z])", r"_\1", name).lower() for name in PARSERS}
+OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
+OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
+OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
+OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}
+EXCLUSIVE = (
+    ("assign", "subscribe", "subscribePattern"),
+    ("assign", "queueIds"),
+    ("startingOffsets", "startingTimestamp"),
+    ("endingOffsets", "endingTimestamp"),
+    ("columns", "includeHeaders"),
+)
+
+
+def check(given: dict[str, Any], streaming: bool | None) -> None:
+    """Raise ValueError if options contradict one another, the table, or the kind of query."""
+    table = given.get("table", "messages")
+    for group in EXCLUSIVE:
+        if len(both := [name for name in group if name in given]) > 1:
+            raise ValueError(f"options {' and '.join(both)}: give one of them")
+    allowed = OF_ALL_TABLES | (OF_QUEUES if table in ("consumequeue", "offsets") else set())
+    if table != "messages" and (others := sorted(given.keys() - allowed)):
+        raise ValueError(f"option {others[0]}: is none of table {table}, which has {', '.join(sorted(allowed))}")
+    if streaming is None:
+        return
+    if streaming and table != "messages":
+        raise ValueError(f"option table={table!r}: only messages can be streamed")
+    if wrong := sorted(given.keys() & (OF_BATCHES if streaming else OF_STREAMS)):
+        raise ValueError(f"option {wrong[0]}: is not of a {'stream, which has no end' if streaming else 'batch query'}")
+    for name, never, what in (("startingOffsets", LATEST, "latest"), ("endingOffsets", EARLIEST, "earliest")):
+        if not streaming and name in given and never in given[name].all_offsets():
+            raise ValueError(f"option {name}: with {what} ({never}) a batch query would read nothing")

@@ -1,0 +1,173 @@
+"""Which parts of a commit log a query reads: decided once, on the driver. A part begins and ends between records."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from itertools import pairwise
+
+from rocketstore.errors import StoreError
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.kernels.commit_log import BLANK, OK
+from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["LogEnd", "Range", "begin_of", "lose", "parts_of", "record_from", "times_of"]
+
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+CLOCK_SLACK = 3_600_000  # ms
+LOOK_AHEAD_SECONDS = 10.0
+Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
+
+
+def lose(options: ReadOptions, what: str) -> None:
+    """Refuse to go on without what was asked for, unless the user allows it."""
+    if options.fail_on_data_loss:
+        raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
+
+
+class LogEnd:
+    """Where a log ends: after its last record, with damage before that one in between, or none. Moves on with it."""
+
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
+        self._end: int | None = None
+        self._looked = 0.0
+
+    def find(self) -> int:
+        """Look where the log ends now. That nothing is behind bad bytes is looked for again every 10 seconds."""
+        log, before = self._log, self._end
+        log.refresh()
+        end = log.max_phy_offset if before is None else walk(log, before)
+        if end != before or time.monotonic() > self._looked + LOOK_AHEAD_SECONDS:
+            while (later := log.find_later(end, LONG_MAX)) not in (None, end):
+                end = walk(log, later)
+            self._looked = time.monotonic()
+        self._end = end
+        return end
+
+
+def walk(log: CommitLog, offset: int) -> int:
+    """Go over sound records from one on; where the last of them ends."""
+    scanner = log.scanner(())
+    while (step := log.step(scanner, offset, LONG_MAX)) is not None:
+        if step[0] == offset and step[1] not in (OK, BLANK):
+            break
+        offset = step[0]
+    return offset
+
+
+def record_from(log: CommitLog, offset: int) -> int | None:
+    """Find the first record that begins at an offset or later."""
+    return offset if log.begins_record(offset) else log.find_later(offset, LONG_MAX)
+
+
+# ---- where to begin ----------------------------------------------------------------------------------------
+
+
+def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
+    """Find where to begin for the options' startings; some messages behind it may be before these.
+
+    Raises: StoreError if something that is asked for by its offset was deleted, unless data may be lost.
+    """
+    log = store.commit_log
+    begin = first = log.min_phy_offset
+    if options.starting_phy_offset is not None:
+        if options.starting_phy_offset < first:
+            lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
+        begin = min(max(begin, options.starting_phy_offset), end)
+        if begin not in (first, end):
+            found = record_from(log, begin)
+            begin = end if found is None else min(found, end)
+    if options.starting_offsets is not None:
+        begin = max(begin, begin_of_queues(store, options, first, end))
+    return begin
+
+
+def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:
+    """Find where the first of the wanted messages is, by the queues; the log's beginning where they do not show it."""
+    starting = options.starting_offsets
+    assert starting is not None
+    if starting.default == LATEST:
+        return end
+    places = [
+        place_in_queue(store, options, topic, queue_id, offset, first, end)
+        for topic, offsets in starting.queues.items()
+        for queue_id, offset in offsets.items()
+    ]
+    names = {(topic, queue_id) for topic, offsets in starting.queues.items() for queue_id in offsets}
+    topics, ids = options.topics, options.wanted_queue_ids
+    if topics is None or ids is None:
+        return first
+    wanted = {(topic, queue_id) for topic in topics for queue_id in ids if options.wants(topic, queue_id)}
+    return min(places, default=first) if wanted <= names else first
+
+
+def place_in_queue(
+    store: MessageStore, options: ReadOptions, topic: str, queue_id: int, offset: int, first: int, end: int
+) -> int:
+    """Find the physical offset from which on the messages of a queue from one on are."""
+    if not options.wants(topic, queue_id):
+        raise ValueError(f"option startingOffsets: queue {queue_id} of {topic!r} is not among those selected")
+    if offset == LATEST:
+        return end
+    with contextlib.suppress(KeyError):  # there may be messages of it that are in no queue yet
+        queue = store.consume_queue(topic, queue_id)
+        least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        if EARLIEST < offset < least:
+            lose(options, f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}")
+        if least < most:
+            unit = queue[min(max(offset, least), most - 1)]
+            return max(unit.phy_offset, first)
+    return first
+
+
+# ---- parts -------------------------------------------------------------------------------------------------
+
+
+def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list[Range]:
+    """Split a range of the log at its files, and further as the options say; without files of other times.
+
+    Splits inside a file are where a record says that it is just there.
+    """
+    starts = [file.file_from_offset for file in log.queue.files if begin < file.file_from_offset < end]
+    files = list(pairwise([begin, *starts, end])) if begin < end else []
+    if options.starting_timestamp is not None or options.ending_timestamp is not None:
+        files = [part for part, wanted in zip(files, are_of_time(log, options, files), strict=True) if wanted]
+    total = sum(stop - start for start, stop in files)
+    most = min(options.max_partition_bytes, -(-total // options.min_partitions))
+    return [part for start, stop in files for part in split(log, start, stop, most)]
+
+
+def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
+    edges = [begin]
+    step = -(-(end - begin) // -(-(end - begin) // most))
+    while (at := edges[-1] + step) < end and (found := log.find_later(at, end)) is not None:
+        edges.append(found)
+    return list(pairwise([*edges, end]))
+
+
+def times_of(options: ReadOptions) -> tuple[int, int]:
+    """The store times that are wanted, epoch ms, both inclusive."""
+    begin = LONG_MIN if options.starting_timestamp is None else options.starting_timestamp
+    return begin, LONG_MAX if options.ending_timestamp is None else max(options.ending_timestamp - 1, LONG_MIN)
+
+
+def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> list[bool]:
+    """Tell which files may have messages of the times wanted, by the first message of each and of the next.
+
+    Times grow, but for clocks that are set back. As long as none is by more than an hour, messages of a file are at
+    most an hour older than its first, and at most an hour younger than the next file's first. A file is read in any
+    case if its or the next one's first cannot be, or if they show that a clock was set back further. One that was set
+    back further and caught up within the same file is not seen.
+    """
+    begin, end = times_of(options)
+    messages = [log.find_message(start) for start, _ in files]
+    times = [None if message is None else message.store_timestamp for message in messages]
+    wanted = []
+    for first, following in zip(times, [*times[1:], None], strict=True):
+        set_back = first is None or (following is not None and following < first - CLOCK_SLACK)
+        is_old = following is not None and following + CLOCK_SLACK < begin
+        is_new = first is not None and first - CLOCK_SLACK > end
+        wanted.append(set_back or not (is_old or is_new))
+    return wanted

@@ -1,0 +1,145 @@
+"""The columns of each table: their names and types in Spark, in Arrow, and what they are made from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyspark.sql.types as T
+
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
+from rocketstore.spark.options import ReadOptions
+
+__all__ = ["CORRUPT_RECORD", "Column", "TableSchema", "default_schema", "table_schema"]
+
+CORRUPT_RECORD = "_corrupt_record"
+
+
+class Type(NamedTuple):
+    """One type, in Spark and in the Arrow that Spark wants for it."""
+
+    spark: Any
+    arrow: pa.DataType
+
+
+INT = Type(T.IntegerType(), pa.int32())
+LONG = Type(T.LongType(), pa.int64())
+STRING = Type(T.StringType(), pa.string())
+BINARY = Type(T.BinaryType(), pa.binary())
+TIMESTAMP = Type(T.TimestampType(), pa.timestamp("us", "UTC"))
+STRINGS = Type(T.ArrayType(T.StringType()), pa.list_(pa.field("element", pa.string())))
+MAP = Type(T.MapType(T.StringType(), T.StringType()), pa.map_(pa.string(), pa.string()))
+HEADERS = Type(
+    T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
+    pa.list_(pa.field("element", pa.struct({"key": pa.string(), "value": pa.binary()}))),
+)
+TYPES = {"u": STRING, "i": INT, "l": LONG, "tsm:UTC": TIMESTAMP, "z": BINARY, "+l": STRINGS, "+m": MAP}
+
+
+class Column(NamedTuple):
+    """A column. ``source``: the field of a message that it is made from, None for a constant."""
+
+    type: Type
+    source: str | None = None
+    on_request: bool = False
+
+
+def message_columns() -> dict[str, Column]:
+    columns = {}
+    for source, field in MESSAGE_FIELDS.items():
+        columns[field.name] = Column(TYPES[field.format], source, source in ON_REQUEST or source == "properties")
+        if source == "topic":
+            columns["brokerName"] = Column(STRING)
+    return {**columns, CORRUPT_RECORD: Column(STRING, on_request=True)}
+
+
+KAFKA = {
+    "key": Column(BINARY, "keys"),
+    "value": Column(BINARY, "body"),
+    "topic": Column(STRING, "topic"),
+    "partition": Column(INT, "queue_id"),
+    "offset": Column(LONG, "queue_offset"),
+    "timestamp": Column(TIMESTAMP, "store_timestamp"),
+    "timestampType": Column(INT),
+    "headers": Column(HEADERS, "properties", on_request=True),
+    CORRUPT_RECORD: Column(STRING, on_request=True),
+}
+QUEUE = {"topic": Column(STRING), "queueId": Column(INT)}
+TABLES = {
+    "messages": message_columns(),
+    "kafka": KAFKA,
+    "consumequeue": {
+        **QUEUE,
+        **{name: Column(LONG) for name in ("queueOffset", "phyOffset")},
+        "size": Column(INT),
+        "tagsCode": Column(LONG),
+    },
+    "index": {
+        **{"file": Column(STRING), "ordinal": Column(INT), "keyHash": Column(INT), "phyOffset": Column(LONG)},
+        **{"timeDiff": Column(INT), "prevIndex": Column(INT), "storeTimeApprox": Column(TIMESTAMP)},
+    },
+    "offsets": {
+        **QUEUE,
+        **{name: Column(LONG) for name in ("minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset")},
+        "group": Column(STRING, on_request=True),
+        "consumerOffset": Column(LONG, on_request=True),
+    },
+}
+
+
+class TableSchema(NamedTuple):
+    """What a query reads: the columns by their own names, and the schema of its Arrow batches, with the user's."""
+
+    columns: dict[str, Column]
+    arrow: pa.Schema
+
+
+def columns_of(options: ReadOptions) -> dict[str, Column]:
+    return TABLES["kafka" if options.schema_style == "kafka" else options.table]
+
+
+def default_schema(options: ReadOptions) -> Any:
+    """Give the StructType of a table for which the user gives none.
+
+    Raises: ValueError if the option ``columns`` names one that there is not.
+    """
+    columns = columns_of(options)
+    if options.columns is not None:
+        names = [known_name(columns, name) for name in options.columns]
+    else:
+        wanted = {"properties", "headers"} if options.include_headers else set()
+        wanted |= {CORRUPT_RECORD} if options.mode == "PERMISSIVE" else set()
+        names = [name for name, column in columns.items() if not column.on_request or name in wanted]
+    return T.StructType([T.StructField(name, columns[name].type.spark) for name in names])
+
+
+def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
+    """Check a user's StructType, or the default one, and give what is to be read for it.
+
+    Raises: ValueError for a column that there is not, twice or of another type, or not among option ``columns``.
+    """
+    columns = columns_of(options)
+    wanted = {}
+    for field in schema.fields:
+        name = known_name(columns, field.name)
+        column = columns[name]
+        if name in wanted:
+            raise ValueError(f"column {field.name}: it is in the schema twice")
+        if column.type.spark != field.dataType:
+            is_type, must = field.dataType.simpleString(), column.type.spark.simpleString()
+            raise ValueError(f"column {field.name}: the schema says {is_type}, it is {must}")
+        wanted[name] = column
+    if options.columns is not None and list(wanted) != default_schema(options).fieldNames():
+        raise ValueError(f"option columns={','.join(options.columns)}: the schema has others: give one of both")
+    if not wanted:
+        raise ValueError("the schema has no column")
+    pairs = zip(schema.fields, wanted.values(), strict=True)
+    arrow = pa.schema([pa.field(field.name, column.type.arrow, field.nullable) for field, column in pairs])
+    return TableSchema(wanted, arrow)
+
+
+def known_name(columns: dict[str, Column], name: str) -> str:
+    for known in columns:
+        if known.lower() == name.lower():
+            return known
+    raise ValueError(f"column {name}: there is none of this name, but {', '.join(columns)}")

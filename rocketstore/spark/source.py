@@ -1,0 +1,37 @@
+"""The data source ``rocketstore``: tables of a store in Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+
+from rocketstore.spark.messages import MessagesReader, PushdownReader
+from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.schemas import default_schema, table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["RocketStoreDataSource", "register"]
+
+
+class RocketStoreDataSource(DataSource):  # type: ignore[misc]
+    """What ``spark.read.format("rocketstore")`` makes; the options are in ``ReadOptions``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketstore"
+
+    def schema(self) -> Any:
+        return default_schema(ReadOptions.parse(self.options))
+
+    def reader(self, schema: Any) -> MessagesReader:
+        options = ReadOptions.parse(self.options, streaming=False)
+        table = table_schema(options, schema)
+        return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format ``rocketstore`` known to a session, for ``spark.read``, ``spark.readStream`` and SQL."""
+    spark.dataSource.register(RocketStoreDataSource)

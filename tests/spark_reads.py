@@ -1,0 +1,64 @@
+"""The data source without Spark: its readers called as Spark calls them, each batch checked as Spark would."""
+
+import pickle
+
+import pyarrow as pa
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from rocketstore.spark.source import RocketStoreDataSource
+
+
+def spark_schema(schema):
+    """The Arrow schema that Spark wants for a StructType."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # pyspark 4.1, where it is UTC
+        return to_arrow_schema(schema)
+
+
+def data_source(root, **options):
+    return RocketStoreDataSource(CaseInsensitiveDict({"path": str(root), **options}))
+
+
+def reader_of(root, schema=None, **options):
+    """A reader, and the schema of its batches."""
+    source = pickle.loads(pickle.dumps(data_source(root, **options)))
+    schema = schema or source.schema()
+    return source.reader(schema), spark_schema(schema)
+
+
+def partitions_of(root, **options):
+    return [part.ranges for part in reader_of(root, **options)[0].partitions()]
+
+
+def batches_of(reader, schema, partitions):
+    """Read partitions as tasks do, from a reader and partitions that were pickled."""
+    batches = []
+    for partition in partitions:
+        task, partition = pickle.loads(pickle.dumps((reader, partition)))
+        for batch in task.read(partition):
+            assert batch.schema.equals(schema), batch.schema
+            assert batch.num_rows
+            batch.validate(full=True)
+            batches.append(batch)
+    return batches
+
+
+def read_batches(root, schema=None, **options):
+    reader, arrow_schema = reader_of(root, schema, **options)
+    return batches_of(reader, arrow_schema, reader.partitions()), arrow_schema
+
+
+def read_table(root, schema=None, **options):
+    """Read all partitions of a table, one after the other."""
+    return pa.Table.from_batches(*read_batches(root, schema, **options))
+
+
+def as_spark(table):
+    """Give what ``to_arrow`` gave the types that Spark wants."""
+    types = {pa.timestamp("ms", "UTC"): pa.timestamp("us", "UTC")}
+    types[pa.list_(pa.string())] = pa.list_(pa.field("element", pa.string()))
+    return table.cast(
+        pa.schema([(field.name, types.get(field.type, field.type)) for field in table.schema]), safe=False
+    )

@@ -1,0 +1,168 @@
+"""Options of the data source: any case, no unknown ones, none that contradict each other."""
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+from rocketstore.spark.options import ReadOptions, StartingOffsets
+
+
+def parse(streaming=False, **options):
+    return ReadOptions.parse({"path": "/store", **options}, streaming=streaming)
+
+
+def test_what_is_not_given_has_the_documented_default():
+    assert parse() == ReadOptions(path="/store")
+    options = parse()
+    assert (options.table, options.schema_style, options.mode) == ("messages", "rocketmq", "FAILFAST")
+    assert (options.batch_size, options.max_batch_bytes, options.max_partition_bytes) == (16384, 16 << 20, 1 << 30)
+    assert options.fail_on_data_loss
+    assert {options.verify_crc, options.include_headers, options.pushdown} == {False}
+
+
+def test_every_option_is_read():
+    options = {
+        "SUBSCRIBE": "A, B", "queueIDs": "0,-1", "tags": "x||y", "keys": "k1 k,2",
+        "startingOffsets": '{"A":{"0":-2,"1":7}}',
+        "endingOffsets": '{"A":{"1":9,"2":-1}}', "startingPhyOffset": "-5", "endingPhyOffset": "100",
+        "columns": "topic, body",
+        "schemaStyle": "RocketMQ", "minPartitions": "3", "maxPartitionBytes": "128m", "batchSize": "10",
+        "maxBatchBytes": "512 KB", "failOnDataLoss": "FALSE", "mode": "permissive", "verifyCrc": "true",
+        "brokerName": "broker-a", "pushdown": "true", "table": "Messages",
+    }  # fmt: skip
+    assert parse(**options) == ReadOptions(
+        path="/store",
+        subscribe=frozenset({"A", "B"}),
+        queue_ids=frozenset({0, -1}),
+        tags="x||y",
+        keys=("k1", "k,2"),
+        starting_offsets=StartingOffsets(-2, {"A": {0: -2, 1: 7}}),
+        ending_offsets=StartingOffsets(-1, {"A": {1: 9, 2: -1}}),
+        starting_phy_offset=-5,
+        ending_phy_offset=100,
+        columns=("topic", "body"),
+        min_partitions=3,
+        max_partition_bytes=128 << 20,
+        batch_size=10,
+        max_batch_bytes=512 << 10,
+        fail_on_data_loss=False,
+        mode="PERMISSIVE",
+        verify_crc=True,
+        broker_name="broker-a",
+        pushdown=True,
+    )
+    more = {
+        "assign": '{"A":[0,2],"B":[]}',
+        "startingTimestamp": "10",
+        "endingTimestamp": "20",
+        "includeProperties": "true",
+    }
+    options = parse(**more)
+    assert options.assign == {"A": frozenset({0, 2}), "B": frozenset()}
+    assert (options.starting_timestamp, options.ending_timestamp, options.include_headers) == (10, 20, True)
+    limits = {"maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "1t", "maxFilesPerTrigger": "2"}
+    options = parse(streaming=True, subscribePattern="T.*", startingOffsets="latest", **limits)
+    assert (options.max_offsets_per_trigger, options.max_bytes_per_trigger) == (5, 1 << 40)
+    assert (options.max_files_per_trigger, options.subscribe_pattern) == (2, "T.*")
+    assert options.starting_offsets == StartingOffsets(-1, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("startingOffset", "1", "there is none of this name, but path, table"),
+        ("table", "queues", "one of messages, consumequeue, index, offsets"),
+        ("path", "store", "must be absolute"),
+        ("assign", "[1]", "option assign"),
+        ("assign", '{"T":["0"]}', "'0' is no queue id"),
+        ("assign", '{"T":[true]}', "True is no queue id"),
+        ("subscribe", "A,,B", "commas between"),
+        ("subscribe", "A,A", "each once"),
+        ("subscribePattern", "(", "no regular expression"),
+        ("queueIds", "1,x", "integer"),
+        ("queueIds", str(2**31), "no queue id"),
+        ("keys", " ", "keys with spaces"),
+        ("startingOffsets", "soon", "option startingOffsets"),
+        ("startingOffsets", '{"T":{"0":-3}}', "-3 is no queue offset"),
+        ("startingOffsets", '{"T":{"0":"5"}}', "'5' is no queue offset"),
+        ("startingOffsets", '{"T":{"x":5}}', "option startingOffsets"),
+        ("startingOffsets", '{"T":5}', "option startingOffsets"),
+        ("startingOffsets", "latest", "would read nothing"),
+        ("startingOffsets", '{"T":{"0":-1}}', "would read nothing"),
+        ("endingOffsets", "earliest", "would read nothing"),
+        ("endingOffsets", '{"T":{"0":-2}}', "would read nothing"),
+        ("startingTimestamp", "2024-01-01", "integer"),
+        ("startingTimestamp", str(2**63), "integer"),
+        ("minPartitions", "0", "at least 1"),
+        ("maxPartitionBytes", "1x", "number of bytes"),
+        ("maxPartitionBytes", "0", "number of bytes"),
+        ("mode", "IGNORE", "FAILFAST, DROPMALFORMED, PERMISSIVE"),
+        ("verifyCrc", "yes", "true, false"),
+        ("schemaStyle", "pulsar", "rocketmq, kafka"),
+        ("maxFilesPerTrigger", "1", "not of a batch query"),
+    ],
+)
+def test_what_is_unknown_or_malformed_is_named(name, text, reason):
+    with pytest.raises(ValueError, match=name) as error:
+        parse(**{name: text})
+    assert reason in str(error.value)
+
+
+def test_without_a_path_there_is_no_store():
+    with pytest.raises(ValueError, match="option path: give the directory"):
+        ReadOptions.parse({})
+    assert ReadOptions.parse({"path": "s3://bucket/store"}).path == "s3://bucket/store"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"assign": '{"T":[0]}', "subscribe": "T"},
+        {"subscribe": "T", "subscribePattern": "T"},
+        {"assign": '{"T":[0]}', "queueIds": "0"},
+        {"startingOffsets": "earliest", "startingTimestamp": "1"},
+        {"endingOffsets": "latest", "endingTimestamp": "1"},
+        {"columns": "topic", "includeHeaders": "true"},
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options):
+    with pytest.raises(ValueError, match=" and ".join(options)):
+        parse(**options)
+    with pytest.raises(ValueError, match="give one of them"):
+        ReadOptions.parse({"path": "/store", **options})
+
+
+@pytest.mark.parametrize("table", ["consumequeue", "index", "offsets"])
+def test_a_table_takes_only_its_own_options(table):
+    for options in ({"tags": "x"}, {"startingTimestamp": "1"}, {"mode": "PERMISSIVE"}):
+        with pytest.raises(ValueError, match=f"option {next(iter(options))}: is none of table {table}"):
+            parse(table=table, **options)
+    if table == "index":
+        with pytest.raises(ValueError, match="option subscribe"):
+            parse(table=table, subscribe="T")
+    else:
+        assert parse(table=table, subscribe="T").topics == {"T"}
+
+
+def test_a_stream_has_no_end_and_no_other_table():
+    for name in ("endingOffsets", "endingTimestamp", "endingPhyOffset"):
+        with pytest.raises(ValueError, match=f"option {name}: is not of a stream"):
+            parse(streaming=True, **{name: "latest" if name == "endingOffsets" else "1"})
+    with pytest.raises(ValueError, match="only messages can be streamed"):
+        parse(streaming=True, table="index")
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({}, {("A", 0), ("A", 1), ("B", 0), ("B", 1), ("AB", 0)}),
+        ({"subscribe": "A"}, {("A", 0), ("A", 1)}),
+        ({"subscribe": "A,B", "queueIds": "1"}, {("A", 1), ("B", 1)}),
+        ({"subscribePattern": "A.?"}, {("A", 0), ("A", 1), ("AB", 0)}),
+        ({"subscribePattern": "A"}, {("A", 0), ("A", 1)}),
+        ({"assign": '{"A":[1],"B":[0]}'}, {("A", 1), ("B", 0)}),
+    ],
+)
+def test_queues_are_wanted_by_topic_pattern_or_assignment(options, wanted):
+    queues = [("A", 0), ("A", 1), ("B", 0), ("B", 1), ("AB", 0)]
+    assert {queue for queue in queues if parse(**options).wants(*queue)} == wanted
