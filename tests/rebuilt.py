@@ -149,13 +149,22 @@ def inner_batches(rng):
 
 @kind
 def light_queues(rng):
+    """And queues that have messages of their own between those of others."""
     made, ends = [], {}
+
+    def next_offset(name, queue_id):
+        queue = name, 0 if name.startswith("%LMQ%") else queue_id
+        ends[queue] = ends.get(queue, rng.choice((-1, 11))) + 1
+        return ends[queue]
+
     for i in range(60):
-        row = fields(rng, i, topic=rng.choice(("TopicTest", "%RETRY%g")))
-        names = rng.sample(("%LMQ%a", "%LMQ%b", "other", "with/slash"), rng.randint(1, 3))
+        row = fields(rng, i, topic=rng.choice(("TopicTest", "%RETRY%g", "other")))
+        if row["topic"] == "other":
+            row["queue_offset"] = next_offset("other", row["queue_id"])
+        names = rng.sample(("%LMQ%a", "%LMQ%b", "with/slash", "other")[: 3 + (row["topic"] == "TopicTest")], 2)
         if rng.random() < 0.7:
-            offsets = [ends.get(name, rng.choice((0, 12))) for name in names]
-            ends |= {name: offset + 1 for name, offset in zip(names, offsets, strict=True)}
+            is_retry = row["topic"] == "%RETRY%g"  # which goes nowhere else
+            offsets = [7 if is_retry else next_offset(name, row["queue_id"]) for name in names]
             row["properties"]["INNER_MULTI_DISPATCH"] = ",".join(names)
             row["properties"]["INNER_MULTI_QUEUE_OFFSET"] = ",".join(map(str, offsets))
         made.append(row)

@@ -10,6 +10,7 @@ ITEM: np.dtype[void]
 REQUEST: np.dtype[void]
 MULTI_DISPATCH: int
 INNER_DISPATCH: int
+MORE_DISPATCH: int
 
 class RequestScanner:
     queues: list[tuple[str, int]]

@@ -37,6 +37,7 @@ from rocketstore.kernels.commit_log import bad_reason
 cdef enum:
     PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
     DISPATCH_INNER = 2  # beside DISPATCH_MULTI
+    DISPATCH_MORE = 4
     NO_MEMORY = -1
 
 # One queue that was met. The text of its topic is its own.
@@ -74,6 +75,7 @@ ITEM = np.dtype([
 ])
 MULTI_DISPATCH = DISPATCH_MULTI  # of flags: INNER_MULTI_DISPATCH names more queues
 INNER_DISPATCH = DISPATCH_INNER  # of flags: the record is an inner batch
+MORE_DISPATCH = DISPATCH_MORE  # of flags: the queue is not the record's own; a scanner gives none of these
 
 
 cdef class RequestScanner:
@@ -288,11 +290,11 @@ def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
     """
     cdef Py_ssize_t i, at, n = requests.shape[0]
     cdef int32_t queue
-    columns = {name: np.empty(n, REQUEST[name]) for name in REQUEST.names if name not in ("queue", "flags")}
+    columns = {name: np.empty(n, REQUEST[name]) for name in REQUEST.names if name != "queue"}
     ends = np.zeros(n_queues, np.int64)
     cdef int64_t[::1] phy_offsets = columns["phy_offset"], tags_codes = columns["tags_code"]
     cdef int64_t[::1] store_timestamps = columns["store_timestamp"], msg_base_offsets = columns["msg_base_offset"]
-    cdef int32_t[::1] sizes = columns["size"], batch_sizes = columns["batch_size"]
+    cdef int32_t[::1] sizes = columns["size"], batch_sizes = columns["batch_size"], flags = columns["flags"]
     cdef int64_t[::1] next_row = ends
     cdef int64_t before = 0
     cdef bint good = True
@@ -314,6 +316,7 @@ def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
                 phy_offsets[at], sizes[at] = requests[i].phy_offset, requests[i].size
                 tags_codes[at], store_timestamps[at] = requests[i].tags_code, requests[i].store_timestamp
                 msg_base_offsets[at], batch_sizes[at] = requests[i].msg_base_offset, requests[i].batch_size
+                flags[at] = requests[i].flags
     if not good:
         raise ValueError(f"a request is of queue {queue}, of {n_queues}")
     return columns, ends

@@ -20,14 +20,14 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 from rocketstore.kernels.commit_log import OK
-from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner, by_queue
+from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.message import LONG_MAX, MAX_BATCH, Message, inner_number
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_batches", "is_file_name", "java_split",
-           "more_queues"]
+           "more_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -40,6 +40,8 @@ MAX_DIGITS = 100  # int() takes no more than some thousand
 NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
            "prepared_transaction_offset", "properties"]
+UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
+BATCH_COLUMNS = ("phy_offset", "size", "tags_code", "store_timestamp", "msg_base_offset", "batch_size")
 Queue = tuple[str, int]
 Writer = ConsumeQueueWriter | BatchConsumeQueueWriter
 
@@ -144,46 +146,40 @@ class Dispatcher:
 
     def build_consume_queues(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
         """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
+        if self.config.enable_multi_dispatch:
+            requests, queues = with_more(self._log, requests, queues, self.config.enable_lmq)
+        self.put_requests(requests, queues)
+
+    def put_requests(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
+        """Put units for requests, of which none is for more queues than its own."""
         if len(requests) == 0:
             return
         columns, ends = by_queue(requests, len(queues))
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
             queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):
-                self._put_units(queue, columns, slice(first, last))
+                self._put_units(queue, {name: column[first:last] for name, column in columns.items()})
             else:
                 logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
-        if self.config.enable_multi_dispatch:
-            for request in requests[requests["flags"] & MULTI_DISPATCH != 0]:
-                self._dispatch_to_more(queues[request["queue"]], request)
 
-    def _put_units(self, queue: Queue, columns: dict[str, np.ndarray], rows: slice) -> None:
+    def _put_units(self, queue: Queue, columns: dict[str, np.ndarray]) -> None:
         try:
-            self._put_into(self.queue(*queue), columns, rows)
+            self._put_into(self.queue(*queue), columns)
         except ValueError as error:
             raise StoreError(f"{self.root}: queue {queue[1]} of {queue[0]!r} cannot have a unit: {error}") from None
 
     @staticmethod
-    def _put_into(writer: Writer, columns: dict[str, np.ndarray], rows: slice) -> None:
-        phy_offsets, sizes, tags_codes = (columns[name][rows] for name in ("phy_offset", "size", "tags_code"))
-        base = columns["msg_base_offset"][rows]
+    def _put_into(writer: Writer, columns: dict[str, np.ndarray]) -> None:
+        """Put units. What comes from another queue is in no batch unit, and has no ext unit."""
         if isinstance(writer, BatchConsumeQueueWriter):
-            times, counts = columns["store_timestamp"][rows], columns["batch_size"][rows]
-            writer.put_units(phy_offsets, sizes, tags_codes, times, base, counts)
+            own = columns["flags"] & MORE_DISPATCH == 0
+            writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
             return
         if writer.ext is not None:
-            pairs = zip(tags_codes.tolist(), columns["store_timestamp"][rows].tolist(), strict=True)
-            tags_codes = np.array([writer.ext.put(code, timestamp) for code, timestamp in pairs], np.int64)
-        writer.put_units(phy_offsets, sizes, tags_codes, base)
-
-    def _dispatch_to_more(self, queue: Queue, request: np.void) -> None:
-        """Put a unit into each queue that the properties name. Source: ConsumeQueue.multiDispatchLmqQueue."""
-        properties = self._log.get_message(int(request["phy_offset"])).properties
-        phy_offset, size, tags_code = (np.array([request[name]]) for name in ("phy_offset", "size", "tags_code"))
-        for name, offset in more_queues(queue, properties, self.config.enable_lmq):
-            writer = self.queue(*name)
-            if isinstance(writer, ConsumeQueueWriter):
-                writer.put_units(phy_offset, size, tags_code, np.array([offset]))
+            own = columns["flags"] & MORE_DISPATCH == 0
+            pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
+            columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
+        writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
 
     def flush(self) -> None:
         """Bring all queues to the disk, and the index. Raises: OSError."""
@@ -211,6 +207,30 @@ def is_file_name(topic: str) -> bool:
     except UnicodeEncodeError:
         return False
     return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def with_more(
+    log: CommitLog, requests: np.ndarray, queues: Sequence[Queue], enable_lmq: bool
+) -> tuple[np.ndarray, Sequence[Queue]]:
+    """Insert, behind each request whose properties name more queues, one for each. Returns: all, and their queues.
+
+    Source: ConsumeQueue.multiDispatchLmqQueue.
+    """
+    rows = np.flatnonzero(requests["flags"] & MULTI_DISPATCH).tolist()
+    if not rows:
+        return requests, queues
+    numbers = {queue: number for number, queue in enumerate(queues)}
+    at, made = [], []
+    for row in rows:
+        request = requests[row]
+        properties = log.get_message(int(request["phy_offset"])).properties
+        for queue, queue_offset in more_queues(queues[request["queue"]], properties, enable_lmq):
+            more = request.copy()
+            more["queue"], more["msg_base_offset"] = numbers.setdefault(queue, len(numbers)), queue_offset
+            more["flags"] = MORE_DISPATCH
+            at.append(row + 1)
+            made.append(more)
+    return (np.insert(requests, at, np.array(made, REQUEST)) if made else requests), list(numbers)
 
 
 def more_queues(queue: Queue, properties: Mapping[str, str], enable_lmq: bool) -> Iterator[tuple[Queue, int]]:
