@@ -1,4 +1,4 @@
-"""Indexes in Spark: lookups as columns, and builds from any DataFrame."""
+"""Stores in Spark: a data source, lookups as columns, and builds of indexes and queues."""
 
 try:
     import pandas
@@ -11,7 +11,9 @@ except ImportError as error:
 
 from rocketstore.spark.build import BuildReport, write_index
 from rocketstore.spark.lookup import hash_keys, select_phy_offset
+from rocketstore.spark.query import query_messages
+from rocketstore.spark.source import register
 
 del pandas, pyarrow, pyspark
 
-__all__ = ["BuildReport", "hash_keys", "select_phy_offset", "write_index"]
+__all__ = ["BuildReport", "hash_keys", "query_messages", "register", "select_phy_offset", "write_index"]

@@ -1,0 +1,151 @@
+"""Keys to verified messages, as rows of a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyspark.sql.types as T
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.spark.cache import open_store
+from rocketstore.spark.lookup import udf_columns
+from rocketstore.spark.messages import finished
+from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.schemas import TableSchema, default_schema, table_schema
+from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH
+from rocketstore.store.query import KINDS
+
+__all__ = ["query_messages"]
+
+MAX_BATCH_BYTES = 16 << 20  # of records
+MESSAGE, COMPLETE = "message", "complete"
+
+
+class Query(NamedTuple):
+    """All that a task needs. ``topic``: None if it is a column."""
+
+    options: ReadOptions
+    table: TableSchema
+    topic: str | None
+    conditions: dict[str, Any]
+    outer: bool
+
+
+def query_messages(
+    spark: SparkSession,
+    path: str,
+    df: Any,
+    *,
+    topic: str | Column,
+    key: str | Column,
+    max_num: int = MAX_MSGS_NUM_BATCH,
+    begin_timestamp: int = 0,
+    end_timestamp: int = LONG_MAX,
+    index_type: str | None = None,
+    columns: Iterable[str] | None = None,
+    outer: bool = False,
+) -> DataFrame:
+    """Find the messages of keys by the index of a store, each verified on its record.
+
+    Parameters
+    ----------
+    path : the root of a store that every worker has too.
+    df : a DataFrame, or what ``spark.createDataFrame`` takes.
+    topic : the topic itself as a str, or a Column of topics.
+    key : a column of strings, or its name; a key is a word of KEYS, or UNIQ_KEY.
+    max_num, begin_timestamp, end_timestamp, index_type : as for ``MessageStore.query_messages``.
+    columns : of the table ``messages``, by their names there; None for its own.
+    outer : also give a row, with a null message, for each row of ``df`` that has no message.
+
+    Returns
+    -------
+    DataFrame: the columns of ``df``, the struct ``message``, and ``complete``: whether no message of the key may be
+    missing. A row of ``df`` comes once for each of its messages, newest first.
+
+    Raises
+    ------
+    ValueError : a column that there is not, or that ``df`` has already. What goes wrong on a worker fails the query.
+
+    Source: DefaultMessageStore.queryMessage, which verifies less.
+    """
+    if index_type not in KINDS or max_num < 1:
+        raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
+    names = None if columns is None else tuple(columns)
+    options = ReadOptions(path=str(Path(path).absolute()), columns=names, max_batch_bytes=LONG_MAX)
+    message = default_schema(options)
+    df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
+    if taken := {MESSAGE, COMPLETE} & set(df.columns):
+        raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
+    columns_asked = zip(udf_columns(topic, key), ("key", "topic"), strict=False)
+    asked = df.select(*(column.alias(name) for column, name in columns_asked), F.struct("*").alias("row"))
+    conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
+                  "index_type": index_type}
+    constant = topic if isinstance(topic, str) else None
+    query = Query(options, table_schema(options, message), constant, conditions, outer)
+
+    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from find_batch(query, batch)
+
+    added = [T.StructField(MESSAGE, message), T.StructField(COMPLETE, T.BooleanType())]
+    schema = T.StructType([asked.schema["row"], *added])
+    return asked.mapInArrow(find, schema).select("row.*", MESSAGE, COMPLETE)
+
+
+def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Find the messages of one batch of key, topic unless it is one for all, and row."""
+    for is_wanted, part in split_nulls(batch):
+        if not is_wanted:
+            if query.outer:
+                yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
+            continue
+        store = open_store(query.options.path)
+        topic = query.topic if query.topic is not None else part.column("topic")
+        found = store.query_messages(topic, part.column("key"), **query.conditions)
+        rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))
+        yield from with_messages(query, store.commit_log, part.column("row"), rows, found.phy_offsets, found.complete)
+        none = np.flatnonzero(np.diff(found.offsets) == 0)
+        if query.outer and len(none):
+            yield without_message(query, part.column("row").take(pa.array(none)), found.complete[none])
+
+
+def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
+    """Give the rows whose key and topic are there, and the others, where there are such."""
+    valid = np.logical_and.reduce([
+        column.is_valid().to_numpy(zero_copy_only=False)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True) if name != "row"
+    ])
+    for wanted in (True, False):
+        if (valid == wanted).any():
+            yield wanted, batch if valid.all() else batch.filter(pa.array(valid == wanted))
+
+
+def with_messages(
+    query: Query, log: CommitLog, rows: pa.Array, row_of: np.ndarray, phy_offsets: np.ndarray, complete: np.ndarray
+) -> Iterator[pa.RecordBatch]:
+    """Read messages, some megabytes at once; leave out what has expired since it was found."""
+    sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
+    row_of, phy_offsets = row_of[statuses == 0], phy_offsets[statuses == 0]
+    pieces = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
+    for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
+        sources = [column.source for column in query.table.columns.values() if column.source is not None]
+        messages, statuses = log.find_messages(phy_offsets[piece], columns=sources)
+        here = row_of[piece][statuses == 0]
+        if len(here):
+            (columns,) = finished(query.options, query.table, messages)
+            found = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
+            yield answer(rows.take(pa.array(here)), found, complete[here])
+
+
+def without_message(query: Query, rows: pa.Array, complete: np.ndarray) -> pa.RecordBatch:
+    return answer(rows, pa.nulls(len(rows), pa.struct(list(query.table.arrow))), complete)
+
+
+def answer(rows: pa.Array, messages: pa.Array, complete: np.ndarray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([rows, messages, pa.array(complete)], names=["row", MESSAGE, COMPLETE])

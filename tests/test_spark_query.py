@@ -1,0 +1,113 @@
+"""Keys to messages in Spark, against the same queries without Spark."""
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+from pyspark.sql import functions as F
+
+import rocketstore
+from rocketstore.spark import query_messages
+
+pytestmark = pytest.mark.spark
+
+BEGIN = 1_700_000_000_000
+ASKED = [(topic, key) for topic in ("T0", "T1", "T9", None) for key in ("Aa", "BB", "BBBB", "x", None)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store in which the keys Aa and BB, and AaAa and BBBB, have one hash each."""
+    path = tmp_path_factory.mktemp("query") / "store"
+    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
+        for i in range(60):
+            keys = [["Aa"], ["BB", "x"], ["AaAa"], []][i % 4]
+            message = rocketstore.Message(f"T{i % 3}", b"%d" % i * 100, keys=keys, tags="t", properties={"i": f"{i}"})
+            store.put_message(message, store_timestamp=BEGIN + 100 * i)
+    return path
+
+
+@pytest.fixture(scope="module")
+def asked(spark):
+    return spark.createDataFrame([(i, *row) for i, row in enumerate(ASKED)], "id int, topic string, key string")
+
+
+def expected(store, **conditions):
+    """(id, phy offset, body) of every message of every key, newest first."""
+    with rocketstore.open(store) as reader:
+        return [
+            (i, message.phy_offset, message.body)
+            for i, (topic, key) in enumerate(ASKED) if topic is not None and key is not None
+            for message in reader.query_messages(topic, [key], **conditions)[0]
+        ]
+
+
+def found(df):
+    return [(row.id, row.message.phyOffset, bytes(row.message.body)) for row in df.collect()]
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: row[0])
+
+
+@pytest.mark.parametrize("conditions", [
+    {}, {"max_num": 2}, {"begin_timestamp": BEGIN + 1000, "end_timestamp": BEGIN + 4000}, {"index_type": "K"}
+])
+def test_each_key_has_its_messages_newest_first(spark, store, asked, conditions):
+    df = query_messages(spark, str(store), asked, topic=F.col("topic"), key="key", **conditions)
+    assert in_order(found(df)) == expected(store, **conditions)
+    assert df.columns == ["id", "topic", "key", "message", "complete"]
+
+
+def test_one_topic_for_all_and_the_messages_of_other_topics_are_left_out(spark, store, asked):
+    df = query_messages(spark, str(store), asked.where("topic = 'T0'"), topic="T1", key="key")
+    wanted = [(i - 5, *rest) for i, *rest in expected(store) if 5 <= i < 10]
+    assert in_order(found(df)) == wanted != []
+
+
+def test_outer_gives_a_row_for_each_key_without_messages(spark, store, asked):
+    df = query_messages(spark, str(store), asked, topic=F.col("topic"), key="key", outer=True)
+    rows = df.collect()
+    with_messages = {i for i, *_ in expected(store)}
+    assert sorted(row.id for row in rows if row.message is None) == sorted({*range(len(ASKED))} - with_messages)
+    assert in_order(found(df.where("message is not null"))) == expected(store)
+    assert all(row.complete for row in rows)
+
+
+def test_columns_are_those_asked_for(spark, store, asked):
+    df = query_messages(spark, str(store), asked, topic="T0", key="key", columns=["queueOffset", "properties"])
+    assert df.schema["message"].dataType.names == ["queueOffset", "properties"]
+    row = df.where("key = 'Aa'").first()
+    assert {"TAGS": "t", "KEYS": "Aa"}.items() <= dict(row.message.properties).items()
+
+
+def test_an_answer_of_a_store_without_index_says_that_it_is_not_complete(spark, store, asked, tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "commitlog").symlink_to(store / "commitlog")
+    df = query_messages(spark, str(tmp_path / "store"), asked, topic="T0", key="key", outer=True)
+    assert [row.complete for row in df.where("key is not null").collect()] == [False] * 16
+
+
+def test_large_messages_come_in_several_batches(spark, tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as store:
+        for i in range(12):
+            store.put_message(rocketstore.Message("T", bytes([i]) * 3_000_000, keys=["k"]))
+    keys = spark.createDataFrame([("k",), ("none",)], "key string")
+    df = query_messages(spark, str(tmp_path / "store"), keys, topic="T", key="key")
+    bodies = [bytes(row.message.body) for row in df.collect()]
+    assert bodies == [bytes([i]) * 3_000_000 for i in reversed(range(12))]
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"columns": ["bodies"]}, "column bodies: there is none"),
+    ({"index_type": "X"}, "index_type='X'"),
+    ({"max_num": 0}, "max_num=0"),
+])
+def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, message):
+    with pytest.raises(ValueError, match=message):
+        query_messages(spark, str(store), asked, topic="T", key="key", **options)
+
+
+def test_columns_of_the_result_must_be_free(spark, store, asked):
+    with pytest.raises(ValueError, match="'complete' already: rename it"):
+        query_messages(spark, str(store), asked.withColumn("complete", F.lit(1)), topic="T", key="key")
