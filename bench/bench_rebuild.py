@@ -8,18 +8,15 @@ import shutil
 from contextlib import nullcontext
 from unittest.mock import patch
 
-import numpy as np
 import pytest
-from keys import HEX, TOPIC, digits
 from peers import Java
-from store_files import hex_digits
+from store_files import QUEUES, write_log
 
-from rocketstore import CommitLog, Message, StoreCheckpoint, StoreConfig, rebuild, salvage, verify
+from rocketstore import StoreCheckpoint, StoreConfig, rebuild, salvage, verify
 from rocketstore.config import DEFAULT_SIZES
 
 LOG_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_LOG_SIZE", str(2 << 30)))
-BODY_SIZE, QUEUES, TAGS, START = 1024, 4, ("TagA", "TagB", "TagC", "TagD", "TagE"), 1_700_000_000_000
-BATCH, LONG_MAX = 10_000, 2**63 - 1
+LONG_MAX = 2**63 - 1
 CONFIG = StoreConfig(**DEFAULT_SIZES)
 PARTS = ("consumequeue", "index")
 
@@ -35,30 +32,9 @@ def java():
 def root(scratch):
     """A store of a log alone: each message has a key, a unique key and a tag."""
     root = scratch / "rebuild"
-    bodies = np.random.default_rng(1).integers(0, 256, (4096, BODY_SIZE), np.uint8)
-    with CommitLog.open(root / "commitlog", "a", config=CONFIG) as log:
-        first = 0
-        while log.max_phy_offset < LOG_SIZE:
-            log.append_batch(messages(first, bodies), store_timestamp="given")
-            first += BATCH
+    write_log(root, LOG_SIZE)
     yield root
     shutil.rmtree(root)
-
-
-def messages(first, bodies):
-    numbers = np.arange(first, first + BATCH)
-    keys = digits(numbers).tobytes().decode()
-    uniq_keys = hex_digits(numbers, 32, HEX).tobytes().decode()
-    made = []
-    for i, number in enumerate(numbers.tolist()):
-        message = Message(
-            TOPIC, bodies[number * 611 % len(bodies)].tobytes(), keys=keys[32 * i : 32 * i + 32],
-            tags=TAGS[number % len(TAGS)], queue_id=number % QUEUES,
-            properties={"UNIQ_KEY": uniq_keys[32 * i : 32 * i + 32]},
-        )
-        message.store_timestamp = START + number // 40
-        made.append(message)
-    return made
 
 
 def clear(root):

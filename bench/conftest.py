@@ -41,6 +41,7 @@ class Pairs:
         peer: str,
         goal: float | None = None,
         before: Callable[[], object] = lambda: None,
+        rounds: int = ROUNDS,
     ) -> None:
         """Run pairs. ``theirs`` gives its own seconds; ``before`` prepares a round of ours, untimed."""
         their_seconds: list[float] = []
@@ -49,14 +50,14 @@ class Pairs:
             their_seconds.append(theirs())
             before()
 
-        self.benchmark.pedantic(ours, setup=setup, rounds=ROUNDS, iterations=1, warmup_rounds=1)
+        self.benchmark.pedantic(ours, setup=setup, rounds=rounds, iterations=1, warmup_rounds=1)
         our_seconds = list(self.benchmark.stats.stats.data)
-        ratios = sorted(a / b for a, b in zip(their_seconds[-ROUNDS:], our_seconds, strict=True))
+        ratios = sorted(a / b for a, b in zip(their_seconds[-rounds:], our_seconds, strict=True))
         record(
             name,
             statistics.median(our_seconds) / unit_count * 1e9,
             peer,
-            statistics.median(their_seconds[-ROUNDS:]) / unit_count * 1e9,
+            statistics.median(their_seconds[-rounds:]) / unit_count * 1e9,
             ratios,
             goal,
         )

@@ -1,7 +1,9 @@
-"""A store to measure reading on, written by NumPy: one full commit log file, and the consume queues of its messages.
+"""Stores to measure on. ``write_store``, by NumPy: one full commit log file, and the consume queues of its messages.
 
 Message i of TopicTest is in queue i % 4, with a body of random bytes, one of five tags, a UNIQ_KEY as a client makes
 it, WAIT, CLUSTER, and the key "order-" with the 16 hexadecimal digits of splitmix64(i); every third has one key more.
+
+``write_log``, by rocketstore: a commit log of any length alone, of messages with 1 KiB, one key, a UNIQ_KEY and a tag.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from keys import HEX, TOPIC, splitmix64
+from keys import HEX, TOPIC, digits, splitmix64
+
+from rocketstore import CommitLog, Message, StoreConfig
+from rocketstore.config import DEFAULT_SIZES
 
 QUEUES, TAGS = 4, ("TagA", "TagB", "TagC", "TagD", "TagE")
 PERIOD = 60  # messages until key, tag and queue come together again: a block, the same for all but its numbers
@@ -134,3 +139,35 @@ def java_hash(text: str) -> int:
     for char in text:
         code = (31 * code + ord(char) + 2**31) % 2**32 - 2**31
     return code
+
+
+# ---- a log alone -------------------------------------------------------------------------------------------
+
+LOG_BODY_SIZE, BATCH = 1024, 10_000
+
+
+def write_log(root: Path, log_size: int) -> int:
+    """Write commitlog of at least so many bytes under ``root``; return how many messages there are."""
+    bodies = np.random.default_rng(1).integers(0, 256, (BODIES, LOG_BODY_SIZE), np.uint8)
+    first = 0
+    with CommitLog.open(root / "commitlog", "a", config=StoreConfig(**DEFAULT_SIZES)) as log:
+        while log.max_phy_offset < log_size:
+            log.append_batch(log_messages(first, bodies), store_timestamp="given")
+            first += BATCH
+    return first
+
+
+def log_messages(first: int, bodies: np.ndarray) -> list[Message]:
+    numbers = np.arange(first, first + BATCH)
+    keys = digits(numbers).tobytes().decode()
+    uniq_keys = hex_digits(numbers, 32, HEX).tobytes().decode()
+    made = []
+    for i, number in enumerate(numbers.tolist()):
+        message = Message(
+            TOPIC, bodies[number * 611 % len(bodies)].tobytes(), keys=keys[32 * i : 32 * i + 32],
+            tags=TAGS[number % len(TAGS)], queue_id=number % QUEUES,
+            properties={"UNIQ_KEY": uniq_keys[32 * i : 32 * i + 32]},
+        )
+        message.store_timestamp = START + number // 40
+        made.append(message)
+    return made

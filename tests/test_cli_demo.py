@@ -4,60 +4,78 @@ import os
 import signal
 import time
 
-import numpy as np
 import pytest
 from cli import run, start
+from puts import files_under
 
-from rocketstore import IndexFile
+import rocketstore
 
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": ""}
-GEOMETRY = ["--slots", "97", "--items", "1000"]
+LEFT_OUT = "Spark is left out: Java is missing, it needs 17 or newer.\n"
+SMALL = ["demo", "--messages", 3000, "--lookups", 3000, "--absent", 100]
 
 
-def test_ctrl_c_ends_at_once_and_says_nothing(tmp_path):
+@pytest.fixture
+def no_java(monkeypatch):
+    for name, value in NO_JAVA.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store whose files show no size of queues or index: it has none."""
+    path = tmp_path / "store"
+    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
+        keys = ([], ["a"], ["b", "c"])
+        store.put_messages(rocketstore.Message(f"T{i % 5}", b"%d" % i, keys=keys[i % 3], tags="t") for i in range(900))
+    return path
+
+
+def test_ctrl_c_ends_at_once_and_says_nothing_more(tmp_path):
     out = tmp_path / "demo"
     process = start("demo", "--messages", 50_000_000, "--out", out, env=os.environ | NO_JAVA)
     until = time.monotonic() + 60
-    while not (out.is_dir() or time.monotonic() > until):
+    while not ((out / "store" / "commitlog").is_dir() or time.monotonic() > until):
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 130
     assert stdout == ""
-    assert [line for line in stderr.splitlines() if line] == [
-        "Spark is left out: Java is missing, it needs 17 or newer."
-    ]
+    assert [line for line in stderr.splitlines() if line] == [LEFT_OUT.strip()]
 
 
-SMALL = ["demo", "--messages", 3000, "--lookups", 1000, "--absent", 100]
-
-
-def test_the_demo_without_java_does_the_serial_part(monkeypatch, tmp_path):
-    for name, value in NO_JAVA.items():
-        monkeypatch.setenv(name, value)
-    result = run(*SMALL, *GEOMETRY, "--out", tmp_path / "out")
+def test_without_java_the_serial_part_is_done(no_java, tmp_path):
+    result = run(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 0
-    assert result.stderr == "Spark is left out: Java is missing, it needs 17 or newer.\n"
-    assert "all 1,000 messages found" in result.stdout
-    assert len(list((tmp_path / "out" / "serial").iterdir())) == 4
+    assert result.stderr == LEFT_OUT
+    assert result.stdout.count("all 1,500 messages found") == 2
+    with rocketstore.open(tmp_path / "out" / "serial") as built:
+        assert len(built.query_messages("Orders", ["cfcd208495d565ef66e7dff9f98764da"]).phy_offsets) == 1
 
 
-def test_the_demo_looks_given_keys_up_in_files_that_are_there(monkeypatch, tmp_path):
-    for name, value in NO_JAVA.items():
-        monkeypatch.setenv(name, value)
-    index = tmp_path / "index"
-    index.mkdir()
-    with IndexFile.create(index / "20231114221320000", hash_slot_num=97, index_num=1000) as file:
-        file.put_keys(["k1", "k2", "k1", "k3"], np.arange(4) * 100, np.full(4, 1_700_000_000_000), topic="T")
-    keys = tmp_path / "keys"
-    keys.write_text("k1\nk2\nabsent\n")
-    result = run("demo", "--index", index, "--topic", "T", "--keys", keys)
+def test_a_given_store_is_only_read(no_java, store, tmp_path):
+    before = files_under(store)
+    result = run("demo", "--store", store, "--out", tmp_path / "out", "--absent", 0)
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[1].split()[-2:] == ["3", "candidates"]
+    assert result.stdout.count("all 600 messages found") == 2
+    assert files_under(store) == before
 
 
-def test_the_demo_does_not_write_among_other_files(tmp_path):
+def test_a_store_that_does_not_show_its_sizes_needs_them(no_java, store, tmp_path):
+    (store / "config" / "rocketstore.json").unlink()
+    for part in ("index", "consumequeue"):
+        for path in sorted((store / part).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    result = run("demo", "--store", store)
+    assert result.exit_code == 1
+    assert "--broker-conf" in result.stderr.splitlines()[-1]
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=97\nmaxIndexNum=101\n")
+    assert run("demo", "--store", store, "--broker-conf", conf).exit_code == 0
+
+
+def test_the_demo_does_not_write_among_other_files(no_java, tmp_path):
     (tmp_path / "file").touch()
     result = run(*SMALL, "--out", tmp_path)
     assert result.exit_code == 1
@@ -65,13 +83,15 @@ def test_the_demo_does_not_write_among_other_files(tmp_path):
 
 
 @pytest.mark.spark
-def test_the_demo_finds_the_same_with_spark():
+def test_spark_finds_the_same():
     from rocketstore.cli.demo import why_no_spark
 
     if why_no_spark():
         pytest.skip(why_no_spark())
-    process = start(*SMALL, *GEOMETRY)
+    process = start(*SMALL)
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
-    assert "4 of 4 files the same" in out
-    assert out.count("1,100 answers the same") == 2
+    assert "12 of 12 files the same" in out
+    assert "1 of 1 files the same" in out
+    assert "15 counts the same" in out
+    assert out.count("1,600 answers the same") == 3

@@ -1,4 +1,4 @@
-"""``rocketstore demo``: an index built and searched with Spark, every answer compared with a serial build."""
+"""``rocketstore demo``: a store through Spark, and every byte and answer compared with a serial run."""
 
 import filecmp
 import hashlib
@@ -11,74 +11,43 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 import numpy as np
 from rich.console import Console
 
+import rocketstore
 from rocketstore.cli.formats import print_table, table_of
-from rocketstore.cli.index_files import index_paths, open_index_files
-from rocketstore.cli.options import geometry_options
-from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
-from rocketstore.files.index_file import IndexFile
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.config import StoreConfig
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
+from rocketstore.message import Message
+from rocketstore.store.geometry import known_config
+from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.rebuild import rebuild
+from rocketstore.store.rebuild_files import QUEUE_PARTS
 
-if TYPE_CHECKING:
-    from rocketstore.cli.demo_spark import SparkDemo
-
-__all__ = ["MAX_NUM", "Lookups", "Messages", "demo"]
+__all__ = ["MAX_NUM", "Counts", "Lookups", "demo"]
 
 MAX_NUM = 32
 OLDEST_JAVA = 17
-STRIDE = 1_000_003  # a prime, so that lookups jump through the messages and none comes twice
-NOT_HERE = 1 << 40  # more messages than any demo makes
+TOPICS, TAGS = ("Orders", "Payments", "Shipments"), ("created", "paid", "packed", "sent", "delivered")
+SHOWN = 15
 T = TypeVar("T")
+Counts = dict[tuple[str, str | None], int]  # by topic and tag
 
 
-@dataclass(frozen=True)
-class Messages:
-    """``count`` made-up messages: their key is the MD5 of their number, in hexadecimal."""
+class Lookups(NamedTuple):
+    """Keys to look up, and where the message is that each was taken from, -1 for keys that are not there."""
 
-    count: int
-    topic: str = "TopicTest"
-    begin_timestamp: int = 1_700_000_000_000
-    size: int = 1200
-    per_millisecond: int = 40
-
-    def columns(self) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """Make their keys, physical offsets and store timestamps."""
-        ids = np.arange(self.count)
-        return keys_of(ids), ids * self.size, self.begin_timestamp + ids // self.per_millisecond
-
-
-@dataclass(frozen=True)
-class Lookups:
-    """Keys to look up: ``present`` ones of the ``messages`` and ``absent`` ones, or those ``given``."""
-
-    topic: str
-    messages: int
-    present: int
-    absent: int
-    given: list[str] | None = None
-
-    def __len__(self) -> int:
-        return self.present + self.absent if self.given is None else len(self.given)
-
-    def ids(self) -> np.ndarray:
-        """The number of the message of each key."""
-        return np.concatenate(
-            (
-                np.arange(self.present) * STRIDE % max(self.messages, 1),
-                self.messages + np.arange(self.absent),
-            )
-        )
-
-    def keys(self) -> list[str]:
-        return keys_of(self.ids()) if self.given is None else self.given
+    topics: list[str]
+    keys: list[str]
+    phy_offsets: np.ndarray
 
 
 class Step(NamedTuple):
@@ -90,180 +59,173 @@ class Step(NamedTuple):
     checked: str
 
 
-def keys_of(ids: np.ndarray) -> list[str]:
-    md5 = hashlib.md5
-    return [md5(b"%d" % number, usedforsecurity=False).hexdigest() for number in ids.tolist()]
-
-
 @click.command()
-@click.option(
-    "--messages", type=click.IntRange(1), default=2_000_000, show_default=True, help="Messages to index."
-)
-@click.option(
-    "--lookups", type=click.IntRange(0), default=1_000_000, show_default=True, help="Keys to look up."
-)
-@click.option(
-    "--absent",
-    type=click.IntRange(0),
-    default=100_000,
-    show_default=True,
-    help="Keys to look up that are not there.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the index files here, in an empty directory.",
-)
-@click.option(
-    "--index",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Build nothing: look keys up in this index directory.",
-)
-@click.option("--topic", help="With --keys: their topic.")
-@click.option(
-    "--keys",
-    type=click.File(encoding="utf-8"),
-    help="With --index: keys, one a line. Without, --absent keys that are not there.",
-)
-@geometry_options
+@click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Messages to write.")
+@click.option("--store", type=PATH, help="Write none: take this store, which is only read.")
+@click.option("--lookups", type=click.IntRange(1), default=200_000, show_default=True, help="Keys to look up, at most.")
+@click.option("--absent", type=click.IntRange(0), default=20_000, show_default=True, help="Keys that are not there.")
+@click.option("--out", type=PATH, help="Keep what is made here, in an empty directory.")
+@broker_conf_option
+@click.pass_context
 def demo(
-    messages: int,
-    lookups: int,
-    absent: int,
-    out: Path | None,
-    index: Path | None,
-    topic: str | None,
-    keys: TextIO | None,
-    hash_slot_num: int | None,
-    index_num: int | None,
+    ctx: click.Context, /, messages: int, store: Path | None, lookups: int, absent: int, out: Path | None
 ) -> None:
-    """Build an index with Spark and look keys up through its UDFs, compared with a serial build here.
+    """Take a store through Spark, and compare every byte and every answer with a serial run.
 
-    Every byte of the files and every answer is compared; the exit status is 1 if anything differs. Without
-    Java or PySpark the serial part runs alone.
+    A store of made-up messages is written; on Spark its index is built, its queues are rebuilt, a SQL query counts its
+    messages, and keys are looked up by the UDFs. The exit status is 1 if anything differs. Without Java or PySpark the
+    serial part runs alone.
     """
-    if keys is not None and (index is None or topic is None):
-        raise click.UsageError("--keys needs --index and --topic")
-    geometry = (hash_slot_num, index_num) if hash_slot_num and index_num else None
     reason = why_no_spark()
     if reason:
         click.echo(f"Spark is left out: {reason}.", err=True)
     with scratch_directory(out) as scratch:
-        if index is not None:
-            given = None if keys is None else [line.rstrip("\n") for line in keys]
-            asked = Lookups(topic or Messages.topic, NOT_HERE, 0, absent, given)
-            steps = search(index, asked, geometry, scratch, not reason)
-        else:
-            steps = build_and_search(Messages(messages), lookups, absent, geometry, scratch, not reason)
+        try:
+            steps, config = [], ctx.meta[BROKER_CONF]
+            if store is None:
+                store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
+                _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, config))
+                steps = [Step("put_messages", messages, seconds, "")]
+            config = replace(known_config(store, config), message_index_enable=True)
+            steps += run(store, config, lookups, absent, scratch, not reason)
+        except ValueError as error:  # a size that no file shows
+            raise click.ClickException(str(error)) from error
     report(steps)
 
 
-def build_and_search(
-    messages: Messages,
-    lookups: int,
-    absent: int,
-    geometry: tuple[int, int] | None,
-    scratch: Path,
-    with_spark: bool,
-) -> list[Step]:
-    geometry = geometry or (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
-    asked = Lookups(messages.topic, messages.count, lookups, absent)
-    serial = scratch / "serial"
-    _, seconds = timed(
-        "serial build", partial(build_serial, serial, messages.topic, messages.columns(), geometry)
-    )
-    steps = [Step("serial: put_keys", messages.count, seconds, "")]
-    answers, step = search_serial(serial, asked, geometry)
-    steps.append(step._replace(checked=check_own_offsets(answers, asked, messages)))
-    if not with_spark:
-        return steps
-    from rocketstore.cli.demo_spark import SparkDemo
+def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path, with_spark: bool) -> list[Step]:
+    """Do it serially, then on Spark, and compare."""
+    serial, built = scratch / "serial", scratch / "spark"
+    made, seconds = timed("serial rebuild", lambda: rebuild(store, out=serial, config=config))
+    steps = [Step("serial: rebuild, index and queues", made.index_items, seconds, "")]
+    with rocketstore.open(store, config=config) as reader:
+        log = reader.commit_log
+        asked, _ = timed("reading keys", lambda: take_keys(log, max(1, made.index_items // most), absent))
+        link_log(log, serial)
+        candidates, seconds = timed("serial lookups", lambda: find_candidates(serial, config, asked))
+        steps.append(Step("serial: query_offsets", len(asked.keys), seconds, check_own(candidates, asked)))
+        verified, seconds = timed("serial lookups", lambda: find_verified(serial, config, asked))
+        steps.append(Step("serial: query_messages", len(asked.keys), seconds, check_own(verified, asked)))
+        if not with_spark:
+            return steps
+        from rocketstore.cli.demo_spark import SparkDemo, count_messages
 
-    with SparkDemo(scratch) as spark:
-        built = scratch / "spark"
-        _, seconds = timed("Spark build", lambda: spark.write_index(messages, built, geometry))
-        steps.append(Step("Spark: write_index", messages.count, seconds, check_files(serial, built)))
-        steps += search_spark(spark, built, asked, geometry, answers)
+        counts, seconds = timed("serial count", lambda: count_messages(log))
+        messages = sum(counts.values())
+        steps.append(Step("serial: count by topic and tag", messages, seconds, ""))
+        with SparkDemo(scratch, config) as spark:
+            _, seconds = timed("Spark: queues", lambda: spark.rebuild_consume_queue(store, built))
+            steps.append(Step("Spark: rebuild_consume_queue", messages, seconds, check_queues(serial, built)))
+            _, seconds = timed("Spark: index", lambda: spark.build_index(store, built / "index"))
+            steps.append(Step("Spark: build_index", made.index_items, seconds, check_index(serial, built)))
+            link_log(log, built)
+            found, seconds = timed("Spark: SQL", lambda: spark.count_messages(store))
+            steps.append(Step("Spark: SQL, count by topic and tag", messages, seconds, check_counts(counts, found)))
+            for what, engine, expected in (
+                ("pandas", "pandas", candidates), ("arrow", "arrow", candidates), ("arrow, verified", "arrow", verified)
+            ):
+                look_up = partial(spark.select_phy_offset, built, asked, engine, expected is verified)
+                answers, seconds = timed(f"Spark: lookups, {what}", look_up)
+                checked = check_answers(expected, answers)
+                steps.append(Step(f"Spark: select_phy_offset, {what}", len(asked.keys), seconds, checked))
+    show_counts(counts)
     return steps
 
 
-def search(
-    index: Path, asked: Lookups, geometry: tuple[int, int] | None, scratch: Path, with_spark: bool
-) -> list[Step]:
-    answers, step = search_serial(index, asked, geometry)
-    steps = [step._replace(checked=f"{len(answers.values):,} candidates")]
-    if with_spark:
-        from rocketstore.cli.demo_spark import SparkDemo
-
-        with SparkDemo(scratch) as spark:
-            steps += search_spark(spark, index, asked, geometry, answers)
-    return steps
+# ---- the serial part -------------------------------------------------------------------------------------------
 
 
-def build_serial(
-    directory: Path, topic: str, columns: tuple[list[str], np.ndarray, np.ndarray], geometry: tuple[int, int]
-) -> None:
-    """Fill index files one after the other, as a broker does."""
-    directory.mkdir()
-    done, end_phy_offset, end_timestamp, number = 0, 0, 0, 0
-    keys, phy_offsets, store_timestamps = columns
-    while done < len(keys):
-        with IndexFile.create(
-            directory / f"{number:017}",
-            hash_slot_num=geometry[0],
-            index_num=geometry[1],
-            end_phy_offset=end_phy_offset,
-            end_timestamp=end_timestamp,
-        ) as file:
-            done += file.put_keys(keys[done:], phy_offsets[done:], store_timestamps[done:], topic=topic)
-            end_timestamp, end_phy_offset = file.header.end_timestamp, file.header.end_phy_offset
-        number += 1
+def write_store(path: Path, count: int, config: StoreConfig) -> None:
+    """Write messages; the key of each is the MD5 of its number, in hexadecimal."""
+    def messages() -> Iterator[Message]:
+        for number in range(count):
+            key = hashlib.md5(b"%d" % number, usedforsecurity=False).hexdigest()
+            topic, tag = TOPICS[number % len(TOPICS)], TAGS[number * 7 // 3 % len(TAGS)]
+            body = b'{"order": "%d", "note": "%s"}' % (number, key.encode() * 5)
+            yield Message(topic, body, keys=[key], tags=tag)
+
+    with rocketstore.open(path, "a", config=config) as store:
+        store.put_messages(messages())
 
 
-def search_serial(
-    directory: Path, asked: Lookups, geometry: tuple[int, int] | None
-) -> tuple[PhyOffsets, Step]:
-    keys = asked.keys()
-    with open_index_files(directory, *(geometry or (None, None))) as index:
-        answers, seconds = timed("serial lookups", lambda: index.query_offsets(asked.topic, keys, MAX_NUM))
-    return answers, Step("serial: select_phy_offsets", len(asked), seconds, "")
+def take_keys(log: CommitLog, stride: int, absent: int) -> Lookups:
+    """Take the first key of each message that has one, leaving out all but one in ``stride``."""
+    topics, keys, phy_offsets, seen = [], [], [], 0
+    for batch in log.scan(columns=["topic", "keys", "phy_offset"], on_corrupt="skip"):
+        with_keys = np.flatnonzero(np.diff(batch.keys.offsets))
+        for message in batch.take(with_keys[-seen % stride :: stride]):
+            topics.append(message.topic)
+            keys.append(message.keys[0])
+            phy_offsets.append(message.phy_offset)
+        seen += len(with_keys)
+    topics += [topics[0] if topics else "Topic"] * absent
+    keys += [f"absent-{number}" for number in range(absent)]
+    return Lookups(topics, keys, np.array([*phy_offsets, *[-1] * absent], np.int64))
 
 
-def search_spark(
-    spark: "SparkDemo",
-    directory: Path,
-    asked: Lookups,
-    geometry: tuple[int, int] | None,
-    answers: PhyOffsets,
-) -> Iterator[Step]:
-    for engine in ("pandas", "arrow"):
-        look_up = partial(spark.select_phy_offset, directory, asked, geometry, engine)
-        found, seconds = timed(f"Spark lookups, {engine}", look_up)
-        yield Step(f"Spark: select_phy_offset, {engine}", len(asked), seconds, check_answers(answers, found))
+def link_log(log: CommitLog, root: Path) -> None:
+    """Make a store of what was built, with the log's own files."""
+    (root / "commitlog").mkdir()
+    for file in log.queue.files:
+        (root / "commitlog" / file.path.name).symlink_to(file.path.absolute())
 
 
-# ---- checks: each tells what it found equal, or raises ----------------------------------------------------
+def find_candidates(root: Path, config: StoreConfig, asked: Lookups) -> PhyOffsets:
+    slots, items = config.max_hash_slot_num, config.max_index_num
+    with IndexService.open(root / "index", hash_slot_num=slots, index_num=items) as index:
+        return index.query_offsets(asked.topics, asked.keys, MAX_NUM)
 
 
-def check_own_offsets(answers: PhyOffsets, asked: Lookups, messages: Messages) -> str:
-    """Check that each message is among the candidates for its key."""
-    keys = np.repeat(np.arange(len(asked)), np.diff(answers.offsets))
-    own = answers.values == asked.ids()[keys] * messages.size
-    found = np.bincount(keys[own], minlength=len(asked))[: asked.present]
-    if not found.all():
-        raise click.ClickException(f"serial lookups: the message of key {int(found.argmin())} was not found")
-    return f"all {asked.present:,} messages found"
+def find_verified(root: Path, config: StoreConfig, asked: Lookups) -> PhyOffsets:
+    with rocketstore.open(root, config=replace(config, store_path_commit_log=None)) as store:
+        found = store.query_messages(asked.topics, asked.keys, MAX_NUM)
+        return PhyOffsets(found.phy_offsets, found.offsets)
 
 
-def check_files(expected: Path, built: Path) -> str:
-    """Check that two directories hold the same index files, whatever their names."""
-    ours, theirs = index_paths(expected), index_paths(built)
+# ---- checks: each tells what it found equal, or raises ------------------------------------------------------
+
+
+def check_own(answers: PhyOffsets, asked: Lookups) -> str:
+    """Check that each message is among the answers for its key, unless there are too many."""
+    rows = np.repeat(np.arange(len(answers)), np.diff(answers.offsets))
+    own = np.bincount(rows[answers.values == asked.phy_offsets[rows]], minlength=len(answers))
+    is_full = np.diff(answers.offsets) == MAX_NUM
+    lost = np.flatnonzero((asked.phy_offsets >= 0) & (own == 0) & ~is_full)
+    if len(lost):
+        row = int(lost[0])
+        place = f"the message at {asked.phy_offsets[row]}"
+        raise click.ClickException(f"serial lookups: {place} was not found by its key {asked.keys[row]!r}")
+    return f"all {np.count_nonzero(asked.phy_offsets >= 0):,} messages found"
+
+
+def check_queues(expected: Path, built: Path) -> str:
+    """Check that two stores have the same queues, file for file."""
+    names, others = ({path.relative_to(root) for part in QUEUE_PARTS for path in (root / part).rglob("*")
+                      if path.is_file()} for root in (expected, built))
+    if names != others:
+        raise click.ClickException(f"{built}: {sorted(names ^ others)[0]} is in one of the two builds alone")
+    return check_files([(expected / name, built / name) for name in sorted(names)])
+
+
+def check_index(expected: Path, built: Path) -> str:
+    """Check that two stores have the same index files."""
+    ours, theirs = index_paths(expected / "index"), index_paths(built / "index")
     if len(ours) != len(theirs):
         raise click.ClickException(f"{built}: {len(theirs)} files, where the serial build made {len(ours)}")
-    for one, other in zip(ours, theirs, strict=True):
+    return check_files(list(zip(ours, theirs, strict=True)))
+
+
+def check_files(pairs: list[tuple[Path, Path]]) -> str:
+    for one, other in pairs:
         if not filecmp.cmp(one, other, shallow=False):
             raise click.ClickException(f"{other}: not the bytes of {one}, which the serial build made")
-    return f"{len(ours)} of {len(ours)} files the same"
+    return f"{len(pairs):,} of {len(pairs):,} files the same"
+
+
+def check_counts(expected: Counts, found: Counts) -> str:
+    if expected != found:
+        raise click.ClickException(f"Spark SQL: other counts than the serial ones: {found}, expected {expected}")
+    return f"{len(found):,} counts the same"
 
 
 def check_answers(expected: PhyOffsets, found: PhyOffsets) -> str:
@@ -309,6 +271,17 @@ def timed(what: str, work: Callable[[], T]) -> tuple[T, float]:
         start = time.perf_counter()
         result = work()
         return result, time.perf_counter() - start
+
+
+def show_counts(counts: Counts) -> None:
+    """Show the answer of the SQL query, the largest counts first."""
+    table = table_of(["topic", "tags"], ["messages"])
+    largest = sorted(counts.items(), key=lambda item: -item[1])
+    for (topic, tags), count in largest[:SHOWN]:
+        table.add_row(topic, tags or "", f"{count:,}")
+    print_table(table)
+    if len(counts) > SHOWN:
+        click.echo(f"... and {len(counts) - SHOWN:,} more topics and tags")
 
 
 def report(steps: list[Step]) -> None:

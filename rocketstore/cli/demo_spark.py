@@ -5,22 +5,39 @@ import os
 import signal
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import numpy as np
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from rocketstore.cli.demo import MAX_NUM, STRIDE, Lookups, Messages
+from rocketstore.cli.demo import MAX_NUM, Counts, Lookups
+from rocketstore.config import StoreConfig
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.spark import select_phy_offset, write_index
+from rocketstore.spark import build_index, rebuild_consume_queue, register, select_phy_offset
 
-__all__ = ["SparkDemo"]
+__all__ = ["SparkDemo", "count_messages"]
 
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+COUNT = "SELECT topic, tags, count(*) AS messages FROM messages GROUP BY topic, tags"
+
+
+def count_messages(log: CommitLog) -> Counts:
+    """Count the messages of a log by topic and tag, without Spark."""
+    counts: Counts = Counter()
+    for batch in log.scan(columns=["topic", "tags"]):
+        table = pa.Table.from_batches([batch.to_arrow()]).group_by(["topic", "tags"]).aggregate([([], "count_all")])
+        for row in table.to_pylist():
+            counts[row["topic"], row["tags"]] += row["count_all"]
+    return dict(counts)
 
 
 @contextmanager
@@ -42,7 +59,9 @@ def standard_error_in(path: Path) -> Iterator[None]:
 class SparkDemo:
     """A local Spark session that says nothing, and what the demo does with it."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, config: StoreConfig) -> None:
+        self.scratch = scratch.absolute()
+        self.config = config
         os.environ["PYSPARK_PYTHON"] = sys.executable
         settings = {
             "spark.ui.enabled": "false",
@@ -51,8 +70,8 @@ class SparkDemo:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.session.timeZone": "UTC",
-            "spark.local.dir": str(scratch.absolute() / "spark-local"),
-            "spark.sql.warehouse.dir": str(scratch.absolute() / "warehouse"),
+            "spark.local.dir": str(self.scratch / "spark-local"),
+            "spark.sql.warehouse.dir": str(self.scratch / "warehouse"),
         }
         logging.disable()  # py4j logs what it raises
         on_interrupt = signal.getsignal(signal.SIGINT)
@@ -60,6 +79,7 @@ class SparkDemo:
             self.session = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
         # PySpark's own handler calls the JVM in the middle of another call, which fails with many words.
         signal.signal(signal.SIGINT, on_interrupt)
+        register(self.session)
 
     def __enter__(self) -> Self:
         return self
@@ -67,48 +87,34 @@ class SparkDemo:
     def __exit__(self, *exc: object) -> None:
         self.session.stop()
 
-    def write_index(self, messages: Messages, out: Path, geometry: tuple[int, int]) -> None:
-        frame = self.session.range(messages.count).select(
-            F.md5(F.col("id").cast("string")).alias("key"),
-            (F.col("id") * messages.size).alias("phyOffset"),
-            F.expr(f"{messages.begin_timestamp} + id div {messages.per_millisecond}").alias("storeTimestamp"),
-        )
-        write_index(
-            frame,
-            str(out.absolute()),
-            key="key",
-            phy_offset="phyOffset",
-            store_timestamp="storeTimestamp",
-            topic=messages.topic,
-            hash_slot_num=geometry[0],
-            index_num=geometry[1],
-        )
+    def build_index(self, store: Path, out: Path) -> None:
+        build_index(self.session, str(store.absolute()), str(out.absolute()), config=self.config)
 
-    def select_phy_offset(
-        self, directory: Path, asked: Lookups, geometry: tuple[int, int] | None, engine: str
-    ) -> PhyOffsets:
-        slots, items = geometry or (None, None)
+    def rebuild_consume_queue(self, store: Path, out: Path) -> None:
+        rebuild_consume_queue(self.session, str(store.absolute()), str(out.absolute()), config=self.config)
+
+    def count_messages(self, store: Path) -> Counts:
+        reader = self.session.read.format("rocketstore").option("columns", "topic,tags")
+        reader.load(str(store.absolute())).createOrReplaceTempView("messages")
+        return {(row.topic, row.tags): row.messages for row in self.session.sql(COUNT).collect()}
+
+    def select_phy_offset(self, root: Path, asked: Lookups, engine: str, is_verified: bool) -> PhyOffsets:
         found = select_phy_offset(
-            str(directory.absolute()),
-            asked.topic,
+            str(root.absolute()),
+            F.col("topic"),
             "key",
             max_num=MAX_NUM,
+            verify=is_verified,
             engine=engine,
-            hash_slot_num=slots,
-            index_num=items,
+            hash_slot_num=self.config.max_hash_slot_num,
+            index_num=self.config.max_index_num,
         )
-        table = self.keys(asked).select("id", found.alias("found")).toArrow()
+        path = self.scratch / "keys.parquet"
+        if not path.exists():
+            columns = {"id": np.arange(len(asked.keys)), "topic": asked.topics, "key": asked.keys}
+            pq.write_table(pa.table(columns), path)
+        table = self.session.read.parquet(str(path)).select("id", found.alias("found")).toArrow()
         column = table.sort_by("id").column("found").combine_chunks()
         offsets = column.offsets.to_numpy().astype(np.int64)
         values = column.values.to_numpy()[offsets[0] : offsets[-1]]
         return PhyOffsets(values, offsets - offsets[0])
-
-    def keys(self, asked: Lookups) -> DataFrame:
-        """The keys in order: as given, or made on the workers as ``Lookups.keys`` makes them here."""
-        if asked.given is not None:
-            rows = list(enumerate(asked.given))
-            return self.session.createDataFrame(rows, "id long, key string")
-        number = F.when(F.col("id") < asked.present, F.col("id") * STRIDE % max(asked.messages, 1)).otherwise(
-            F.col("id") - asked.present + asked.messages
-        )
-        return self.session.range(len(asked)).select("id", F.md5(number.cast("string")).alias("key"))
