@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from rocketstore import IndexFile, IndexService
 from rocketstore.spark import build, select_phy_offset, write_index
-from rocketstore.spark.build import BuildReport, Form, IndexFilePlan, Places
-from rocketstore.spark.spill import ENTRY, Slice, check_order
+from rocketstore.spark.build import BuildReport, Form, Places
+from rocketstore.spark.spill import ENTRY, Run, Slice, check_order, read_entries
 
 pytestmark = pytest.mark.spark
 
@@ -163,20 +163,23 @@ def test_files_are_named_by_the_first_item_in_the_zone_and_always_later(spark, t
     assert repr(report).startswith(f"<BuildReport: 100 items, 4 files in '{tmp_path}/index', ")
 
 
-def test_names_are_local_unless_a_zone_is_given(monkeypatch):
+def test_names_are_local_unless_a_zone_is_given(spark, tmp_path, monkeypatch):
     try:
         monkeypatch.setenv("TZ", "America/New_York")
         time.tzset()
-        assert build.file_name(NOW, None, "") == "20231114171320000"
+        report = write_index(frame(spark, [("T", "k", 0, 0, NOW)]), tmp_path / "index", **COLUMNS, **GEOMETRY)
+        assert [path.name for path in report.files] == ["20231114171320000"]
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
-@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63), -40_000_000_000_000])
-def test_a_time_that_names_no_file_is_refused(timestamp):
-    with pytest.raises(ValueError, match=f"store_timestamp {timestamp}"):
-        build.file_name(timestamp, build.checked_zone("UTC"), "")
+def test_a_time_that_is_no_date_names_a_file_as_far_as_it_can(spark, tmp_path):
+    times = [-(2**63), 2**63 - 1, NOW]
+    rows = [("T", "k", i, 0, times[i // CAPACITY]) for i in range(3 * CAPACITY)]
+    report = write_index(frame(spark, rows), tmp_path / "index", **COLUMNS, topic="T", **GEOMETRY, tz="UTC")
+    assert [path.name for path in report.files] == ["19700101000000000", "99981231235959807", "99981231235959808"]
+    assert contents(tmp_path / "index") == serial_build(rows)
 
 
 # ---- refused -----------------------------------------------------------------------------------------------
@@ -308,52 +311,68 @@ def test_what_losing_attempts_leave_is_swept_and_not_published(spark, tmp_path, 
 
 @pytest.fixture
 def places(tmp_path):
-    places = Places(tmp_path / "spills", tmp_path / "attempts", tmp_path / "files")
+    places = Places(tmp_path, tmp_path / "spills", tmp_path / "attempts", tmp_path / "files")
     for place in places:
-        place.mkdir()
+        place.mkdir(exist_ok=True)
     return places
 
 
 def plan_of(places, n):
     entries = np.zeros(n, ENTRY)
-    entries["keyHash"], entries["phyOffset"], entries["storeTimestamp"] = range(n), range(n), NOW
+    entries["key_hash"], entries["phy_offset"], entries["store_timestamp"] = range(n), range(n), NOW
     entries.tofile(places.spills / "0")
-    return IndexFilePlan("20231114221320000", [Slice(str(places.spills / "0"), 0, n)], n, 0, 0)
+    return [Slice(Run(str(places.spills / "0"), 0, n), 0, n)]
 
 
-def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(places, monkeypatch):
-    plan, form = plan_of(places, 10), Form(*GEOMETRY.values(), "5.5.0")
-    with monkeypatch.context() as patched:
-        patched.setattr(build, "read_entries", lambda slices: (_ for _ in [1 / 0]))
-        with pytest.raises(ZeroDivisionError):
-            build.build_file(plan, form, places, "0-1")
+FORM = Form(*GEOMETRY.values(), "5.5.0")
+NAME = f"{0:020}"
+
+
+def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(places):
+    plan = plan_of(places, 10)
+
+    def fail(slices):
+        yield from read_entries(slices)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        build.build_file(0, plan, fail, FORM, places, "0-1")
     assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
-    build.build_file(plan, form, places, "0-2")
-    with IndexFile.open(places.files / plan.name, **GEOMETRY) as index:
+    assert build.build_file(0, plan, read_entries, FORM, places, "0-2") == (0, 10)
+    with IndexFile.open(places.files / NAME, **GEOMETRY) as index:
         assert len(index) == 10
     first = contents(places.files)
-    build.build_file(plan, form, places, "0-3")
+    build.build_file(0, plan, read_entries, FORM, places, "0-3")
     assert contents(places.files) == first
     assert list(places.attempts.iterdir()) == []
 
 
 def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
-    plan, form = plan_of(places, 10), Form(*GEOMETRY.values(), "5.5.0")
-    out = places.files.with_name("index")
-    build.publish(places.files, out)
+    plan = plan_of(places, 10)
+    build.build_file(0, plan, read_entries, FORM, places, "0-0")
+    out = places.files.with_name("out")
+    build.publish_index(places, out, None)
+    before = contents(out)
     with pytest.raises(FileNotFoundError):
-        build.build_file(plan, form, places, "0-1")
-    assert list(out.iterdir()) == list(places.attempts.iterdir()) == []
+        build.build_file(0, plan, read_entries, FORM, places, "0-1")
+    assert contents(out) == before
+    assert len(before) == 1
+    assert list(places.attempts.iterdir()) == []
 
 
 def test_a_spill_that_is_shorter_than_reported_fails_the_task(places):
-    plan, form = plan_of(places, 10), Form(*GEOMETRY.values(), "5.5.0")
-    short = plan._replace(slices=[plan.slices[0]._replace(stop=12)], items=12)
+    (whole,) = plan_of(places, 10)
     with pytest.raises(OSError, match="ends after 10 entries, where 12 were written"):
-        build.build_file(short, form, places, "0-1")
+        build.build_file(0, [whole._replace(stop=12)], read_entries, FORM, places, "0-1")
     with pytest.raises(RuntimeError, match="10 items put, where 12 were planned"):
-        build.build_file(plan._replace(items=12), form, places, "0-1")
+        build.build_file(0, [whole._replace(stop=12)], lambda _: read_entries([whole]), FORM, places, "0-1")
     assert list(places.files.iterdir()) == []
+
+
+def test_tasks_that_are_not_done_are_noticed():
+    with pytest.raises(RuntimeError, match="1 of 2 tasks are done"):
+        build.require_all([build.Built(0, 5)], 2)
+    assert build.require_all([build.Built(0, 5), build.Built(1, 6)], 2) == 11
 
 
 # ---- memory ------------------------------------------------------------------------------------------------
@@ -366,8 +385,8 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore import IndexFile
-from rocketstore.spark.build import Form, IndexFilePlan, Places, build_file
-from rocketstore.spark.spill import ENTRY, Slice, check_order
+from rocketstore.spark.build import Form, Places, build_file
+from rocketstore.spark.spill import ENTRY, Run, Slice, read_entries
 
 ITEMS = 19_999_999
 
@@ -380,20 +399,20 @@ def write_spills(directory):
     with (directory / "0").open("wb") as file:
         for start in range(0, ITEMS, 1 << 20):
             entries = np.empty(min(1 << 20, ITEMS - start), ENTRY)
-            entries["keyHash"] = draw.integers(0, 2**31, len(entries))
-            entries["phyOffset"] = entries["storeTimestamp"] = np.arange(start, start + len(entries))
+            entries["key_hash"] = draw.integers(0, 2**31, len(entries))
+            entries["phy_offset"] = entries["store_timestamp"] = np.arange(start, start + len(entries))
             entries.tofile(file)
 
 root = Path(sys.argv[1])
-places = Places(root / "spills", root / "attempts", root / "files")
+places = Places(root, root / "spills", root / "attempts", root / "files")
 if len(sys.argv) == 3:
     for place in places:
-        place.mkdir()
+        place.mkdir(exist_ok=True)
     write_spills(places.spills)
 else:
-    plan = IndexFilePlan("20231114221320000", [Slice(str(places.spills / "0"), 0, ITEMS)], ITEMS, 0, 0)
+    plan = [Slice(Run(str(places.spills / "0"), 0, ITEMS), 0, ITEMS)]
     before = kilobytes("VmRSS")
-    build_file(plan, Form(5_000_000, 20_000_000, "5.5.0"), places, "0-0")
+    build_file(0, plan, read_entries, Form(5_000_000, 20_000_000, "5.5.0"), places, "0-0")
     print(kilobytes("VmHWM") - before)
 """
 
@@ -406,7 +425,7 @@ def test_a_task_of_a_full_size_file_takes_at_most_700_mb(tmp_path, seed):
     peak = int(subprocess.run([*arguments, "build"], check=True, capture_output=True, text=True).stdout)
     print(f"peak beyond the imports: {peak / 1000:.0f} MB")
     assert peak * 1024 <= 700e6
-    with IndexFile.open(tmp_path / "files" / "20231114221320000") as index:
+    with IndexFile.open(tmp_path / "files" / f"{0:020}") as index:
         assert index.is_write_full
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketstore.spark import spill
-from rocketstore.spark.spill import Slice, Spill, check_order, read_entries, write_spill
+from rocketstore.spark.spill import Run, Slice, Spill, check_order, read_entries, write_spill
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def test_attempts_of_one_partition_spill_to_their_own_files(tmp_path):
     assert write_spill([batch(rows[:2]), batch([]), batch(rows[2:])], path, LABELS) == Spill(
         str(path), 5, 0, 0, 40, 0, ""
     )
-    (entries,) = read_entries([Slice(str(path), 0, 5)])
+    (entries,) = read_entries([Slice(Run(str(path), 0, 5), 0, 5)])
     assert entries.tolist() == rows
     with pytest.raises(FileExistsError):
         write_spill([batch(rows)], path, LABELS)
@@ -75,15 +75,19 @@ def test_a_tie_across_two_partitions_is_noticed():
 
 
 def test_slices_cover_every_entry_once_across_spills():
-    spills = [Spill(name, items, 0, 0, 0, 0, "") for name, items in [("a", 3), ("b", 5), ("c", 1)]]
-    assert spill.slices_of(spills, 2, 9) == [Slice("a", 2, 3), Slice("b", 0, 5), Slice("c", 0, 1)]
-    assert spill.slices_of(spills, 3, 7) == [Slice("b", 0, 4)]
-    assert spill.slices_of(spills, 4, 4) == []
+    a, empty, b, c = runs = [Run("a", 0, 3), Run("empty", 3, 0), Run("b", 7, 5), Run("c", 0, 1)]
+    bounds = [(2, 9), (3, 7), (4, 5)]
+    assert list(spill.slices_of(runs, bounds)) == [
+        [Slice(a, 2, 3), Slice(b, 0, 5), Slice(c, 0, 1)],
+        [Slice(b, 0, 4)],
+        [Slice(b, 1, 2)],
+    ]
+    assert list(spill.slices_of([], [(0, 0)])) == list(spill.slices_of([empty], [(0, 0)])) == [[]]
 
 
 def test_long_slices_are_read_block_by_block(tmp_path, monkeypatch):
     monkeypatch.setattr(spill, "BLOCK", 4)
     write_spill([batch([(1, i, NOW) for i in range(11)])], tmp_path / "0", LABELS)
-    blocks = list(read_entries([Slice(str(tmp_path / "0"), 1, 11)]))
+    blocks = list(read_entries([Slice(Run(str(tmp_path / "0"), 1, 10), 0, 10)]))
     assert [len(block) for block in blocks] == [4, 4, 2]
-    assert np.concatenate(blocks)["phyOffset"].tolist() == list(range(1, 11))
+    assert np.concatenate(blocks)["phy_offset"].tolist() == list(range(1, 11))

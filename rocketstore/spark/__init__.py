@@ -10,10 +10,11 @@ except ImportError as error:
     ) from error
 
 from rocketstore.spark.build import BuildReport, write_index
+from rocketstore.spark.build_index import build_index
 from rocketstore.spark.lookup import hash_keys, select_phy_offset
 from rocketstore.spark.query import query_messages
 from rocketstore.spark.source import register
 
 del pandas, pyarrow, pyspark
 
-__all__ = ["BuildReport", "hash_keys", "query_messages", "register", "select_phy_offset", "write_index"]
+__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages", "register", "select_phy_offset", "write_index"]

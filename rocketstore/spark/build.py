@@ -1,28 +1,28 @@
-"""Building a directory of index files from a DataFrame.
+"""What all builds have in common: their tasks, their directories, the making of index files; and write_index.
 
     keyHash, phyOffset, storeTimestamp (pandas UDF) -> range exchange, sort -> spill files
     -> prefix sum on the driver -> one task for each index file -> rename
 
-Index file k is made of the entries from k * M to (k + 1) * M of all spills, M = index_num - 1, and seeded
-with the entry before those. No task depends on another, so any may be tried again.
+Index file k is made of the items from k * M to (k + 1) * M of all runs, M = index_num - 1, and seeded
+with the item before those. No task depends on another, so any may be tried again.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 from zoneinfo import ZoneInfo
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -32,48 +32,33 @@ from pyspark.sql import types as T
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.files.index_file import IndexFile
 from rocketstore.spark.lookup import hash_keys
-from rocketstore.spark.spill import (
-    ORDINAL,
-    SPILL_SCHEMA,
-    Slice,
-    Spill,
-    check_order,
-    read_entries,
-    slices_of,
-    write_spill,
-)
-from rocketstore.store.index_service import index_file_name
+from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
+from rocketstore.store.index_service import index_paths
+from rocketstore.store.rebuild import zone_of
+from rocketstore.store.rebuild_files import name_index_files
 
 __all__ = ["BuildReport", "write_index"]
 
 SWEEPS = 5
+SQL_TYPES = {int: "long", str: "string"}
+Row = TypeVar("Row", bound=Any)
 
 
 @dataclass
 class BuildReport:
-    """What a build made: paths of index files, oldest first; the items in them; the seconds it took."""
+    """What a build made: paths of files, oldest first; the items, or units, in them; the seconds it took."""
 
     files: list[Path]
     items: int
     seconds: float
 
     def __repr__(self) -> str:
-        where = f" in {str(self.files[0].parent)!r}" if self.files else ""
+        where = f" in {os.path.commonpath([path.parent for path in self.files])!r}" if self.files else ""
         return f"<BuildReport: {self.items:,} items, {len(self.files)} files{where}, {self.seconds:.1f} s>"
 
 
-class IndexFilePlan(NamedTuple):
-    """One index file to build: its name, its entries, and where the file before it ended."""
-
-    name: str
-    slices: list[Slice]
-    items: int
-    end_phy_offset: int
-    end_timestamp: int
-
-
 class Form(NamedTuple):
-    """What all files of a build have in common."""
+    """What all files of an index have in common."""
 
     hash_slot_num: int
     index_num: int
@@ -81,11 +66,19 @@ class Form(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The directories of a build: spills; index files that tasks are at; and those that are done."""
+    """The directories of a build: all of it; spills; files that tasks are at; and those that are done."""
 
+    work: Path
     spills: Path
     attempts: Path
     files: Path
+
+
+class Built(NamedTuple):
+    """What a task made."""
+
+    number: int
+    items: int
 
 
 def write_index(
@@ -139,18 +132,16 @@ def write_index(
     out = Path(os.path.realpath(out))
     refuse_existing(out)
     form = checked_form(hash_slot_num, index_num, compat)
-    zone = checked_zone(tz)
+    zone = zone_of(tz)
     items, labels = index_items(
         df, key=key, phy_offset=phy_offset, store_timestamp=store_timestamp, topic=topic, ordinal=ordinal
     )
     with working_places(out, scratch) as places:
         spills = check_order(spill_items(items, places.spills, labels), labels)
-        plans = plan_files(spills, index_num - 1, zone)
-        build_files(df.sparkSession, plans, form, places)
-        publish(places.files, out)
-    return BuildReport(
-        [out / plan.name for plan in plans], sum(plan.items for plan in plans), time.perf_counter() - started
-    )
+        plans = plan_files([spill.run for spill in spills], index_num - 1)
+        count = build_files(df.sparkSession, plans, read_entries, form, places)
+        publish_index(places, out, zone)
+    return BuildReport(index_paths(out), count, time.perf_counter() - started)
 
 
 # ---- arguments ---------------------------------------------------------------------------------------------
@@ -166,13 +157,6 @@ def checked_form(hash_slot_num: int, index_num: int, compat: str) -> Form:
     if hash_slot_num < 1 or index_num < 2:
         raise ValueError(f"hash_slot_num={hash_slot_num}, index_num={index_num}: at least 1 and 2 are needed")
     return Form(hash_slot_num, index_num, compat)
-
-
-def checked_zone(tz: str | None) -> ZoneInfo | None:
-    try:
-        return None if tz is None else ZoneInfo(tz)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"tz={tz!r}: not a time zone, such as 'UTC' or 'Asia/Shanghai'") from error
 
 
 def index_items(
@@ -233,94 +217,127 @@ def spill_items(items: DataFrame, directory: Path, labels: dict[str, str]) -> li
     items = items.persist()
     try:
         ordered = items.repartitionByRange(*order).sortWithinPartitions(*order)
-        return [Spill(*row) for row in ordered.mapInArrow(spill, SPILL_SCHEMA).collect()]
+        return [Spill(*row) for row in ordered.mapInArrow(spill, schema_of(Spill)).collect()]
     finally:
         items.unpersist()
 
 
+# ---- tasks -------------------------------------------------------------------------------------------------
+
+
+def run(
+    spark: SparkSession, task: Callable[[int, str], Iterable[Row]], count: int, row_type: type[Row]
+) -> list[Row]:
+    """Call ``task`` with each number below ``count`` and the attempt's name, in a Spark task each.
+
+    Returns: the rows, tuples of ``row_type``, that these calls give, in the order of the numbers.
+    """
+
+    def run_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                rows = [row._asdict() for row in task(number, attempt_name())]
+                if rows:
+                    yield pa.RecordBatch.from_pylist(rows)
+
+    if not count:
+        return []
+    rows = spark.range(0, count, 1, count).mapInArrow(run_numbers, schema_of(row_type)).collect()
+    return [row_type(*row) for row in rows]
+
+
+def schema_of(row_type: type[Any]) -> str:
+    return ", ".join(f"{name} {SQL_TYPES[kind]}" for name, kind in get_type_hints(row_type).items())
+
+
 def attempt_name() -> str:
-    """Name this attempt of this task, as no other of the application is named."""
+    """Name this attempt of this task, as no other of the application is named; outside of a task, as no other."""
     context = TaskContext.get()
-    assert context is not None
+    if context is None:
+        return f"driver-{uuid.uuid4().hex}"
     return f"{context.partitionId():06}-{context.taskAttemptId()}"
 
 
-# ---- the driver's part -------------------------------------------------------------------------------------
+def require_all(built: Sequence[Built], count: int) -> int:
+    """Give the items that all tasks made. Raises: RuntimeError unless all of them did."""
+    if [one.number for one in built] != list(range(count)):
+        raise RuntimeError(f"{len(built)} of {count} tasks are done")
+    return sum(one.items for one in built)
 
 
-def plan_files(spills: list[Spill], capacity: int, zone: ZoneInfo | None) -> list[IndexFilePlan]:
-    """Cut the entries of all spills into index files of ``capacity`` items, and name them."""
-    plans: list[IndexFilePlan] = []
-    total = sum(spill.items for spill in spills)
-    for start in range(0, total, capacity):
-        stop = min(start + capacity, total)
-        before = entry(spills, start - 1) if start else (0, 0)
-        _, first_timestamp = entry(spills, start)
-        name = file_name(first_timestamp, zone, plans[-1].name if plans else "")
-        plans.append(IndexFilePlan(name, slices_of(spills, start, stop), stop - start, *before))
-    return plans
+# ---- index files -------------------------------------------------------------------------------------------
 
 
-def entry(spills: list[Spill], ordinal: int) -> tuple[int, int]:
-    """Read phyOffset and storeTimestamp of one entry of all spills together."""
-    (found,) = read_entries(slices_of(spills, ordinal, ordinal + 1))
-    return int(found["phyOffset"][0]), int(found["storeTimestamp"][0])
+def plan_files(runs: Sequence[Any], capacity: int, *, is_followed: bool = False) -> list[list[Slice]]:
+    """Cut the items of all runs into index files of ``capacity`` items, each with the last item before it.
+
+    Parameters: is_followed: a message without items comes after them: it opens a file if it finds none with room.
+    """
+    total = sum(run.items for run in runs)
+    count = -(-total // capacity) + (is_followed and total % capacity == 0)
+    bounds = ((max(k * capacity - 1, 0), min((k + 1) * capacity, total)) for k in range(count))
+    return list(slices_of(runs, bounds))
 
 
-def file_name(timestamp: int, zone: ZoneInfo | None, last_name: str) -> str:
-    """Name a file by its first item's time, and always after ``last_name``."""
-    seconds, millis = divmod(timestamp, 1000)
-    try:
-        moment = datetime.fromtimestamp(seconds, zone).replace(microsecond=1000 * millis)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ValueError(f"store_timestamp {timestamp}: no file can be named by this time") from error
-    if moment.year < 1000:
-        raise ValueError(f"store_timestamp {timestamp}: no file can be named by a time before the year 1000")
-    return index_file_name(moment, last_name)
+def build_files(
+    spark: SparkSession,
+    plans: list[list[Slice]],
+    read: Callable[[list[Slice]], Iterator[np.ndarray]],
+    form: Form,
+    places: Places,
+) -> int:
+    """Build each planned file in a task of its own. Returns: the items in them."""
+
+    def build(number: int, attempt: str) -> Iterator[Built]:
+        yield build_file(number, plans[number], read, form, places, attempt)
+
+    return require_all(run(spark, build, len(plans), Built), len(plans))
 
 
-# ---- second pass: build ------------------------------------------------------------------------------------
-
-
-def build_files(spark: SparkSession, plans: list[IndexFilePlan], form: Form, places: Places) -> None:
-    """Build each planned file in a task of its own."""
-    if not plans:
-        return
-
-    def build(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for frame in frames:
-            for number in frame["id"]:
-                build_file(plans[number], form, places, attempt_name())
-            yield frame
-
-    numbers = spark.range(0, len(plans), 1, len(plans))
-    built = numbers.mapInPandas(build, "id long").collect()
-    if len(built) != len(plans):
-        raise RuntimeError(f"{len(built)} of {len(plans)} index files were built")
-
-
-def build_file(plan: IndexFilePlan, form: Form, places: Places, attempt: str) -> None:
+def build_file(
+    number: int,
+    slices: list[Slice],
+    read: Callable[[list[Slice]], Iterator[np.ndarray]],
+    form: Form,
+    places: Places,
+    attempt: str,
+) -> Built:
     """Build one index file beside the others, and rename it when it is complete.
 
     A file that two attempts build has the same bytes twice: whichever is renamed last may stay.
+    Parameters: read: gives the items of slices in blocks, none of them empty, with the fields of ENTRY.
     """
-    temporary = places.attempts / f"{plan.name}-{attempt}"
+    name = f"{number:020}"
+    temporary = places.attempts / f"{name}-{attempt}"
+    blocks = read(slices)
+    first = next(blocks, np.empty(0, ENTRY))
+    before, first = first[: number > 0], first[number > 0 :]
     try:
         with IndexFile.create(
             temporary,
             hash_slot_num=form.hash_slot_num,
             index_num=form.index_num,
-            end_phy_offset=plan.end_phy_offset,
-            end_timestamp=plan.end_timestamp,
+            end_phy_offset=int(before["phy_offset"].sum()),
+            end_timestamp=int(before["store_timestamp"].sum()),
             compat=form.compat,
         ) as index:
-            for entries in read_entries(plan.slices):
-                index.put_key_hashes(entries["keyHash"], entries["phyOffset"], entries["storeTimestamp"])
-            if len(index) != plan.items:
-                raise RuntimeError(f"{temporary}: {len(index)} items put, where {plan.items} were planned")
-        temporary.rename(places.files / plan.name)
+            for items in itertools.chain([first], blocks):
+                index.put_key_hashes(items["key_hash"], items["phy_offset"], items["store_timestamp"])
+            planned = sum(stop - start for _, start, stop in slices) - len(before)
+            if len(index) != planned:
+                raise RuntimeError(f"{temporary}: {len(index)} items put, where {planned} were planned")
+        temporary.rename(places.files / name)
     finally:
         temporary.unlink(missing_ok=True)
+    return Built(number, planned)
+
+
+def publish_index(places: Places, out: Path, zone: ZoneInfo | None) -> None:
+    """Give the index files their names, and let their directory appear as ``out``."""
+    done, named = places.work / "done", places.work / "index"
+    places.files.rename(done)  # an attempt that ends now finds no place for its file
+    name_index_files(done, named, zone)
+    publish(named, out)
 
 
 # ---- directories -------------------------------------------------------------------------------------------
@@ -332,10 +349,10 @@ def working_places(out: Path, scratch: str | os.PathLike[str] | None) -> Iterato
     name = f".{out.name}.{uuid.uuid4().hex}"
     work = out.parent / name
     spills = work / "spills" if scratch is None else Path(os.path.realpath(scratch)) / name
-    places = Places(spills, work / "attempts", work / "files")
+    places = Places(work, spills, work / "attempts", work / "files")
     try:
         for place in places:
-            place.mkdir(parents=True)
+            place.mkdir(parents=True, exist_ok=True)
         yield places
     finally:
         sweep([work, spills])

@@ -1,18 +1,20 @@
-"""Spill files: the items of an index in order, 20 bytes each, between the two passes of a build."""
+"""Spill files: rows in order, between the two passes of a build; of an index its items, 20 bytes each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["ENTRY", "ORDINAL", "Slice", "Spill", "check_order", "read_entries", "slices_of", "write_spill"]
+__all__ = ["ENTRY", "ORDINAL", "Run", "Slice", "Spill", "check_order", "read_entries", "slices_of", "write_spill"]
 
-ENTRY = np.dtype([("keyHash", "<i4"), ("phyOffset", "<i8"), ("storeTimestamp", "<i8")])
+ENTRY = np.dtype([("key_hash", "<i4"), ("phy_offset", "<i8"), ("store_timestamp", "<i8")])
+COLUMNS = ("keyHash", "phyOffset", "storeTimestamp")
 ORDINAL = "ordinal"
 # Entries read at once: enough that IndexFile takes the first block of a full-size file in its stream form.
 BLOCK = 1 << 20
@@ -30,6 +32,10 @@ class Spill(NamedTuple):
     problem: str
 
     @property
+    def run(self) -> Run:
+        return Run(self.path, 0, self.items)
+
+    @property
     def first(self) -> tuple[int, int]:
         return self.first_phy_offset, self.first_ordinal
 
@@ -38,16 +44,18 @@ class Spill(NamedTuple):
         return self.last_phy_offset, self.last_ordinal
 
 
-SPILL_SCHEMA = (
-    "path string, items long, first_phy_offset long, first_ordinal long, "
-    "last_phy_offset long, last_ordinal long, problem string"
-)
+class Run(NamedTuple):
+    """Entries that follow each other in a file: where they begin, counted from 0, and how many they are."""
+
+    path: str
+    start: int
+    items: int
 
 
 class Slice(NamedTuple):
-    """The entries of a spill file from ``start`` to before ``stop``."""
+    """The items of a run, a ``Run`` or another that has ``items``, from ``start`` to before ``stop``."""
 
-    path: str
+    run: Any
     start: int
     stop: int
 
@@ -116,8 +124,8 @@ def order_of(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 def entries_of(batch: pa.RecordBatch) -> np.ndarray:
     entries = np.empty(batch.num_rows, ENTRY)
-    for name in ENTRY.names or ():
-        entries[name] = batch.column(name).to_numpy()
+    for field, column in zip(ENTRY.names or (), COLUMNS, strict=True):
+        entries[field] = batch.column(column).to_numpy()
     return entries
 
 
@@ -140,26 +148,29 @@ def check_order(spills: Iterable[Spill], labels: dict[str, str]) -> list[Spill]:
     return spills
 
 
-def slices_of(spills: Iterable[Spill], start: int, stop: int) -> list[Slice]:
-    """Find the entries from ``start`` to ``stop`` of all spills together."""
-    slices, base = [], 0
-    for spill in spills:
-        low, high = max(start - base, 0), min(stop - base, spill.items)
-        if low < high:
-            slices.append(Slice(spill.path, low, high))
-        base += spill.items
-    return slices
+def slices_of(runs: Sequence[Any], bounds: Iterable[tuple[int, int]]) -> Iterator[list[Slice]]:
+    """Find, for each pair of bounds, the items from one to before the other of all runs together."""
+    ends = np.cumsum([run.items for run in runs], dtype=np.int64).tolist()
+    for start, stop in bounds:
+        slices = []
+        for number in range(bisect_right(ends, start), len(ends)):
+            run, base = runs[number], ends[number] - runs[number].items
+            if base >= stop:
+                break
+            if run.items:
+                slices.append(Slice(run, max(start - base, 0), min(stop - base, run.items)))
+        yield slices
 
 
-def read_entries(slices: Iterable[Slice]) -> Iterator[np.ndarray]:
-    """Read slices, one after another, in blocks of ENTRY.
+def read_entries(slices: Iterable[Slice], dtype: np.dtype[np.void] = ENTRY) -> Iterator[np.ndarray]:
+    """Read slices of spill files, one after another, in blocks.
 
     Raises: FileNotFoundError, OSError if a spill file is not what was written.
     """
-    for path, start, stop in slices:
-        for at in range(start, stop, BLOCK):
-            end = min(at + BLOCK, stop)
-            entries = np.fromfile(path, ENTRY, end - at, offset=at * ENTRY.itemsize)
+    for run, start, stop in slices:
+        for at in range(run.start + start, run.start + stop, BLOCK):
+            end = min(at + BLOCK, run.start + stop)
+            entries = np.fromfile(run.path, dtype, end - at, offset=at * dtype.itemsize)
             if len(entries) < end - at:
-                raise OSError(f"{path}: ends after {at + len(entries)} entries, where {stop} were written")
+                raise OSError(f"{run.path}: ends after {at + len(entries)} entries, where {end} were written")
             yield entries

@@ -150,36 +150,37 @@ class Dispatcher:
             requests, queues = with_more(self._log, requests, queues, self.config.enable_lmq)
         self.put_requests(requests, queues)
 
-    def put_requests(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
-        """Put units for requests, of which none is for more queues than its own."""
+    def put_requests(self, requests: np.ndarray, queues: Sequence[Queue]) -> int:
+        """Put units for requests, of which none is for more queues than its own. Returns: how many."""
         if len(requests) == 0:
-            return
+            return 0
         columns, ends = by_queue(requests, len(queues))
+        count = 0
         for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
             queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
             if is_file_name(queue[0]):
-                self._put_units(queue, {name: column[first:last] for name, column in columns.items()})
+                count += self._put_units(queue, {name: column[first:last] for name, column in columns.items()})
             else:
                 logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
+        return count
 
-    def _put_units(self, queue: Queue, columns: dict[str, np.ndarray]) -> None:
+    def _put_units(self, queue: Queue, columns: dict[str, np.ndarray]) -> int:
         try:
-            self._put_into(self.queue(*queue), columns)
+            return self._put_into(self.queue(*queue), columns)
         except ValueError as error:
             raise StoreError(f"{self.root}: queue {queue[1]} of {queue[0]!r} cannot have a unit: {error}") from None
 
     @staticmethod
-    def _put_into(writer: Writer, columns: dict[str, np.ndarray]) -> None:
+    def _put_into(writer: Writer, columns: dict[str, np.ndarray]) -> int:
         """Put units. What comes from another queue is in no batch unit, and has no ext unit."""
         if isinstance(writer, BatchConsumeQueueWriter):
             own = columns["flags"] & MORE_DISPATCH == 0
-            writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
-            return
+            return writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
         if writer.ext is not None:
             own = columns["flags"] & MORE_DISPATCH == 0
             pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
             columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
-        writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
+        return writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
 
     def flush(self) -> None:
         """Bring all queues to the disk, and the index. Raises: OSError."""

@@ -111,19 +111,11 @@ def rebuild(
     """
     if isinstance(topics, str):
         raise TypeError(f"topics={topics!r}: a list of str was expected")
-    root, zone = Path(path), zone_of(tz)
-    os.scandir(root).close()
     build = Build(consume_queue, index and topics is None, None if topics is None else {*topics}, out is None)
-    build.require()
-    known = known_config(root, config, replaced=build.replaced_sizes())
-    build.index = build.index and known.message_index_enable
-    rebuilder = Rebuilder(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
-    rebuilder.require_sizes()
+    rebuilder = Rebuilder.of(path, build, config, memory, threads, tz, progress)
     if out is not None:
-        if is_held(root / "lock"):
-            raise StoreLockedError(f"{root}: is being written: stop the broker, or the rocketstore writer, first")
         return rebuilder.build_in(Path(out))
-    lock = StoreLock(root / "lock")
+    lock = StoreLock(rebuilder.root / "lock")
     lock.acquire()
     try:
         return rebuilder.build_and_swap()
@@ -191,6 +183,21 @@ class Rebuilder:
         self.topics = BrokerConfig.open(self.root).topics
         self.batches = batch_topics(self.topics)
 
+    @classmethod
+    def of(
+        cls, path: str | os.PathLike[str], build: Build, config: StoreConfig | None, memory: int = 0,
+        threads: int | None = None, tz: str | None = None, progress: Progress | None = None,
+    ) -> Self:
+        """Parameters, raises: as ``rebuild``."""
+        root, zone = Path(path), zone_of(tz)
+        os.scandir(root).close()
+        build.require()
+        known = known_config(root, config, replaced=build.replaced_sizes())
+        build.index = build.index and known.message_index_enable
+        self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
+        self.require_sizes()
+        return self
+
     def require_sizes(self) -> None:
         """Raise ValueError for sizes that no file shows: what is built with another the broker would not load."""
         build, (plain, batch, ext) = self.build, QUEUE_SIZES
@@ -207,7 +214,7 @@ class Rebuilder:
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in a directory of its own."""
-        plan = self._look()
+        plan = self.look_only()
         with plan.log:
             make_directory(out)
             if any(not path.name.startswith(STATE) for path in out.iterdir()) and not (out / STATE).exists():
@@ -238,11 +245,17 @@ class Rebuilder:
             sync_directory(self.root)
             return self._report(plan, self.root, backups)
 
-    def _look(self) -> Completion:
+    def look_only(self, *, last_file: bool = False) -> Completion:
+        """Look at the log of a store that is not being written and stays as it is. Parameters: as ``look_at_log``."""
+        if is_held(self.root / "lock"):
+            raise StoreLockedError(f"{self.root}: is being written: stop the broker, or the rocketstore writer, first")
+        return self._look(last_file)
+
+    def _look(self, last_file: bool = False) -> Completion:
         if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         plan = open_completion(self.root, self.config)
-        plan.look_at_log()
+        plan.look_at_log(last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
         if not plan.log.queue.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
@@ -285,7 +298,7 @@ class Rebuilder:
             state = self._build_from(plan, staging, state) or self._begin(staging, options)
         if state["phase"] == "name":
             if self.build.index:
-                name_index_files(staging, self.zone)
+                name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
             if self.build.topics is not None:
                 remove_other_topics(staging, self.build.topics)
         return state
@@ -351,9 +364,12 @@ class Rebuilder:
         return Dispatcher(staging, self.config, plan.log, index, self.batches)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
-        """Whether a topic that topics.json does not know has inner batches here, for the first time."""
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
-        found = {queues[number][0] for number in np.unique(numbers).tolist()} - self.batches - self.topics.keys()
+        return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()})
+
+    def find_batches(self, topics: set[str]) -> bool:
+        """Take topics that have inner batches, and whether there is one, for the first time, not in topics.json."""
+        found = topics - self.batches - self.topics.keys()
         if not self.build.has_queues_of(found):
             return False
         self.batches |= found

@@ -84,9 +84,8 @@ def index_headers(directory: Path) -> list[IndexHeader]:
     return [read_header(path) for path in index_paths(directory)] if directory.is_dir() else []
 
 
-def name_index_files(staging: Path, zone: ZoneInfo | None) -> None:
-    """Name each file by the store time of its first item, and always after the one before it."""
-    made, named = staging / INDEX_MADE, staging / "index"
+def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
+    """Move each file to another directory, by the store time of its first item, and always after the one before it."""
     make_directory(named)
     if not made.is_dir():
         return

@@ -74,12 +74,21 @@ class Completion:
             self._look_at_everything(thorough)
         self.steps = list(self._find_steps())
 
-    def look_at_log(self) -> None:
-        """Find what there is to do to the log alone. Raises: CorruptFileError; nothing was changed."""
+    def look_at_log(self, *, last_file: bool = False) -> None:
+        """Find what there is to do to the log alone. Raises: CorruptFileError; nothing was changed.
+
+        Parameters: last_file: look at no more than that where no checkpoint says what to look at: the rest is read
+        by somebody who finds what is wrong with it.
+        """
         self._check_log_files()
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         flushed = self.checkpoint.physic_msg_timestamp
-        self.checked_from = self._tail_begin() if is_clean else self._last_file_before(flushed)
+        if is_clean:
+            self.checked_from = self._tail_begin()
+        elif last_file and flushed <= 0:
+            self.checked_from = self.log._last_begun_file()
+        else:
+            self.checked_from = self._last_file_before(flushed)
         self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
         self.steps = list(self._log_steps())
 

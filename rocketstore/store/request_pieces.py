@@ -50,9 +50,9 @@ class RequestPieces:
 
     def __init__(
         self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int, threads: int,
-        room: int = LONG_MAX,
+        room: int = LONG_MAX, stop: int = LONG_MAX,
     ) -> None:
-        """Parameters: begin, end: of whole records, physical offsets.
+        """Parameters: begin, end: of whole records, physical offsets. stop: only records that begin before it.
 
         size: of a piece, bytes of the log. room: bytes of requests and items after which a piece ends early, so that
         records of nothing but keys take no more memory than others.
@@ -63,7 +63,7 @@ class RequestPieces:
         self._options: dict[str, Any] = {
             "message_delay_level": config.message_delay_level, "indexes_tags": Compat.of(config.compat).indexes_tags
         }
-        self._begin, self._end = begin, end
+        self._begin, self._end, self._stop = begin, end, min(stop, end)
         self._size = size
         self._room = room
         self._threads = threads
@@ -80,7 +80,7 @@ class RequestPieces:
                     while len(waiting) <= self._threads and (cut := next(cuts, None)) is not None:
                         waiting.append((cut[1], threads.submit(self._read_from, *cut)))
                     if not waiting:
-                        return
+                        break
                     stop, future = waiting.popleft()
                     for piece in self._in_order(position, stop, future):
                         yield piece
@@ -88,11 +88,13 @@ class RequestPieces:
             finally:
                 for _, future in waiting:
                     future.cancel()
+        if position < self._stop:  # where there is no file
+            yield self._read(position, self._stop)
 
     def _cuts(self) -> Iterator[tuple[int, int]]:
         """Give where to cut: parts of files, since no record is in two of them."""
         for file in self._log.queue.files:
-            end = min(self._log.end_of(file), self._end)
+            end = min(self._log.end_of(file), self._stop)
             for begin in range(max(file.file_from_offset, self._begin), end, self._size):
                 yield begin, min(begin + self._size, end)
 

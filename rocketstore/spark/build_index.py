@@ -1,0 +1,156 @@
+"""Building a store's index from its commit log: count, prefix sum, one task for each index file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from rocketstore.config import StoreConfig
+from rocketstore.spark.build import (
+    BuildReport,
+    Form,
+    build_files,
+    plan_files,
+    publish_index,
+    refuse_existing,
+    working_places,
+)
+from rocketstore.spark.spill import ENTRY, Slice, read_entries
+from rocketstore.spark.splits import LogReader, read_log
+from rocketstore.store.index_service import index_paths
+from rocketstore.store.rebuild import Build, Rebuilder
+from rocketstore.store.request_pieces import Piece, RequestPieces
+
+__all__ = ["build_index"]
+
+MODES = ("auto", "rescan", "spill")
+
+
+class ItemRun(NamedTuple):
+    """What a part of the log gives to the index: where its records begin and end; how many items.
+
+    last_phy_offset: of the last record; last_item_offset: of the last that has an item; -1 if there is none.
+    path, start: of the spill file, if there is one, and where the items begin there.
+    """
+
+    begin: int
+    end: int
+    items: int
+    last_phy_offset: int
+    last_item_offset: int
+    path: str
+    start: int
+
+
+def build_index(
+    spark: SparkSession,
+    store: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    mode: str = "auto",
+    scratch: str | os.PathLike[str] | None = None,
+    config: StoreConfig | None = None,
+    tz: str | None = None,
+) -> BuildReport:
+    """Build the index of a store from its commit log, file for file as ``rebuild`` does. The store is only read.
+
+    The log must be where all workers can read it, ``out`` and ``scratch`` the same directories for all. A task maps
+    one index file, and takes some 200 MB of memory beside it.
+
+    Parameters
+    ----------
+    store : the root of the store, which no broker and no rocketstore may be writing.
+    out : the directory of index files to make. It appears when it is complete; until then work is in a hidden one
+        beside it.
+    mode : "rescan" reads the log twice, "spill" once, and writes 20 bytes an item to ``scratch``; "auto" rescans a
+        log that is in files of this machine.
+    scratch : where to spill; default: beside ``out``.
+    config, tz : as for ``rebuild``.
+
+    Returns
+    -------
+    BuildReport.
+
+    Raises
+    ------
+    FileExistsError : ``out`` is there and not an empty directory.
+    ValueError : a size, mode or tz that cannot be or is not known; an index that the configuration turns off.
+    CorruptFileError : the log is damaged before its tail. StoreLockedError, StoreError, OSError. Nothing is left.
+
+    Source: IndexService.buildIndex for each message.
+    """
+    started = time.perf_counter()
+    out = Path(os.path.realpath(out))
+    refuse_existing(out)
+    if mode not in MODES:
+        raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+    if mode == "auto":
+        mode = "spill" if "://" in str(store) else "rescan"
+    rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
+    if not rebuilder.build.index:
+        raise ValueError("message_index_enable is false: a store of this configuration has no index")
+    sizes = rebuilder.config
+    form = Form(sizes.max_hash_slot_num, sizes.max_index_num, sizes.compat)
+    plan = rebuilder.look_only(last_file=True)
+    with plan.log, working_places(out, scratch) as places:
+        reader = LogReader(plan.log, sizes, plan.log.min_phy_offset, plan.end)
+
+        def spill(pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+            yield from spill_items(pieces, places.spills / f"{attempt}.spill")
+
+        def rescan(slices: list[Slice]) -> Iterator[np.ndarray]:
+            yield from scan_items(reader, slices)
+
+        runs = read_log(spark, reader, spill if mode == "spill" else count_items, ItemRun)
+        last_item = max((run.last_item_offset for run in runs), default=-1)
+        is_followed = any(run.last_phy_offset > last_item for run in runs)
+        plans = plan_files(runs, form.index_num - 1, is_followed=is_followed)
+        count = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
+        publish_index(places, out, rebuilder.zone)
+    return BuildReport(index_paths(out), count, time.perf_counter() - started)
+
+
+def count_items(pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+    """Count the items of each piece."""
+    return map(run_of, pieces)
+
+
+def spill_items(pieces: RequestPieces, path: Path) -> Iterator[ItemRun]:
+    """Write the items of all pieces to one file."""
+    runs = []
+    with path.open("xb") as file:
+        for piece in pieces:
+            entries = np.empty(len(piece.items), ENTRY)
+            for name in ENTRY.names or ():
+                entries[name] = piece.items[name]
+            entries.tofile(file)
+            runs.append(run_of(piece))
+    if runs:
+        _, _, items, last_phy_offsets, last_item_offsets, _, _ = zip(*runs, strict=True)
+        last = max(last_phy_offsets), max(last_item_offsets)
+        yield ItemRun(runs[0].begin, runs[-1].end, sum(items), *last, str(path), 0)
+
+
+def run_of(piece: Piece) -> ItemRun:
+    last_phy_offset = -1 if piece.last is None else piece.last[0]
+    last_item_offset = int(piece.items["phy_offset"][-1]) if len(piece.items) else -1
+    return ItemRun(piece.begin, piece.end, len(piece.items), last_phy_offset, last_item_offset, "", 0)
+
+
+def scan_items(reader: LogReader, slices: list[Slice]) -> Iterator[np.ndarray]:
+    """Read the items of slices, which follow each other, from the log again."""
+    if not slices:
+        return
+    skip, left = slices[0].start, sum(stop - start for _, start, stop in slices)
+    for piece in reader.pieces(slices[0].run.begin, slices[-1].run.end):
+        items = piece.items[skip : skip + left]
+        skip = max(skip - len(piece.items), 0)
+        left -= len(items)
+        if len(items):
+            yield items

@@ -1,0 +1,92 @@
+"""A commit log in splits: each is read in a task, and the driver sees that together they are the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.spark.build import Row, attempt_name, run
+from rocketstore.store.request_pieces import RequestPieces
+
+__all__ = ["LogReader", "read_log"]
+
+MIN_SPLIT, MAX_SPLIT = 16 << 20, 1 << 30  # bytes of the log
+SPLITS = 16  # as many at least, unless they are too small: a task takes some 50 ms
+PIECE = 16 << 20  # bytes of the log that are read at once
+ROOM = 32 << 20  # bytes of what was read of them, after which a piece ends early
+
+
+class LogReader(NamedTuple):
+    """A log as tasks read it: they open it again. Attributes: begin, end: of its records, physical offsets."""
+
+    log: CommitLog
+    config: StoreConfig
+    begin: int
+    end: int
+    piece: int = PIECE
+
+    def pieces(self, begin: int, stop: int) -> RequestPieces:
+        """Read the records that begin from ``begin``, where one does, to before ``stop``."""
+        return RequestPieces(
+            self.log, self.config, begin, self.end, size=self.piece, threads=1, room=ROOM, stop=stop
+        )
+
+    def first_record(self, begin: int, stop: int) -> int | None:
+        """Find where the first of these records begins, or, in the body of another, seems to."""
+        file = self.log.queue.find(begin)
+        if begin == self.begin or (file is not None and file.file_from_offset == begin):
+            return begin
+        return self.log.find_later(begin, stop)
+
+
+def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
+    """Cut a log where files begin, and large files between as well."""
+    size = min(max((reader.end - reader.begin) // SPLITS, MIN_SPLIT), MAX_SPLIT)
+    cuts = [reader.begin]
+    for file in reader.log.queue.files:
+        for cut in range(file.file_from_offset, min(reader.log.end_of(file), reader.end), size):
+            if cut >= cuts[-1] + size:
+                cuts.append(cut)
+    return list(pairwise([*cuts, reader.end]))
+
+
+def read_log(
+    spark: SparkSession, reader: LogReader, read: Callable[[RequestPieces, str], Iterable[Row]], row_type: type[Row]
+) -> list[Row]:
+    """Read a log in Spark tasks.
+
+    Parameters: read: called with pieces and an attempt's name, gives rows, with ``begin`` and ``end`` of what they are
+    of. Returns: the rows of the whole log in order. Raises: CorruptFileError.
+    """
+    splits = plan_splits(reader)
+
+    def read_split(number: int, attempt: str) -> list[Row]:
+        begin, stop = splits[number]
+        first = reader.first_record(begin, stop)
+        try:
+            return [] if first is None else list(read(reader.pieces(first, stop), attempt))
+        except CorruptFileError:  # unless it began within a body, the driver finds it again
+            return []
+
+    rows = run(spark, read_split, len(splits), row_type)
+    return list(chain(rows, reader, lambda begin, stop: read(reader.pieces(begin, stop), attempt_name())))
+
+
+def chain(rows: Iterable[Row], reader: LogReader, read: Callable[[int, int], Iterable[Row]]) -> Iterator[Row]:
+    """Give the rows that begin where those before them end, and read again what there are none of."""
+    position = reader.begin
+    for row in [*rows, None]:
+        start = reader.end if row is None else row.begin
+        if position < start:
+            for again in read(position, start):
+                yield again
+                position = again.end
+        if row is not None and row.begin == position:
+            yield row
+            position = row.end
