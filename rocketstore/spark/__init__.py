@@ -10,6 +10,7 @@ except ImportError as error:
     ) from error
 
 from rocketstore.spark.build import BuildReport, write_index
+from rocketstore.spark.build_consume_queue import rebuild_consume_queue
 from rocketstore.spark.build_index import build_index
 from rocketstore.spark.lookup import hash_keys, select_phy_offset
 from rocketstore.spark.query import query_messages
@@ -17,4 +18,5 @@ from rocketstore.spark.source import register
 
 del pandas, pyarrow, pyspark
 
-__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages", "register", "select_phy_offset", "write_index"]
+__all__ = ["BuildReport", "build_index", "hash_keys", "query_messages"]
+__all__ += ["rebuild_consume_queue", "register", "select_phy_offset", "write_index"]

@@ -1,0 +1,261 @@
+"""The consume queues that Spark builds of a store's log, against those that rebuild does."""
+
+import dataclasses
+import itertools
+import random
+import shutil
+import struct
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+from puts import SIZES, files_under
+from rebuilt import CONFIG, FILE, KINDS, LIGHT, fields, make_log, of_batches
+from stores import NAMES, settings, unpack
+
+from rocketstore import CommitLog, StoreConfig, rebuild
+from rocketstore.errors import CorruptFileError, StoreLockedError
+from rocketstore.files.lock_file import StoreLock
+from rocketstore.spark import build_consume_queue as module
+from rocketstore.spark import rebuild_consume_queue, splits
+from rocketstore.spark.build import Places
+from rocketstore.spark.build_consume_queue import build_parts, plan_queues, spill_requests
+from rocketstore.spark.splits import LogReader
+from rocketstore.store.rebuild import Build, Rebuilder
+
+pytestmark = pytest.mark.spark
+
+UNITS = SIZES["mapped_file_size_consume_queue"] // 20  # of a file
+PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch):
+    """So that small logs are read in several tasks, and their queues built in several."""
+    monkeypatch.setattr(splits, "MIN_SPLIT", 5000)
+    monkeypatch.setattr(splits, "SPLITS", 3)
+    monkeypatch.setattr(module, "TASK_UNITS", UNITS)
+    monkeypatch.setattr(LogReader.__new__, "__defaults__", (700,))
+
+
+@pytest.fixture
+def store(tmp_path, seed):
+    """A store of a log alone, of ordinary messages."""
+    return make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+
+
+def serial(root, config=CONFIG):
+    """The queues that rebuild makes."""
+    out = root.with_name(f"{root.name}-serial")
+    shutil.rmtree(out, ignore_errors=True)
+    rebuild(root, out=out, index=False, config=config)
+    return files_under(out, *PARTS)
+
+
+def built(spark, root, config=CONFIG, **options):
+    out = root.with_name(f"{root.name}-built")
+    report = rebuild_consume_queue(spark, str(root), out, config=config, **options)
+    found = files_under(out, *PARTS)
+    assert sorted(str(path.relative_to(out)) for path in report.files) == sorted(found)
+    assert {path.name for path in out.iterdir()} <= {*PARTS}
+    shutil.rmtree(out)
+    return found, report
+
+
+# ---- same bytes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
+    config = dataclasses.replace(CONFIG, **(LIGHT if name == "light_queues" else {}))
+    root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
+    found, report = built(spark, root, config)
+    assert found == serial(root, config)
+    filled = sum(data.count(struct.pack(">qiq", 0, 2**31 - 1, 0)) for data in found.values())
+    if name not in ("inner_batches", "times_that_fall"):
+        assert report.items + filled == sum(
+            size > 0 for data in found.values() for _, size, _ in struct.iter_unpack(">qiq", data)
+        )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "store-serial"]
+
+
+@pytest.mark.parametrize("name", ["plain", "light_queues", "inner_batches", "wild_queue_offsets", "delayed"])
+def test_with_ext_units(spark, tmp_path, seed, name):
+    light = LIGHT if name == "light_queues" else {}
+    config = dataclasses.replace(CONFIG, enable_consume_queue_ext=True, **light)
+    root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
+    found, _ = built(spark, root, config)
+    assert found == serial(root, config)
+    assert any(path.startswith("consumequeue_ext/") for path in found)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_inner_batches_make_batch_queues_unless_topics_json_has_others(spark, tmp_path, seed, is_known):
+    root = make_log(tmp_path / "store", KINDS["inner_batches"](random.Random(seed)))
+    if is_known:
+        of_batches(root, {"Batched": "SimpleCQ", "Orders": "BatchCQ"})
+    found, _ = built(spark, root)
+    assert found == serial(root)
+    assert {path.split("/")[1] for path in found if path.startswith("batch")} == {"Orders" if is_known else "Batched"}
+
+
+@pytest.mark.parametrize("first", [0, 1, UNITS - 1, UNITS, 7 * UNITS + 3])
+@pytest.mark.parametrize("count", [1, UNITS, 8 * UNITS, 8 * UNITS + 1])
+def test_a_queue_without_gaps_is_built_in_parts(spark, tmp_path, seed, first, count):
+    rng = random.Random(seed)
+    rows = [fields(rng, i, topic="T", queue_id=0, body=b"", queue_offset=first + i) for i in range(count)]
+    root = make_log(tmp_path / "store", rows)
+    found, report = built(spark, root)
+    assert found == serial(root)
+    assert report.items == count
+    assert len(found) == (first + count - 1) // UNITS - first // UNITS + 1
+
+
+@pytest.mark.parametrize("change", ["gap", "taken", "again 0", "falls"])
+def test_a_queue_that_has_not_all_offsets_is_built_from_its_beginning(spark, tmp_path, seed, change):
+    """Where the one that is wrong stands, also at the edge of a split or a file."""
+    rng = random.Random(f"{seed} {change}")
+    places = rng.sample(range(1, 8 * UNITS), 2)
+    offsets = [*range(8 * UNITS)]
+    for at in places:
+        wrong = {"gap": offsets[at] + 5, "taken": offsets[at - 1], "again 0": 0, "falls": max(offsets[at] - 7, 0)}
+        offsets[at:] = [wrong[change], *(wrong[change] + 1 + i for i in range(len(offsets) - at - 1))]
+    rows = [fields(rng, i, topic="T", queue_id=0, queue_offset=offset) for i, offset in enumerate(offsets)]
+    root = make_log(tmp_path / "store", [row for pair in zip(rows, KINDS["plain"](rng), strict=False) for row in pair])
+    assert built(spark, root)[0] == serial(root)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_stores(spark, tmp_path, name):
+    root = unpack(name, tmp_path)
+    known = {field.name for field in dataclasses.fields(StoreConfig)}
+    config = StoreConfig(**{key: value for key, value in settings(name).items() if key in known})
+    try:
+        expected = serial(root, config)
+    except (CorruptFileError, ValueError) as error:
+        with pytest.raises(type(error)):
+            built(spark, root, config)
+        return
+    assert built(spark, root, config)[0] == expected
+
+
+def test_an_empty_log_and_one_of_other_transactions(spark, tmp_path, seed):
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    assert built(spark, tmp_path / "store")[0] == {}
+    root = make_log(tmp_path / "other", KINDS["rolled_back_only"](random.Random(seed)))
+    found, report = built(spark, root)
+    assert (found, report.files, report.items) == ({}, [], 0)
+
+
+def test_a_topic_that_is_no_file_name_has_no_queue(spark, tmp_path, seed):
+    rng = random.Random(seed)
+    rows = [fields(rng, i, topic=rng.choice(("..", "a/b", "T"))) for i in range(30)]
+    root = make_log(tmp_path / "store", rows)
+    found, _ = built(spark, root)
+    assert found == serial(root)
+    assert {path.split("/")[1] for path in found} == {"T"}
+
+
+def test_the_store_is_only_read(spark, store):
+    before = files_under(store, ".")
+    built(spark, store, scratch=store.with_name("scratch"))
+    assert files_under(store, ".") == before
+    assert list(store.with_name("scratch").iterdir()) == []
+
+
+# ---- without Spark: blocks, parts and attempts ---------------------------------------------------------------
+
+
+@pytest.fixture
+def places(tmp_path):
+    places = Places(tmp_path / "work", *(tmp_path / "work" / name for name in ("spills", "attempts", "files")))
+    for place in places:
+        place.mkdir()
+    return places
+
+
+def planned(root, places, runs=1):
+    """The parts, of requests that were spilled in so many runs."""
+    rebuilder = Rebuilder.of(root, Build(True, False, None, False), CONFIG)
+    log = CommitLog.open(root / "commitlog", mapped_file_size=FILE)
+    reader = LogReader(log, rebuilder.config, log.min_phy_offset, log.max_phy_offset)
+    offsets = [message.phy_offset for batch in log.scan() for message in batch]
+    cuts = [reader.begin, *sorted(random.Random(1).sample(offsets[1:], runs - 1)), reader.end]
+    spilled = []
+    for number, (begin, stop) in enumerate(itertools.pairwise(cuts)):
+        spilled += spill_requests(reader.pieces(begin, stop), reader, places.spills / f"{number}")
+    return plan_queues(spilled, rebuilder), reader
+
+
+@pytest.mark.parametrize("block", [1, 1000, 1 << 20])
+def test_blocks_of_any_size_give_the_same(store, places, monkeypatch, block):
+    monkeypatch.setattr(module, "BLOCK", block)
+    parts, reader = planned(store, places)
+    assert len(parts) > 4
+    random.Random(1).shuffle(parts)
+    units = [build_parts([part], reader, set(), places, f"attempt-{i}") for i, part in enumerate(parts)]
+    assert units == [part.units for part in parts]
+    assert files_under(places.files, *PARTS) == serial(store)
+    assert list(places.attempts.iterdir()) == []
+
+
+def test_runs_of_any_number_give_the_same(store, places):
+    parts, reader = planned(store, places, runs=20)
+    build_parts(parts, reader, set(), places, "attempt")
+    assert files_under(places.files, *PARTS) == serial(store)
+
+
+def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_does_its_work(store, places, monkeypatch):
+    parts, reader = planned(store, places)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "read_entries", lambda *_: (_ for _ in [1 / 0]))
+        with pytest.raises(ZeroDivisionError):
+            build_parts(parts, reader, set(), places, "0-1")
+    assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
+    for attempt in ("0-2", "0-3"):
+        build_parts(parts, reader, set(), places, attempt)
+        assert files_under(places.files, *PARTS) == serial(store)
+
+
+def test_an_attempt_that_ends_after_the_build_leaves_nothing(store, places, monkeypatch):
+    parts, reader = planned(store, places)
+
+    def read_and_end(*arguments):
+        shutil.rmtree(places.work)
+        return iter([])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "read_entries", read_and_end)
+        with pytest.raises(FileNotFoundError):
+            build_parts(parts, reader, set(), places, "0-1")
+    assert not places.work.exists()
+
+
+# ---- refused and failed ------------------------------------------------------------------------------------
+
+
+def test_what_rebuild_refuses_is_refused(spark, store):
+    out = store.with_name("out")
+    with pytest.raises(ValueError, match="mapped_file_size_consume_queue: give them"):
+        rebuild_consume_queue(spark, store, out, config=StoreConfig(mapped_file_size_commit_log=FILE))
+    with pytest.raises(FileExistsError):
+        rebuild_consume_queue(spark, store, store, config=CONFIG)
+    lock = StoreLock(store / "lock")
+    lock.acquire()
+    try:
+        with pytest.raises(StoreLockedError, match="is being written"):
+            rebuild_consume_queue(spark, store, out, config=CONFIG)
+    finally:
+        lock.release()
+    assert not out.exists()
+
+
+def test_a_job_that_fails_leaves_nothing(spark, tmp_path, seed):
+    """Here since a record says that its queue offset is negative."""
+    rows = [fields(random.Random(seed), i, topic="T", queue_id=0, queue_offset=-5 if i == 40 else i) for i in range(80)]
+    root = make_log(tmp_path / "store", rows)
+    with pytest.raises(Exception, match="queue 0 of 'T' cannot have a unit"):
+        rebuild_consume_queue(spark, root, tmp_path / "out", config=CONFIG, scratch=tmp_path / "scratch")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scratch", "store"]
+    assert list((tmp_path / "scratch").iterdir()) == []
