@@ -25,7 +25,7 @@ import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
 from rocketstore.spark import plan
 from rocketstore.spark.messages import PushdownReader
-from rocketstore.spark.source import register
+from rocketstore.spark import register
 
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000
@@ -285,7 +285,7 @@ def test_the_end_is_that_of_the_time_of_planning(tmp_path):
         ({"startingTimestamp": str(BEGIN + 100_000), "endingTimestamp": str(BEGIN + 200_000)},
          lambda m: 100 <= m["n"] < 200),
         ({"startingTimestamp": str(BEGIN + 399_001)}, lambda m: False),
-        ({"startingOffsets": '{"TopicTest":{"0":5,"1":-2}}', 
+        ({"startingOffsets": '{"TopicTest":{"0":5,"1":-2}}',
           "endingOffsets": '{"TopicTest":{"0":9},"主题":{"2":-1,"1":0}}'},
          lambda m: {("TopicTest", 0): 5 <= m["queueOffset"] < 9, ("主题", 1): False}.get(
              (m["topic"], m["queueId"]), True)),

@@ -157,6 +157,12 @@ class IndexFile(IndexFileKernel):
             or first <= end_timestamp <= last
         )
 
+    def items(self, start: int, stop: int) -> np.ndarray:
+        """Give the items of ordinals from ``start`` to before ``stop``, as they are stored, ITEM[n], not copied."""
+        self._check_file_size()
+        place = HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ITEM_SIZE * start
+        return np.frombuffer(self._file.view(), ITEM, stop - start, place)
+
     def flush(self) -> None:
         """Write the header and what changed to the disk. Source: IndexFile.flush."""
         self._check_file_size()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from rocketstore.spark.messages import MessagesReader, PushdownReader
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema
+from rocketstore.spark.tables import TABLE_READERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +27,11 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> Any:
         return default_schema(ReadOptions.parse(self.options))
 
-    def reader(self, schema: Any) -> MessagesReader:
+    def reader(self, schema: Any) -> DataSourceReader:
         options = ReadOptions.parse(self.options, streaming=False)
         table = table_schema(options, schema)
+        if options.table != "messages":
+            return TABLE_READERS[options.table](options, table)
         return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
 
 

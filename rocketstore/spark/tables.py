@@ -1,0 +1,190 @@
+"""Tables of the rest of a store in Spark: consume queues, the index, and how far queues and consumers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+import rocketstore
+from rocketstore.files.index_file import IndexFile
+from rocketstore.message_batch import MessageBatch
+from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.schemas import TIMESTAMP, TableSchema
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["TABLE_READERS"]
+
+UNITS = 1 << 22  # that one task reads
+QUEUES = 500  # that one task opens
+Queue = tuple[str, int]
+
+
+class TablePart(InputPartition):  # type: ignore[misc]
+    """What one task reads: pieces of the table that its reader knows how to read."""
+
+    def __init__(self, pieces: list[Any]) -> None:
+        self.pieces = pieces
+
+
+class TableReader(DataSourceReader):  # type: ignore[misc]
+    """Reads a table that is made of pieces, of which each task gets some."""
+
+    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+        self.options = options
+        self.table = table
+
+    def partitions(self) -> list[TablePart]:
+        with rocketstore.open(self.options.path) as store:
+            return [TablePart(pieces) for pieces in self.plan(store)]
+
+    def plan(self, store: MessageStore) -> Iterator[list[Any]]:
+        raise NotImplementedError
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, TablePart):
+            with rocketstore.open(self.options.path) as store:
+                for columns, n in self.columns(store, partition.pieces):
+                    yield self.batch(columns, n)
+
+    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        """Give batches: columns by name, arrays or one value for all rows; and how many rows they are."""
+        raise NotImplementedError
+
+    def batch(self, columns: dict[str, Any], n: int) -> pa.RecordBatch:
+        arrays = []
+        for name, column in self.table.columns.items():
+            values, kind = columns[name], column.type.arrow
+            is_one = isinstance(values, str | int)
+            arrays.append(pa.repeat(pa.scalar(values, kind), n) if is_one else pa.array(values, kind))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.table.arrow)
+
+    def queues(self, store: MessageStore) -> list[Queue]:
+        return [queue for queue in store.queues() if self.options.wants(*queue)]
+
+
+class ConsumeQueueReader(TableReader):
+    """The units of queues, from the first that leads to a message. Of a batch there is one, with its first offset."""
+
+    def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int, int]]]:
+        pieces: list[tuple[str, int, int, int]] = []
+        units = 0
+        for topic, queue_id in self.queues(store):
+            queue = store.consume_queue(topic, queue_id)
+            least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+            for start in range(least, most, UNITS):
+                end = min(start + UNITS, most)
+                pieces.append((topic, queue_id, start, end))
+                units += end - start
+                if units >= UNITS or len(pieces) == QUEUES:
+                    yield pieces
+                    pieces, units = [], 0
+        if pieces:
+            yield pieces
+
+    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for topic, queue_id, first, last in pieces:
+            queue = store.consume_queue(topic, queue_id)
+            for start in range(first, last, self.options.batch_size):
+                units = queue[start : min(start + self.options.batch_size, last)]
+                own = units.queue_offsets >= start  # a batch that began before is of the piece before
+                columns = {
+                    "queueOffset": units.queue_offsets[own],
+                    "phyOffset": units.phy_offsets[own],
+                    "size": units.sizes[own],
+                    "tagsCode": units.tags_codes[own],
+                }
+                if own.any():
+                    yield {"topic": topic, "queueId": queue_id, **columns}, int(own.sum())
+
+
+class OffsetsReader(TableReader):
+    """Where queues begin and end; with a column of consumers, a row for each group that has an offset there."""
+
+    def plan(self, store: MessageStore) -> Iterator[list[Queue]]:
+        queues = self.queues(store)
+        if self.wants_groups:
+            known = {(topic, i) for _, topic, i, _ in consumer_offsets(store) if self.options.wants(topic, i)}
+            queues = sorted({*queues, *known})
+        for start in range(0, len(queues), QUEUES):
+            yield queues[start : start + QUEUES]
+
+    @property
+    def wants_groups(self) -> bool:
+        return not {"group", "consumerOffset"}.isdisjoint(self.table.columns)
+
+    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        groups: dict[Queue, list[tuple[str | None, int | None]]] = {}
+        if self.wants_groups:
+            for group, topic, queue_id, offset in consumer_offsets(store):
+                groups.setdefault((topic, queue_id), []).append((group, offset))
+        rows = [
+            (*queue, *span, *consumer)
+            for queue in pieces
+            for span in [span_of(store, *queue)]
+            for consumer in groups.get(queue, [(None, None)])
+        ]
+        names = ("topic", "queueId", "minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset", "group", "consumerOffset")
+        for start in range(0, len(rows), self.options.batch_size):
+            some = rows[start : start + self.options.batch_size]
+            yield dict(zip(names, map(list, zip(*some, strict=True)), strict=True)), len(some)
+
+
+def consumer_offsets(store: MessageStore) -> Iterator[tuple[str, str, int, int]]:
+    """Give (group, topic, queue id, offset) of all consumers."""
+    for group, topics in sorted(store.broker_config.consumer_offsets.items()):
+        for topic, offsets in topics.items():
+            for queue_id, offset in offsets.items():
+                yield group, topic, queue_id, offset
+
+
+def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None, int | None, int | None, int | None]:
+    """Give the first offset of a queue and the next one, and where the first message begins and the last one ends."""
+    try:
+        queue = store.consume_queue(topic, queue_id)
+    except KeyError:  # a consumer was there, and no message
+        return None, None, None, None
+    least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+    if least >= most:
+        return least, most, None, None
+    first, last = queue[least], queue[most - 1]
+    return least, most, first.phy_offset, last.phy_offset + last.size
+
+
+class IndexReader(TableReader):
+    """The items of index files, by their ordinals."""
+
+    def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int]]]:
+        index = store.index
+        for file in [] if index is None else index.files:
+            if len(file) > 0:
+                yield [(str(file.path), file.hash_slot_num, file.index_num)]
+
+    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for path, hash_slot_num, index_num in pieces:
+            with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num) as file:
+                begin, total = file.header.begin_timestamp, min(len(file), index_num - 1)
+                for start in range(1, total + 1, self.options.batch_size):
+                    items = file.items(start, min(start + self.options.batch_size, total + 1))
+                    time_diffs = items["time_diff"].astype(np.int32)
+                    columns = {
+                        "ordinal": np.arange(start, start + len(items), dtype=np.int32),
+                        "keyHash": items["key_hash"].astype(np.int32),
+                        "phyOffset": items["phy_offset"].astype(np.int64),
+                        "timeDiff": time_diffs,
+                        "prevIndex": items["prev_index"].astype(np.int32),
+                        "storeTimeApprox": times(begin + 1000 * time_diffs.astype(np.int64)),
+                    }
+                    yield {"file": file.path.name, **columns}, len(items)
+
+
+def times(milliseconds: np.ndarray) -> pa.Array:
+    """Make times of epoch ms, null where Spark has none."""
+    batch = MessageBatch({"store_timestamp": milliseconds}, len(milliseconds)).to_arrow()
+    return batch.column(0).cast(TIMESTAMP.arrow, safe=False)
+
+
+TABLE_READERS = {"consumequeue": ConsumeQueueReader, "index": IndexReader, "offsets": OffsetsReader}
