@@ -23,9 +23,8 @@ from spark_reads import as_spark, batches_of, partitions_of, read_batches, read_
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.spark import plan
+from rocketstore.spark import plan, register
 from rocketstore.spark.messages import PushdownReader
-from rocketstore.spark import register
 
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000

@@ -158,8 +158,10 @@ def test_spark_joins_the_tables_of_a_store(spark, rich):
         frame = spark.read.format("rocketstore").option("table", table).load(str(rich))
         frame.createOrReplaceTempView(f"rich_{table}")
     (row,) = spark.sql("""
-        SELECT count(*) AS units, count(m.topic) AS messages, (SELECT sum(maxOffset - minOffset) FROM rich_offsets) AS total
-        FROM rich_consumequeue q LEFT JOIN rich_messages m ON q.phyOffset = m.phyOffset AND q.queueOffset = m.queueOffset
+        SELECT count(*) AS units, count(m.topic) AS messages,
+            (SELECT sum(maxOffset - minOffset) FROM rich_offsets) AS total
+        FROM rich_consumequeue q
+            LEFT JOIN rich_messages m ON q.phyOffset = m.phyOffset AND q.queueOffset = m.queueOffset
     """).collect()
     assert row.units == row.messages == row.total == len(units_of("rich-5.5.0"))
     assert spark.table("rich_index").count() == len(stores.dump("rich-5.5.0")["item"])

@@ -30,7 +30,7 @@ from rocketstore.spark.plan import LogEnd, Range, begin_of, lose, parts_of, time
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LogPart", "MessagesReader", "PushdownReader", "read_part"]
+__all__ = ["LogPart", "MessagesReader", "PushdownReader", "conditions", "read_part"]
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -164,23 +164,30 @@ def new_scan(
     columns = {column.source: None for column in table.columns.values() if column.source is not None}
     if is_filtered or not columns:
         columns |= dict.fromkeys(BOUNDED)
-    begin_timestamp, end_timestamp = times_of(options)
     scan = store.scan(
         begin,
         end,
         columns=list(columns),
-        topics=options.topics,
-        queue_ids=options.wanted_queue_ids,
-        tags=options.tags,
-        keys=options.keys,
-        begin_timestamp=begin_timestamp,
-        end_timestamp=end_timestamp,
         verify_crc=options.verify_crc,
         on_corrupt="raise" if options.mode == "FAILFAST" else "skip",
         batch_size=options.batch_size,
+        **conditions(options),
     )
     scan.resync = False  # parts begin where a record ends
     return scan
+
+
+def conditions(options: ReadOptions) -> dict[str, Any]:
+    """Give the conditions that a scan knows, on messages where they lie."""
+    begin, end = times_of(options)
+    return {
+        "topics": options.topics,
+        "queue_ids": options.wanted_queue_ids,
+        "tags": options.tags,
+        "keys": options.keys,
+        "begin_timestamp": begin,
+        "end_timestamp": end,
+    }
 
 
 class RowFilter:

@@ -10,7 +10,8 @@ import pyspark.sql.types as T
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
 from rocketstore.spark.options import ReadOptions
 
-__all__ = ["CORRUPT_RECORD", "Column", "TableSchema", "default_schema", "table_schema"]
+__all__ = ["BINARY", "CORRUPT_RECORD", "HEADERS", "TABLES", "TIMESTAMP", "Column", "TableSchema"]
+__all__ += ["default_schema", "table_schema"]
 
 CORRUPT_RECORD = "_corrupt_record"
 

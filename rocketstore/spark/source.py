@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from rocketstore.spark.messages import MessagesReader, PushdownReader
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema
+from rocketstore.spark.stream import RocketStoreStreamReader
 from rocketstore.spark.tables import TABLE_READERS
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         if options.table != "messages":
             return TABLE_READERS[options.table](options, table)
         return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
+
+    def streamReader(self, schema: Any) -> RocketStoreStreamReader:
+        options = ReadOptions.parse(self.options, streaming=True)
+        return RocketStoreStreamReader(options, table_schema(options, schema))
 
 
 def register(spark: SparkSession) -> None:

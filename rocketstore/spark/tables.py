@@ -13,7 +13,7 @@ import rocketstore
 from rocketstore.files.index_file import IndexFile
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import TIMESTAMP, TableSchema
+from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["TABLE_READERS"]
@@ -127,7 +127,7 @@ class OffsetsReader(TableReader):
             for span in [span_of(store, *queue)]
             for consumer in groups.get(queue, [(None, None)])
         ]
-        names = ("topic", "queueId", "minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset", "group", "consumerOffset")
+        names = TABLES["offsets"]
         for start in range(0, len(rows), self.options.batch_size):
             some = rows[start : start + self.options.batch_size]
             yield dict(zip(names, map(list, zip(*some, strict=True)), strict=True)), len(some)

@@ -1,0 +1,173 @@
+"""A stream of messages in Spark: what was appended to the log since the last batch, split as a batch query's log is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+import rocketstore
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.kernels.commit_log import BLANK, OK
+from rocketstore.spark.messages import LogPart, conditions, read_part
+from rocketstore.spark.options import LATEST, ReadOptions, StartingOffsets
+from rocketstore.spark.plan import LogEnd, begin_of, lose, parts_of
+from rocketstore.spark.schemas import TableSchema
+from rocketstore.store.message_store import MessageStore
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # pyspark 4.1 has no limits
+    SupportsTriggerAvailableNow = None
+
+__all__ = ["RocketStoreStreamReader"]
+
+LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
+Offset = dict[str, int]
+
+
+class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
+    """Reads a store's messages as they come. Spark keeps where it was as {"v": 1, "phyOffset": bytes}, between records.
+
+    "latest", as long as it is there: where the log ended when the stream began, for queues that begin at LATEST.
+    """
+
+    def __init__(self, options: ReadOptions, table: TableSchema) -> None:
+        limits = options.max_bytes_per_trigger, options.max_offsets_per_trigger, options.max_files_per_trigger
+        if SupportsTriggerAvailableNow is None and any(limits):
+            raise ValueError("options max...PerTrigger: need pyspark 4.2")
+        if options.starting_offsets is None and options.starting_timestamp is options.starting_phy_offset is None:
+            options = replace(options, starting_offsets=StartingOffsets(LATEST, {}))
+        self.options = options
+        self.table = table
+        self.target: int | None = None
+        self._store: MessageStore | None = None
+        self._end: LogEnd | None = None
+
+    @property
+    def store(self) -> MessageStore:
+        if self._store is None:
+            self._store = rocketstore.open(self.options.path)
+            self._end = LogEnd(self._store.commit_log)
+        return self._store
+
+    def end(self) -> int:
+        """Where the log ends now; not after what a query of Trigger.AvailableNow is to read."""
+        _ = self.store
+        assert self._end is not None
+        end = self._end.find()
+        return end if self.target is None else min(end, self.target)
+
+    def initialOffset(self) -> Offset:
+        end = self.end()
+        begin = begin_of(self.store, self.options, end)
+        if self.options.starting_timestamp is not None:
+            parts = parts_of(self.store.commit_log, self.options, begin, end)
+            begin = parts[0][0] if parts else end
+        starting = self.options.starting_offsets
+        has_latest = starting is not None and LATEST in starting.all_offsets()
+        return offset_of(begin, end if has_latest else 0)
+
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
+        end = self.end()
+        if start is None:  # pyspark 4.1
+            return offset_of(end)
+        begin = place_of(start)
+        if end < begin:
+            lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
+            return start
+        if not isinstance(limit, ReadAllAvailable):
+            end = self.limited(begin, end)
+        return offset_of(end, start.get("latest", 0))
+
+    def reportLatestOffset(self) -> Offset:
+        return offset_of(self.end())
+
+    def getDefaultReadLimit(self) -> Any:
+        """Give one of the limits, since Spark knows no two together: ``latestOffset`` takes it for all of them."""
+        options = self.options
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        most = options.max_files_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.target = self.end()
+
+    def partitions(self, start: Offset, end: Offset) -> list[LogPart]:
+        log, begin, stop = self.store.commit_log, place_of(start), place_of(end)
+        if (now := self.end()) < stop:
+            lose(self.options, f"the log ends at {now}, before {stop} that was to be read: it was cut, or is another")
+        if begin < log.min_phy_offset and begin < stop:
+            lose(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
+            begin = log.min_phy_offset
+        return [LogPart([part], start.get("latest", 0)) for part in parts_of(log, self.options, begin, stop)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(self.options, self.table, partition)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing is kept here: Spark's checkpoint has the offset."""
+
+    def stop(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+    # ---- limits --------------------------------------------------------------------------------------------
+
+    def limited(self, begin: int, end: int) -> int:
+        """Find where a batch ends that begins here, for all limits there are; after one record at least."""
+        options, log = self.options, self.store.commit_log
+        begin = max(begin, log.min_phy_offset)
+        if options.max_files_per_trigger is not None:
+            starts = [file.file_from_offset for file in log.queue.files if file.file_from_offset > begin]
+            end = min([end, *starts[options.max_files_per_trigger - 1 :]])
+        if options.max_bytes_per_trigger is not None and end - begin > options.max_bytes_per_trigger:
+            end = last_end(log, begin, begin + options.max_bytes_per_trigger, end)
+        if options.max_offsets_per_trigger is not None:
+            most = options.max_offsets_per_trigger
+            scan = log.scan(
+                begin, end, columns=["phy_offset", "size"], on_corrupt="skip", batch_size=most, **conditions(options)
+            )
+            first = next(iter(scan), None)
+            if first is not None and len(first) == most:
+                end = int(first.phy_offset[-1] + first.size[-1])
+        return end
+
+
+def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
+    """Find where the last record ends that is whole before a limit; of the first one in any case."""
+    found = log.find_later(max(begin, limit - LARGE_RECORD), limit)
+    place = begin if found is None else found
+    scanner = log.scanner(())
+    while place < limit and (step := log.step(scanner, place, limit)) is not None:
+        if step[0] == place and step[1] not in (OK, BLANK):
+            break
+        place = step[0]
+    if place > limit and scanner.last_phy_offset > begin:
+        place = scanner.last_phy_offset
+    if place > begin:
+        return min(place, end)
+    later = log.find_later(begin + 1, end)  # there is damage
+    return end if later is None else later
+
+
+def offset_of(phy_offset: int, latest: int = 0) -> Offset:
+    return {"v": 1, "phyOffset": phy_offset, **({"latest": latest} if latest > phy_offset else {})}
+
+
+def place_of(offset: Offset) -> int:
+    if offset.get("v") != 1:
+        raise ValueError(f"{offset}: the checkpoint is of another version of rocketstore")
+    return offset["phyOffset"]

@@ -1,0 +1,352 @@
+"""Messages as a stream in Spark: each once, whatever the limits, restarts and writers."""
+
+import random
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+import pyarrow as pa
+import stores
+from pyspark.errors import StreamingQueryException
+from reference.commit_log import make_commit_log
+from spark_reads import batches_of, data_source, read_table, spark_schema
+
+import rocketstore
+from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.spark import register, stream
+from rocketstore.spark.stream import RocketStoreStreamReader
+
+limits = pytest.importorskip("pyspark.sql.streaming.datasource", reason="limits of a stream need pyspark 4.2")
+
+BEGIN = 1_700_000_000_000
+FILE = 4096
+CONFIG = StoreConfig(mapped_file_size_commit_log=FILE, max_hash_slot_num=97, max_index_num=1000)
+
+
+def new_reader(root, **options):
+    source = data_source(root, **options)
+    schema = source.schema()
+    return source.streamReader(schema), spark_schema(schema)
+
+
+def batches(reader, start, limit=None):
+    """The (start, end) of batches as Spark would ask for them, until nothing is left."""
+    limit = limit or reader.getDefaultReadLimit()
+    while (end := reader.latestOffset(start, limit)) != start:
+        yield start, end
+        start = end
+
+
+def read_batch(reader, schema, start, end):
+    found = batches_of(RocketStoreStreamReader(reader.options, reader.table), schema, reader.partitions(start, end))
+    return pa.Table.from_batches(found, schema)
+
+
+def stream_all(root, **options):
+    """Stream what is there and give the physical offsets of each batch."""
+    reader, schema = new_reader(root, **{"columns": "phyOffset", "startingOffsets": "earliest", **options})
+    found = [
+        read_batch(reader, schema, *batch)["phyOffset"].to_pylist() for batch in batches(reader, reader.initialOffset())
+    ]
+    reader.stop()
+    return found
+
+
+def flat(lists):
+    return [value for values in lists for value in values]
+
+
+def put(store, n, first=0, **fields):
+    for i in range(first, first + n):
+        store.put_message(Message("T", b"body %d" % i, queue_id=i % 2, **fields), store_timestamp=BEGIN + 1000 * i)
+
+
+@pytest.fixture
+def writer(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=CONFIG) as store:
+        put(store, 100)
+        store.flush()
+        yield store
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The offsets of a log of 100 records of different sizes in several files."""
+    (tmp_path / "commitlog").mkdir()
+    draw = random.Random(7)
+    return make_commit_log(tmp_path / "commitlog", FILE, [{"body": bytes(draw.randrange(500))} for _ in range(100)])
+
+
+def all_offsets(root):
+    return read_table(root, columns="phyOffset")["phyOffset"].to_pylist()
+
+
+# ---- offsets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.0", "cut-5.3.3", "crash-5.3.3", "broker-5.5.0"])
+def test_a_stream_has_the_messages_of_a_batch_query(name, tmp_path):
+    root = stores.unpack(name, tmp_path)
+    assert stream_all(root) == [all_offsets(root)]
+    assert flat(stream_all(root, maxBytesPerTrigger="10k", maxPartitionBytes="2k")) == all_offsets(root)
+
+
+def test_a_stream_begins_at_the_end_and_goes_on_as_the_log_grows(writer):
+    reader, schema = new_reader(writer.path, columns="body")
+    start = reader.initialOffset()
+    assert start == {"v": 1, "phyOffset": writer.commit_log.max_phy_offset}
+    assert list(batches(reader, start)) == []
+    put(writer, 60, first=100)
+    ((start, end),) = batches(reader, start)
+    assert read_batch(reader, schema, start, end)["body"].to_pylist() == [b"body %d" % i for i in range(100, 160)]
+    assert reader.reportLatestOffset() == end
+    reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"startingOffsets": "earliest"}, range(100)),
+        ({"startingTimestamp": str(BEGIN + 70_000)}, range(70, 100)),
+        ({"startingTimestamp": str(BEGIN + 10**9)}, []),
+        ({"startingOffsets": '{"T":{"0":10,"1":-2}}'}, [i for i in range(100) if i % 2 or i >= 20]),
+        ({"startingOffsets": '{"T":{"0":10,"1":40}}', "assign": '{"T":[0,1]}'},
+         [i for i in range(100) if i >= (80 if i % 2 else 20)]),
+        ({"startingOffsets": '{"T":{"0":10,"1":-1}}'}, [i for i in range(20, 100) if i % 2 == 0]),
+        ({"startingOffsets": "earliest", "queueIds": "1"}, range(1, 100, 2)),
+        ({"startingOffsets": "earliest", "subscribe": "absent"}, []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("limit", [{}, {"maxBytesPerTrigger": "1000"}])
+def test_a_stream_begins_where_it_is_told_to(writer, options, wanted, limit):
+    reader, schema = new_reader(writer.path, columns="body", **options, **limit)
+    start = reader.initialOffset()
+    put(writer, 20, first=100)
+    new = [i for i in range(100, 120) if options.get("queueIds") is None or i % 2]
+    new = [] if "subscribe" in options or "1000000000" in str(wanted) else new
+    if options.get("startingTimestamp") == str(BEGIN + 10**9):
+        new = []
+    found = [read_batch(reader, schema, *batch)["body"].to_pylist() for batch in batches(reader, start)]
+    assert flat(found) == [b"body %d" % i for i in [*wanted, *new]]
+    assert not limit or not wanted or len(found) > 1
+    reader.stop()
+
+
+def test_an_assigned_stream_begins_behind_what_it_does_not_want(writer):
+    reader, _ = new_reader(writer.path, assign='{"T":[0]}', startingOffsets='{"T":{"0":40}}')
+    assert reader.initialOffset()["phyOffset"] == all_offsets(writer.path)[80]
+    reader.stop()
+
+
+# ---- limits ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 100, 500, 1000, 5000, 9999, 10**6])
+@pytest.mark.parametrize("window", [1, 700, 8 << 20])
+def test_a_batch_has_at_most_so_many_bytes_but_for_a_single_record(tmp_path, log, size, window, monkeypatch):
+    monkeypatch.setattr(stream, "LARGE_RECORD", window)
+    reader, schema = new_reader(tmp_path, startingOffsets="earliest", maxBytesPerTrigger=str(size), columns="phyOffset")
+    offsets = []
+    for start, end in batches(reader, reader.initialOffset()):
+        begin, stop = start["phyOffset"], end["phyOffset"]
+        found = read_batch(reader, schema, start, end)["phyOffset"].to_pylist()
+        assert stop - begin <= size or len(found) <= 1
+        offsets.append(found)
+    assert flat(offsets) == log
+    assert len(offsets) == 1 if size == 10**6 else len(offsets) > 1
+    reader.stop()
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 99, 100, 101])
+def test_a_batch_has_at_most_so_many_messages(tmp_path, log, most):
+    found = stream_all(tmp_path, maxOffsetsPerTrigger=str(most))
+    assert flat(found) == log
+    assert [len(offsets) for offsets in found] == [most] * (100 // most) + [100 % most] * (100 % most > 0)
+
+
+def test_only_messages_that_are_wanted_are_counted(writer):
+    found = stream_all(writer.path, maxOffsetsPerTrigger="10", queueIds="1")
+    assert [len(offsets) for offsets in found if offsets] == [10] * 5
+    assert flat(found) == all_offsets(writer.path)[1::2]
+
+
+def test_a_batch_has_at_most_so_many_files(tmp_path, log):
+    found = stream_all(tmp_path, maxFilesPerTrigger="2")
+    assert flat(found) == log
+    files = [{offset // FILE for offset in offsets} for offsets in found]
+    assert files == [{2 * i, 2 * i + 1} & {offset // FILE for offset in log} for i in range(len(found))]
+    assert len(found) > 2
+
+
+def test_all_limits_hold_together_and_read_all_available_ignores_them(tmp_path, log):
+    options = {"maxOffsetsPerTrigger": "30", "maxBytesPerTrigger": "5000", "maxFilesPerTrigger": "1"}
+    found = stream_all(tmp_path, **options)
+    assert flat(found) == log
+    reader, _ = new_reader(tmp_path, startingOffsets="earliest", **options)
+    assert reader.getDefaultReadLimit() == limits.ReadMaxBytes(5000)
+    assert len(list(batches(reader, reader.initialOffset(), limits.ReadAllAvailable()))) == 1
+    reader.stop()
+    for name, limit in {
+        "maxOffsetsPerTrigger": limits.ReadMaxRows(9),
+        "maxFilesPerTrigger": limits.ReadMaxFiles(9),
+    }.items():
+        reader, _ = new_reader(tmp_path, **{name: "9"})
+        assert reader.getDefaultReadLimit() == limit
+    assert new_reader(tmp_path)[0].getDefaultReadLimit() == limits.ReadAllAvailable()
+
+
+def test_a_query_of_what_is_available_now_ends_there(writer):
+    reader, _ = new_reader(writer.path, startingOffsets="earliest", maxBytesPerTrigger="2k")
+    reader.prepareForTriggerAvailableNow()
+    end = writer.commit_log.max_phy_offset
+    put(writer, 50, first=100)
+    assert list(batches(reader, reader.initialOffset()))[-1][1] == {"v": 1, "phyOffset": end}
+    reader.stop()
+
+
+def test_without_limits_in_pyspark_they_are_refused(tmp_path, log, monkeypatch):
+    monkeypatch.setattr(stream, "SupportsTriggerAvailableNow", None)
+    with pytest.raises(ValueError, match="need pyspark 4\\.2"):
+        new_reader(tmp_path, maxBytesPerTrigger="1k")
+    reader, schema = new_reader(tmp_path, startingOffsets="earliest", columns="phyOffset")
+    found = read_batch(reader, schema, reader.initialOffset(), reader.latestOffset())
+    assert found["phyOffset"].to_pylist() == log
+    reader.stop()
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_what_expired_before_it_was_read_obeys_fail_on_data_loss(tmp_path, log):
+    strict, schema = new_reader(tmp_path, startingOffsets="earliest", columns="phyOffset")
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, limits.ReadAllAvailable())
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    for reader in (strict, new_reader(tmp_path)[0]):
+        with pytest.raises(StoreError, match="the log from 0 to 4096 was deleted before it was read"):
+            reader.partitions(start, end)
+        reader.stop()
+    lax, schema = new_reader(tmp_path, failOnDataLoss="false", columns="phyOffset", maxFilesPerTrigger="1")
+    found = [read_batch(lax, schema, *batch)["phyOffset"].to_pylist() for batch in batches(lax, start)]
+    assert flat(found) == [offset for offset in log if offset >= FILE]
+    lax.stop()
+
+
+def test_a_log_that_was_cut_behind_the_checkpoint_is_noticed(tmp_path, log):
+    start, end = {"v": 1, "phyOffset": log[-1]}, {"v": 1, "phyOffset": log[-1] + 100_000}
+    reader, _ = new_reader(tmp_path)
+    with pytest.raises(StoreError, match=f"before {log[-1] + 100_000} where the query is: it was cut, or is another"):
+        reader.latestOffset(end, limits.ReadAllAvailable())
+    with pytest.raises(StoreError, match=f"before {log[-1] + 100_000} that was to be read"):
+        reader.partitions(start, end)
+    lax, _ = new_reader(tmp_path, failOnDataLoss="false")
+    assert lax.latestOffset(end, limits.ReadAllAvailable()) == end
+    with pytest.raises(ValueError, match="another version"):
+        reader.partitions({"v": 2, "phyOffset": 0}, end)
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxBytesPerTrigger": "300"}, {"maxOffsetsPerTrigger": "1"}])
+@pytest.mark.parametrize("place", [1, 30, 98])
+def test_damage_does_not_end_a_stream(tmp_path, log, place, limit):
+    path = tmp_path / "commitlog" / f"{log[place] // FILE * FILE:020d}"
+    with path.open("r+b") as file:
+        file.seek(log[place] % FILE)
+        file.write(bytes(60))
+    expected = log[:place] + log[place + 1 :]
+    assert flat(stream_all(tmp_path, mode="DROPMALFORMED", **limit)) == expected
+    with pytest.raises(rocketstore.CorruptFileError):
+        stream_all(tmp_path, **limit)
+
+
+def test_a_writer_at_work_loses_and_repeats_nothing(tmp_path, seed):
+    """Each message once and in order, with readers that begin anew from the last offset."""
+    draw = random.Random(seed)
+    root = tmp_path / "store"
+    done = threading.Event()
+
+    def write():
+        with rocketstore.open(root, "a", config=CONFIG) as store:
+            for i in range(3000):
+                store.put_message(Message("T", b"%d" % i * draw.randrange(1, 30)))
+        done.set()
+
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        put(store, 1)
+    thread = threading.Thread(target=write)
+    thread.start()
+    start, found, last = None, [], False
+    while not last:
+        last = done.is_set()
+        reader, schema = new_reader(root, columns="phyOffset", startingOffsets="earliest", maxBytesPerTrigger="20k")
+        start = start or reader.initialOffset()
+        for _, (begin, end) in zip(range(10), batches(reader, start), strict=False):
+            found += read_batch(reader, schema, begin, end)["phyOffset"].to_pylist()
+            start = end
+        last = last and reader.latestOffset(start, limits.ReadAllAvailable()) == start
+        reader.stop()
+    thread.join()
+    assert found == all_offsets(root)
+    assert len(found) == 3001
+
+
+# ---- in Spark ----------------------------------------------------------------------------------------------
+
+
+def run(spark, root, out, *, trigger, **options):
+    frame = spark.readStream.format("rocketstore").schema("phyOffset long").options(**options).load(str(root))
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(out / "checkpoint"))
+    return writer.trigger(**trigger).start(str(out / "rows"))
+
+
+def rows_of(spark, out):
+    return sorted(row.phyOffset for row in spark.read.parquet(str(out / "rows")).collect())
+
+
+@pytest.mark.spark
+def test_spark_streams_what_is_there_in_limited_batches_and_goes_on_after_a_restart(spark, writer, tmp_path):
+    register(spark)
+    options = {"startingOffsets": "earliest", "maxBytesPerTrigger": "5k"}
+    query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, **options)
+    assert query.awaitTermination(120)
+    assert rows_of(spark, tmp_path / "out") == all_offsets(writer.path)
+    assert sum(progress["numInputRows"] > 0 for progress in query.recentProgress) >= 2
+    put(writer, 80, first=100)
+    query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, **options)
+    assert query.awaitTermination(120)
+    assert rows_of(spark, tmp_path / "out") == all_offsets(writer.path)
+    assert len(all_offsets(writer.path)) == 180
+
+
+@pytest.mark.spark
+def test_spark_streams_a_store_that_is_written_meanwhile(spark, writer, tmp_path):
+    register(spark)
+    query = run(
+        spark, writer.path, tmp_path / "out", trigger={"processingTime": "0 seconds"}, startingOffsets="earliest"
+    )
+    try:
+        for i in range(10):
+            put(writer, 50, first=100 + 50 * i)
+            time.sleep(0.2)
+    finally:
+        query.stop()
+    query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, startingOffsets="earliest")
+    assert query.awaitTermination(120)
+    assert rows_of(spark, tmp_path / "out") == all_offsets(writer.path)
+    assert len(all_offsets(writer.path)) == 600
+
+
+@pytest.mark.spark
+def test_spark_fails_a_stream_whose_messages_expired(spark, writer, tmp_path):
+    register(spark)
+    query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, startingOffsets="earliest")
+    assert query.awaitTermination(120)
+    put(writer, 80, first=100)
+    writer.close()
+    for path in sorted((writer.path / "commitlog").iterdir())[:-1]:
+        path.unlink()
+    query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True})
+    with pytest.raises(StreamingQueryException, match="was deleted before it was read"):
+        query.awaitTermination(120)
