@@ -328,6 +328,14 @@ def test_keys_are_looked_up_in_the_index_where_it_has_all_and_else_in_the_log(st
     assert len(partitions_of(tmp_path, **options)) > 5, "there is no index"
     assert phy_offsets(tmp_path, **options) == phy_offsets(store, **options)
     assert partitions_of(store, keys="absent", subscribe="T#1") == []
+    assert partitions_of(store, keys="k7", assign="{}") == []
+    for name in ("rocksdbstore", "consumequeue"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "rocksdbstore" / "000009.sst").touch()
+    (tmp_path / "consumequeue" / "CURRENT").touch()
+    starting = '{"TopicTest":{"0":5}}'
+    expected = phy_offsets(store, **options, startingOffsets=starting)
+    assert phy_offsets(tmp_path, **options, startingOffsets=starting) == expected
 
 
 def test_keys_find_no_message_that_was_rolled_back(rich, tmp_path):

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
+from rocketstore.errors import UnsupportedFormatError
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.message_batch import MessageBatch
@@ -35,6 +36,7 @@ __all__ = ["LogPart", "MessagesReader", "PushdownReader", "conditions", "read_pa
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRANSACTION_ROLLBACK = 0xC
+MAX_SCAN = 1 << 40  # entries of the index: all
 NEAR = 1 << 20  # bytes: records that are nearer than this are read with what is between
 LOG_APPEND_TIME = 1  # of Kafka's timestampType
 BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # what RowFilter looks at
@@ -122,9 +124,12 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
     if options.keys is None or options.topics is None:
         return None
     ranges: list[list[int]] = []
-    offsets = []
+    offsets = [np.empty(0, np.int64)]
     for topic in options.topics:
-        found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=LONG_MAX >> 8)
+        try:
+            found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
+        except UnsupportedFormatError:  # it is in RocksDB
+            return None
         if not found.complete.all():
             return None
         offsets.append(found.phy_offsets)

@@ -6,7 +6,7 @@ import contextlib
 import time
 from itertools import pairwise
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.commit_log import BLANK, OK
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
@@ -111,7 +111,8 @@ def place_in_queue(
         raise ValueError(f"option startingOffsets: queue {queue_id} of {topic!r} is not among those selected")
     if offset == LATEST:
         return end
-    with contextlib.suppress(KeyError):  # there may be messages of it that are in no queue yet
+    # There may be messages of it that are in no queue yet, or queues in RocksDB.
+    with contextlib.suppress(KeyError, UnsupportedFormatError):
         queue = store.consume_queue(topic, queue_id)
         least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
         if EARLIEST < offset < least:
