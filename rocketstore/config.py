@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case"]
+__all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
+           "parse_value"]
 
 DEFAULT_COMPAT = "5.5.0"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
@@ -185,7 +186,7 @@ class StoreConfig:
                 if name is None:
                     other[key] = text
                 else:
-                    values[name] = _parse_value(text, DEFAULT_SIZES.get(name, getattr(cls, name)))
+                    values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(cls, name)))
                     cls(**{name: values[name]})
             except ValueError as error:
                 raise ValueError(f"{path}, line {line}, {escaped[0]}: {error}") from None
@@ -212,7 +213,7 @@ def camel_case(name: str) -> str:
     return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
 
 
-def _parse_value(text: str, default: object) -> int | bool | str:
+def parse_value(text: str, default: object) -> int | bool | str:
     if not isinstance(default, int):
         return text.strip(" \t\n\r\f")
     is_bool = isinstance(default, bool)

@@ -1097,6 +1097,12 @@ def missing_checkpoint(store):
 
 
 @fault()
+def write_that_was_ended_in_the_middle(store):
+    (store.root / "rocketstore-intent.json").touch()
+    return "write-unfinished", "rocketstore-intent.json", 0
+
+
+@fault()
 def checkpoint_that_is_cut(store):
     os.truncate(store.root / "checkpoint", 20)
     return "checkpoint-damaged", "checkpoint", 20

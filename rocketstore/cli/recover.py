@@ -34,5 +34,5 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
         for action in report.actions
     ]
     write_rows([rows], output_format)
-    if any(action.what == "save" for action in report.actions):
+    if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)

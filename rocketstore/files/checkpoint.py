@@ -63,6 +63,11 @@ class StoreCheckpoint:
             raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
         return cls(path, *FIELDS.unpack_from(data))
 
+    def clear(self) -> None:
+        """Know of nothing that is on this disk."""
+        self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
+        self.confirm_phy_offset = self.logics_physical_offset = 0
+
     def flush(self) -> None:
         """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
         if self.path is None:

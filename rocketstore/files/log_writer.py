@@ -26,7 +26,7 @@ from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.message import Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
-__all__ = ["LogWriter", "StoreTimestamp", "illegal"]
+__all__ = ["LogWriter", "StoreTimestamp", "encode_batch", "encoder_of", "illegal"]
 
 END_FILE_MIN_BLANK_LENGTH = 8
 INT_MAX = 2**31 - 1
@@ -59,7 +59,7 @@ class LogWriter:
         Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
         find_queue_id: give what the next message of a queue gets, and the queue of a message without one.
         """
-        compat, options = Compat.of(config.compat), vars(config)
+        options = vars(config)
         self.lock = threading.Lock()
         self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
         self.directories = sorted(directories)
@@ -70,11 +70,7 @@ class LogWriter:
         self._find_queue_id = find_queue_id
         self._max_message_size = config.max_message_size
         self._appender = Appender(find_queue_offset)
-        self._encoder = RecordEncoder(
-            config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
-            trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
-            batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
-        )
+        self._encoder = encoder_of(config, find_queue_id)
         self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
         self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
@@ -206,7 +202,7 @@ class LogWriter:
         encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
         encoder.clear()
         if isinstance(messages, MessageBatch):
-            self._add_columns(messages, keeps_store=store_timestamp is not None)
+            encode_batch(encoder, messages, keeps_store=store_timestamp is not None)
         else:
             self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
         if encoder.is_special and not is_completed:
@@ -222,12 +218,13 @@ class LogWriter:
         sizes, queue_ids, times = encoder.columns()
         return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
 
-    def _add_columns(self, messages: MessageBatch, *, keeps_store: bool) -> None:
-        """Encode rows from their columns, and as messages those whose columns do not say all."""
-        columns, done = ColumnEncoder(messages.stored_columns(), len(messages)), 0
-        while (done := columns.add(self._encoder, done, keeps_store)) < len(messages):
-            self._add(to_put(messages[done]), keeps_store=keeps_store)
-            done += 1
+    def append_encoded(
+        self, data: bytes, encoded: np.ndarray, queues: list[tuple[str, int]], store_timestamp: int | None
+    ) -> None:
+        """Append what another encoder has dumped. store_timestamp: epoch ms; None: records have theirs."""
+        self._encoder.load(data, encoded, queues)
+        offsets = np.empty((2, len(encoded)), np.int64)
+        self._write("given" if store_timestamp is None else store_timestamp, False, offsets)
 
     def _add_all(self, messages: Sequence[Message], **options: Any) -> None:
         done = 0
@@ -357,6 +354,28 @@ class LogWriter:
                     file.path.unlink()
         for file in self._files.values():
             file.close()
+
+
+def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> RecordEncoder:
+    """Make what encodes the records of a store. find_queue_id: gives the queue of a topic for a message without one."""
+    compat = Compat.of(config.compat)
+    return RecordEncoder(
+        config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
+        trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
+        batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
+    )
+
+
+def encode_batch(encoder: RecordEncoder, batch: MessageBatch, *, keeps_store: bool) -> None:
+    """Encode rows from their columns, and as messages those whose columns do not say all."""
+    columns, done = ColumnEncoder(batch.stored_columns(), len(batch)), 0
+    while (done := columns.add(encoder, done, keeps_store)) < len(batch):
+        message = batch[done]
+        try:
+            encoder.add(to_put(message), keeps_store=keeps_store)
+        except OverflowError as error:
+            raise ValueError(f"{message!r}: {error}") from None
+        done += 1
 
 
 def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:

@@ -39,3 +39,13 @@ class Appender:
         queue_offsets: NDArray[int64],
     ) -> int: ...
     def next_queue_offset(self, queue: tuple[str, int]) -> int: ...
+
+def count_appended(
+    records: RecordEncoder,
+    first: int,
+    store_timestamp: int | None,
+    buffer: Buffer,
+    from_offset: int,
+    position: int,
+    end: int,
+) -> tuple[int, int]: ...

@@ -2,7 +2,7 @@
 
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from rocketstore.kernels.buffer cimport Buffer
@@ -13,7 +13,7 @@ from rocketstore.kernels.csrc cimport (
     rs_store_be32,
     rs_store_be64,
 )
-from rocketstore.kernels.record cimport MAGIC, MAGIC_BLANK, PHY_OFFSET, QUEUE_OFFSET
+from rocketstore.kernels.record cimport MAGIC, MAGIC_BLANK, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET
 from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder, write_crc
 
 import numpy as np
@@ -237,6 +237,42 @@ cdef class Appender:
         self.last_phy_offset, self.last_store_timestamp = self.completed_phy_offset, self.completed_store_timestamp
         self.position += size
         return 0
+
+
+def count_appended(RecordEncoder records not None, Py_ssize_t first, store_timestamp, Buffer buffer not None,
+                   int64_t from_offset, int64_t position, int64_t end):
+    """Count the records from ``first`` on that ``append`` put into a file one after the other, from ``position`` on.
+
+    Parameters: store_timestamp: as for ``append``. from_offset: of the file; position, end: in it, bytes. Their queue
+    offsets may be any, and so may the queues of those that have queue id -1: what the file says.
+    Returns: the number of the first that is not there, and where it would be.
+    """
+    cdef Appender appended = Appender(None)
+    cdef Py_ssize_t i = first, n = len(records)
+    cdef int64_t time = 0 if store_timestamp is None else store_timestamp
+    cdef bint is_given = store_timestamp is None
+    cdef const Encoded *record
+    cdef uint8_t *made
+    cdef const uint8_t *found
+    if first < 0 or not 0 <= position <= end <= buffer.size:
+        raise ValueError(f"record {first}, bytes {position} to {end} of {buffer.size}")
+    appended.from_offset = from_offset
+    buffer.check_file_size()
+    buffer.enter()
+    try:
+        while i < n and rs_fits(end, position, records.at(i).size):
+            record = records.at(i)
+            made, found = records.data.data + record.start, buffer.data + position
+            if record.queue_id < 0:
+                memcpy(made + QUEUE_ID, found + QUEUE_ID, sizeof(int32_t))
+            appended.complete(records, record, <int64_t>rs_load_be64(found + QUEUE_OFFSET), position, is_given, time)
+            if memcmp(made, found, <size_t>record.size) != 0:
+                break
+            position += record.size
+            i += 1
+    finally:
+        buffer.leave()
+    return i, position
 
 
 cdef int64_t now() noexcept nogil:

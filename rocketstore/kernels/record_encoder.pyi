@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numpy import int32, int64
+from numpy import dtype, int32, int64
 from numpy.typing import NDArray
 
 from rocketstore.errors import PutMessageError
@@ -9,6 +9,7 @@ from rocketstore.errors import PutMessageError
 ILLEGAL: str
 TOO_MANY_PROPERTIES: str
 MAX_HOSTS: int
+ENCODED: dtype[Any]
 
 class RecordEncoder:
     append_prop_crc: bool
@@ -34,6 +35,8 @@ class RecordEncoder:
     def largest(self) -> int: ...
     def columns(self) -> tuple[NDArray[int32], NDArray[int32], NDArray[int64]]: ...
     def clear(self) -> None: ...
+    def dump(self) -> tuple[bytes, NDArray[Any]]: ...
+    def load(self, data: Any, encoded: NDArray[Any], queues: list[tuple[str, int]]) -> None: ...
     def add(self, message: Any, *, message_num: int = 1, batch: Any = None, keeps_store: bool = False) -> None: ...
     def add_all(
         self, messages: Sequence[Any], first: int, stop: int, *, batch: Any = None, keeps_store: bool = False

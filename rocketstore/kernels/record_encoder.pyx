@@ -9,7 +9,7 @@ from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 
-from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be64, rs_store_be32, rs_store_be64
+from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
 from rocketstore.kernels.record cimport (
     BODY_CRC,
     BORN_HOST,
@@ -56,6 +56,9 @@ cdef enum:
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
+# An Encoded, as NumPy knows it.
+ENCODED = np.dtype([("start", np.int64), ("size", np.int32), ("store_timestamp", np.int32), ("queue_id", np.int32),
+                    ("queue", np.int32), ("message_num", np.int32)], align=True)
 
 
 cdef class RecordEncoder:
@@ -113,6 +116,37 @@ cdef class RecordEncoder:
     def clear(self):
         """Forget all records."""
         self.clear_all()
+
+    def dump(self):
+        """Give the bytes of all records, and an array of ENCODED, both copies: with ``queues`` all that ``load`` needs."""
+        return bytes(self.data), np.frombuffer(bytes(self.encoded), ENCODED)
+
+    def load(self, const uint8_t[::1] data not None, encoded not None, list queues not None):
+        """Begin anew with what another encoder has dumped; each record gets the queue that ``encoded`` says.
+
+        Raises: ValueError unless all agrees.
+        """
+        cdef const uint8_t[::1] table = np.ascontiguousarray(encoded, ENCODED).view(np.uint8)
+        cdef const Encoded *record
+        cdef int64_t i, at = 0, n = len(encoded)
+        self.clear_all()
+        if not (self.data.reserve(data.shape[0]) and self.encoded.reserve(table.shape[0])):
+            raise MemoryError("the messages of one call are more than 2 GiB")
+        for i in range(n):
+            record = <const Encoded *>&table[0] + i
+            if not (record.start == at and MIN_RECORD <= record.size <= data.shape[0] - at and record.message_num >= 0
+                    and record.size == <int64_t>rs_load_be32(&data[at]) and 0 <= record.queue < len(queues)
+                    and record.store_timestamp in (BORN_HOST + HOST_SIZE, BORN_HOST + IPV6_HOST_SIZE)):
+                raise ValueError(f"record {i} of {n} at {at}: is not as it was encoded")
+            at += record.size
+        if at != data.shape[0]:
+            raise ValueError(f"{n} records of {at} bytes: {data.shape[0]} were encoded")
+        if n:
+            self.data.add(&data[0], data.shape[0])
+            self.encoded.add(&table[0], table.shape[0])
+        for i in range(n):
+            rs_store_be32(self.data.data + self.at(i).start + QUEUE_ID, <uint32_t>self.at(i).queue_id)
+        self.queues.extend(queues)
 
     cdef int clear_all(self) except -1:
         self.is_special = False
@@ -276,6 +310,7 @@ cdef class RecordEncoder:
         parts.sys_flag |= BORN_HOST_V6 if parts.born_host.size == IPV6_HOST_SIZE else 0
         parts.sys_flag |= STORE_HOST_V6 if parts.store_host.size == IPV6_HOST_SIZE else 0
         made = <Encoded *>(self.encoded.data + self.encoded.size)
+        memset(made, 0, sizeof(Encoded))  # what is between its fields too: it may be dumped
         made.start, made.size, made.queue_id = self.data.size, <int32_t>size, parts.queue_id
         made.queue = self.number_of(topic, parts.queue_id)
         made.store_timestamp = BORN_HOST + parts.born_host.size

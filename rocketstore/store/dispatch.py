@@ -19,6 +19,7 @@ from rocketstore.files.broker_config import TopicConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.files.log_writer import illegal
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
@@ -26,8 +27,8 @@ from rocketstore.message import LONG_MAX, MAX_BATCH, Message, inner_number
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "follow", "follow_batches", "is_file_name", "java_split",
-           "more_queues", "with_more"]
+__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_queue", "follow", "follow_batches", "is_file_name",
+           "java_split", "more_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -232,6 +233,20 @@ def with_more(
             at.append(row + 1)
             made.append(more)
     return (np.insert(requests, at, np.array(made, REQUEST)) if made else requests), list(numbers)
+
+
+def check_queue(topic: str, queue_id: int) -> None:
+    """Raise PutMessageError if messages cannot be put into a queue."""
+    if topic.startswith(LMQ_PREFIX) and not is_file_name(topic):
+        return  # a broker gives offsets of it, and has no units
+    if not is_file_name(topic) or has_surrogate(topic):
+        raise illegal(f"topic {topic!r} cannot be the name of a directory, which its queues need")
+    if queue_id < 0:
+        raise illegal(f"queue_id={queue_id} must not be negative")
+
+
+def has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def more_queues(queue: Queue, properties: Mapping[str, str], enable_lmq: bool) -> Iterator[tuple[Queue, int]]:

@@ -19,6 +19,7 @@ from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index, read_header
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -37,7 +38,8 @@ class Completion:
     """What there is to do to a store, found by looking: ``apply`` does it.
 
     It survives being killed at any moment: before anything is changed there is ``abort``, which has the next recovery
-    look at everything; nothing is cut off the log before it is saved; a queue that is built again keeps its directory.
+    look at everything; nothing is cut off the log before it is saved, but for a write that is undone, whose messages
+    are the job's that failed; a queue that is built again keeps its directory.
     """
 
     root: Path
@@ -55,6 +57,7 @@ class Completion:
     index_begin: int = LONG_MAX
     is_thorough: bool = True
     steps: list[RecoveryAction] = field(default_factory=list)
+    write: UnfinishedWrite | None = None
 
     def report(self, dry_run: bool = False) -> RecoveryReport:
         return RecoveryReport(
@@ -169,11 +172,26 @@ class Completion:
         return self.log.min_phy_offset
 
     def _find_end(self, begin: int, *, verify_crc: bool) -> None:
-        """Walk to the end of the log, and see that nothing but a torn tail stands behind it."""
-        scanner = self.log.scanner((), verify_crc=verify_crc)
+        """Walk to the end of the log, and see that only a torn tail stands behind it, or a write to be undone."""
         self.log.whole_to = LONG_MAX if self.last_exit_ok else begin
+        self._walk(begin, LONG_MAX, verify_crc=verify_crc)
+        self.log.whole_to = self.end
+        self.tails = tails(self.log, self.end)
+        self._check_tail()
+        self.write = write = find_unfinished(self.root, self.log, self.end)
+        if write is not None and write.what == "undo":
+            file = self.log.queue.find(write.begin - 1)
+            self._walk(file.file_from_offset if file else write.begin, write.begin, verify_crc=False)
+
+    @property
+    def _is_undone(self) -> bool:
+        return self.write is not None and self.write.what == "undo"
+
+    def _walk(self, begin: int, stop: int, *, verify_crc: bool) -> None:
+        """Find the end of the log, or of what is before ``stop``, and the last record before it."""
+        scanner = self.log.scanner((), verify_crc=verify_crc)
         self.end = begin
-        while (step := self.log.step(scanner, self.end, LONG_MAX)) is not None:
+        while self.end < stop and (step := self.log.step(scanner, self.end, stop)) is not None:
             following, status = step
             if status == HALF and (size := self._whole_record(following)):
                 following += size
@@ -183,11 +201,7 @@ class Completion:
         self.last_phy_offset = scanner.last_phy_offset
         before = self.log.queue.find(begin - 1)
         if self.last_phy_offset < 0 and before is not None:  # the last record is in a file before that
-            self._find_end(before.file_from_offset, verify_crc=verify_crc)
-            return
-        self.log.whole_to = self.end
-        self.tails = tails(self.log, self.end)
-        self._check_tail()
+            self._walk(before.file_from_offset, stop, verify_crc=verify_crc)
 
     def _whole_record(self, offset: int) -> int:
         """The size of a record that ends in zeros, if another follows right behind it; 0 if it may be torn."""
@@ -291,17 +305,20 @@ class Completion:
     # ---- do ------------------------------------------------------------------------------------------------
 
     def _log_steps(self) -> Iterator[RecoveryAction]:
-        for tail in self.tails:
-            position, size = tail.begin - tail.file.file_from_offset, tail.end - tail.begin
-            yield RecoveryAction(tail.file.path, "save", position, size)
-            if tail.file.file_from_offset <= self.end:
-                yield RecoveryAction(tail.file.path, "zero", position, size)
+        yield from (action_on(tail, "save") for tail in self.tails)
+        if self.write is not None:
+            size = self.write.end - self.write.begin
+            yield RecoveryAction(intent_path(self.root), self.write.what, self.write.begin, size)
+        # From the end: killed in the middle, a write is undone in part, and the next recovery goes on with it.
         length = self.config.mapped_file_size_commit_log
-        for file in self.log.queue.files:
+        for file in reversed(self.log.queue.files):
             if file.file_from_offset > self.end or file.size == 0:
                 yield RecoveryAction(file.path, "delete")
             elif file.size < length:
                 yield RecoveryAction(file.path, "extend", file.size, length - file.size)
+        for tail in tails(self.log, self.end) if self._is_undone else self.tails:
+            if tail.file.file_from_offset <= self.end:
+                yield action_on(tail, "zero")
 
     def _find_steps(self) -> Iterator[RecoveryAction]:
         yield from self._log_steps()
@@ -344,6 +361,8 @@ class Completion:
             sync_directory(self.root)
         for tail in self.tails:
             save_tail(self.root, tail)
+        if self._is_undone:  # it may have got farther than the log now does
+            self.checkpoint.clear()
         for step in self.steps:
             if step.what == "zero":
                 zero(step.path, step.offset, step.size)
@@ -398,7 +417,7 @@ class Completion:
             both.close()
 
     def save_checkpoint(self) -> None:
-        """Say that all is on the disk: a broker's next start, clean or not, keeps it."""
+        """Say that all is on the disk: a broker's next start, clean or not, keeps it. Then no write is unfinished."""
         last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
         if last is not None:
             compat, checkpoint = Compat.of(self.config.compat), self.checkpoint
@@ -412,6 +431,8 @@ class Completion:
             self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, end_timestamp)
         self.checkpoint.flush()
         sync_directory(self.root)
+        if self.write is not None:
+            self.write.settle()
 
 
 def open_completion(root: Path, config: StoreConfig) -> Completion:
@@ -445,6 +466,10 @@ def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
     with plan.log:
         plan.apply()
         return plan.report()
+
+
+def action_on(tail: Tail, what: str) -> RecoveryAction:
+    return RecoveryAction(tail.file.path, what, tail.begin - tail.file.file_from_offset, tail.end - tail.begin)
 
 
 def zero(path: Path, position: int, size: int) -> None:

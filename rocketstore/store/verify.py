@@ -21,6 +21,7 @@ from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.store.dispatch import LMQ_PREFIX, batch_topics
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
+from rocketstore.store.intent import intent_path
 from rocketstore.store.message_store import MessageStore, has_rocksdb_data
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_index import IndexPart, IndexVerifier
@@ -264,6 +265,9 @@ class Verification:
         if os.path.lexists(root / "lock") and not (root / "lock").is_file():
             add("lock-no-file", root / "lock", 0, "no regular file")
         self.is_locked = self._is_held()
+        for path in () if self.is_locked else root.glob(f"{intent_path(root).stem}*.json"):
+            detail = "opening for writing undoes or finishes it" if path == intent_path(root) else "it was left so"
+            add("write-unfinished", path, 0, detail)
         if self._is_rocksdb("rocksdbstore"):
             add("not-checked", root / "rocksdbstore", 0, "an index in RocksDB")
         path = root / "checkpoint"

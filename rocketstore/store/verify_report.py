@@ -124,6 +124,8 @@ KINDS = {
     "index-key-missing": Kind(ERROR, "a key of a record is not in the index", "does not index it again"),
     # state
     "abort": Kind(INFO, "the store was not stopped cleanly", "recovers as after a crash"),
+    "write-unfinished": Kind(WARNING, "a write of all or nothing was ended in the middle: some of it may be there",
+                             KEEPS),
     "lock-held": Kind(INFO, "a broker, or another writer, has the store open", "does not start beside it"),
     "lock-no-file": Kind(ERROR, "lock is no file", STOPS),
     "checkpoint-missing": Kind(WARNING, "there is no checkpoint", "takes zeros: after a crash it reads 10 files again"),

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files.broker_config import BrokerConfig, extend_topics
@@ -22,11 +25,12 @@ from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
-from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, is_file_name, java_split
+from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, check_queue, is_file_name, java_split
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.store.geometry import save_geometry, writing_config
 from rocketstore.store.index_service import IndexService
+from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
 
@@ -157,6 +161,23 @@ class StoreWriter:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
+    def put_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
+        """Append what other encoders have made, and bring it to the disk; after any error nothing more is taken.
+
+        Parameters: store_timestamp: epoch ms; None: the records have theirs.
+        """
+        self._require_sound()
+        try:
+            for block in blocks:
+                with self._log.lock:
+                    self._require_open()
+                    self._log.append_encoded(*block.with_queues(self._next_queue_ids), store_timestamp)
+                self.reput.note(len(block.encoded))
+        except BaseException as error:  # Ctrl-C too: only some of it is there
+            self._fail(error)
+            raise
+        self.flush()
+
     def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
         number = self._check_special(message)
@@ -219,18 +240,22 @@ class StoreWriter:
             self._batch_topics |= batch_topics(self._topics)
 
     def _next_queue_id(self, topic: str) -> int:
+        return next(self._turns[topic]) % self._queue_nums(topic)
+
+    def _next_queue_ids(self, topic: str, count: int) -> NDArray[np.int32]:
+        first = next(self._turns[topic])
+        self._turns[topic] = itertools.count(first + count)
+        return ((first + np.arange(count)) % self._queue_nums(topic)).astype(np.int32)
+
+    def _queue_nums(self, topic: str) -> int:
         found = self._topics.get(topic)
-        count = found.write_queue_nums if found is not None else self.config.default_topic_queue_nums
-        return next(self._turns[topic]) % max(count, 1)
+        return max(found.write_queue_nums if found is not None else self.config.default_topic_queue_nums, 1)
 
     def _find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Give what the next message of a queue gets that nothing was put into yet."""
-        if topic.startswith(LMQ_PREFIX) and not is_file_name(topic):
-            return 0  # a broker gives offsets of it, and has no units
-        if not is_file_name(topic) or has_surrogate(topic):
-            raise illegal(f"topic {topic!r} cannot be the name of a directory, which its queues need")
-        if queue_id < 0:
-            raise illegal(f"queue_id={queue_id} must not be negative")
+        check_queue(topic, queue_id)
+        if not is_file_name(topic):
+            return 0
         found = self._topics.get(topic)
         if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
             least = self.config.default_topic_queue_nums if found is None else 1
@@ -374,10 +399,6 @@ class StoreWriter:
                 sync_directory(self.root)
         finally:
             self._lock_file.release()
-
-
-def has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def inner_num(message: Message) -> int:

@@ -1,0 +1,150 @@
+"""The sink of the data source: tasks encode their rows into pieces beside the store, the commit appends them to it."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from rocketstore.arrow_import import check_names
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
+from rocketstore.errors import StoreLockedError
+from rocketstore.files.lock_file import is_held
+from rocketstore.files.log_writer import StoreTimestamp
+from rocketstore.files.mapped_file import make_directory
+from rocketstore.message_batch import MessageBatch
+from rocketstore.spark.build import attempt_name, sweep
+from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
+from rocketstore.store.intent import WriteIntent, pieces_path
+from rocketstore.store.pieces import ANY_QUEUE, Piece, PieceWriter
+from rocketstore.store.write_job import write_pieces
+
+__all__ = ["MessageWriter", "writer_of"]
+
+CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
+NAMES = {name.lower(): name for name in ("path", "storeTimestamp", *CONFIG_NAMES)}
+BROKER_NAME = "brokerName"  # which a table of messages has, and no message
+
+
+@dataclass
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What a task wrote; None: it had no rows."""
+
+    piece: Piece | None
+
+
+class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Puts the rows of a job into a store, all or none, in the order of partitions and of rows in them.
+
+    Tasks write files named by their attempts into the job's own directory, which commit and abort remove: nobody but
+    the driver makes it, so that an attempt that is late finds none.
+    """
+
+    def __init__(self, root: Path, config: StoreConfig, store_timestamp: StoreTimestamp) -> None:
+        self.root = root
+        self.config = config  # with every size
+        self.store_timestamp = store_timestamp
+        self.job = uuid.uuid4().hex
+        self.makes_root = not root.exists()
+
+    def write(self, iterator: Any) -> Written:
+        name, directory = attempt_name(), pieces_path(self.root, self.job)
+        keeps_store = self.store_timestamp is not None
+        piece = PieceWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
+        with contextlib.closing(piece) as writer:
+            try:
+                for batch in iterator:
+                    for messages in MessageBatch.iter_arrow(messages_of(batch, writer.rows), first_row=writer.rows):
+                        writer.add(messages)
+            except ValueError as error:
+                raise ValueError(f"partition {partition_of(name)}, {error}") from error
+            return Written(writer.finish(directory / f"{name}.piece") if writer.rows else None)
+
+    def commit(self, messages: Sequence[Written | None]) -> None:
+        pieces = [message.piece for message in messages if message is not None and message.piece is not None]
+        pieces.sort(key=lambda piece: partition_of(piece.name))
+        write_pieces(self.root, self.job, pieces, self.store_timestamp, config=self.config)
+        sweep([pieces_path(self.root, self.job)])
+
+    def abort(self, messages: Sequence[Written | None]) -> None:
+        intent = WriteIntent.read(self.root)
+        if intent is None or intent.job != self.job:  # else they tell what a failed commit has left in the log
+            sweep([pieces_path(self.root, self.job)])
+        if self.makes_root:
+            with contextlib.suppress(OSError):
+                self.root.rmdir()
+
+
+def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> MessageWriter:
+    """Make the writer of a job that appends messages to a store, or makes one; called in the driver.
+
+    Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
+    table; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for the column;
+    and StoreConfig's in RocketMQ's names, for what is not as the store was written last.
+    Raises: ValueError for what cannot be written; StoreLockedError if a broker runs.
+    """
+    if overwrite:
+        raise ValueError("mode overwrite: messages are only ever appended to a store: use mode append")
+    given = {}
+    for name, text in options.items():
+        if name.lower() not in NAMES:
+            raise ValueError(f"option {name!r}: none of this name is for writing, but {', '.join(NAMES.values())}")
+        given[NAMES[name.lower()]] = text
+    root = Path(given.pop("path", ""))
+    if not root.is_absolute():
+        raise ValueError(f"option path={str(root)!r}: must be the absolute path of a local or shared directory")
+    store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
+    config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
+    check_names([name for name in schema.names if name != BROKER_NAME])
+    if is_held(root / "lock"):
+        raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
+    writer = MessageWriter(root, config, store_timestamp)
+    make_directory(pieces_path(root, writer.job))
+    return writer
+
+
+def store_timestamp_of(text: str) -> StoreTimestamp:
+    if text in ("now", "given"):
+        return None if text == "now" else text
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"option storeTimestamp={text!r}: must be 'now', 'given' or epoch ms") from None
+
+
+def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
+    """Give how to write: as options say, else as the store was written last."""
+    saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        try:
+            values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(StoreConfig, name)))
+        except ValueError as error:
+            raise ValueError(f"option {camel_case(name)}={text!r}: {error}") from None
+    return writing_config(root, replace(StoreConfig(**saved), **values) if values else None)
+
+
+def messages_of(batch: Any, first_row: int) -> Any:
+    """Give rows as a table of messages, whose queue id is -1 where a message has none."""
+    names = batch.schema.names
+    if BROKER_NAME in names:
+        batch = batch.drop_columns([BROKER_NAME])
+    if "queueId" in names and pa.types.is_integer(batch.schema.field("queueId").type):
+        ids = batch.column("queueId")
+        negative = pc.index(pc.fill_null(pc.less(ids, 0), False), True).as_py()
+        if negative >= 0:
+            raise ValueError(f"column queueId, row {first_row + negative}: {ids[negative]} must not be negative")
+        place = batch.schema.get_field_index("queueId")
+        batch = batch.set_column(place, "queueId", pc.fill_null(ids, ANY_QUEUE))
+    return batch
+
+
+def partition_of(name: str) -> int:
+    return int(name.partition("-")[0])

@@ -1,0 +1,171 @@
+"""The intent of a write: what a job is about to append, for whoever opens the store after a crash in the middle.
+
+The intent is on the disk before the first byte is appended, and gone after the last is on the disk. The pieces that the
+records come from stay until then, so that the records of the job are known from anyone else's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.broker_config import replace_file
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.mapped_file import sync_directory
+from rocketstore.kernels.appender import count_appended
+from rocketstore.kernels.commit_log import BLANK
+from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.store.pieces import Piece, read_blocks
+
+__all__ = ["PIECES", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path"]
+
+PIECES = "rocketstore-write-"  # and the job: a directory under the root
+NO_HOST = "0.0.0.0:0"
+
+logger = logging.getLogger("rocketstore")
+
+
+class WriteIntent(NamedTuple):
+    """What a job appends: its pieces in order, from a physical offset on, and before another at the most, bytes.
+
+    store_timestamp: epoch ms of all records; None: they have their own. append_prop_crc: as they are encoded.
+    """
+
+    job: str
+    begin: int
+    end: int
+    store_timestamp: int | None
+    append_prop_crc: bool
+    pieces: list[Piece]
+
+    @classmethod
+    def read(cls, root: Path) -> WriteIntent | None:
+        """Read that of a store, None if there is none. Raises: CorruptFileError."""
+        path = intent_path(root)
+        try:
+            fields = json.loads(path.read_bytes())
+            intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
+            names = [intent.job, *(piece.name for piece in intent.pieces)]
+            if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):
+                raise ValueError(f"{names}: must be names of files")
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            reason = f"{error}: an intent of a write is made whole or not at all; remove it to keep the log as it is"
+            raise CorruptFileError(path, 0, "JSON", reason) from None
+        return intent
+
+    def save(self, root: Path) -> None:
+        """Bring it to the disk, after the names of the pieces. Raises: OSError."""
+        sync_directory(pieces_path(root, self.job))
+        replace_file(intent_path(root), json.dumps(self._asdict()).encode())
+
+    @property
+    def records(self) -> int:
+        """How many there are to append."""
+        return sum(piece.records for piece in self.pieces)
+
+    def count_in(self, log: CommitLog, directory: Path, end: int) -> tuple[int, int]:
+        """Count its records at the beginning of its range in a log that ends at ``end``, and say where they end.
+
+        Raises: CorruptFileError, FileNotFoundError for its pieces.
+        """
+        encoder = RecordEncoder(NO_HOST, lambda topic: 0, append_prop_crc=self.append_prop_crc)
+        blocks = (block for piece in self.pieces for block in read_blocks(directory, piece))
+        count, offset = 0, self.begin
+        while offset < end and (block := next(blocks, None)) is not None:
+            encoder.load(*block)
+            done = 0
+            while done < len(encoder):
+                before = offset
+                done, offset = self._count(encoder, done, log, offset, end)
+                if offset == before and (offset := behind_blank(log, offset, end)) == before:
+                    return count + done, offset
+            count += done
+        return count, offset
+
+    def _count(self, encoder: RecordEncoder, done: int, log: CommitLog, offset: int, end: int) -> tuple[int, int]:
+        window = log.queue.read(offset, encoder.size, "sequential") if offset < end else None
+        if window is None:
+            return done, offset
+        begin, stop = window.from_offset, min(end - window.from_offset, window.buffer.size)
+        done, position = count_appended(encoder, done, self.store_timestamp, window.buffer, begin, offset - begin, stop)
+        return done, begin + position
+
+
+def behind_blank(log: CommitLog, offset: int, end: int) -> int:
+    """Where the next file begins, if the one that has ``offset`` is closed there."""
+    step = log.step(log.scanner(()), offset, offset + 1) if offset < end else None
+    return step[0] if step is not None and step[1] == BLANK else offset
+
+
+@dataclass
+class UnfinishedWrite:
+    """A write that was ended in the middle, and what is to be done about it.
+
+    ``what``: "undo", cut its records off, for nothing follows them; "finish", its records are all there, or none is;
+    "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records in the
+    log, bytes; ``count``: how many they are, -1 where nothing tells.
+    """
+
+    root: Path
+    intent: WriteIntent
+    what: str
+    count: int
+    begin: int
+    end: int
+
+    def settle(self) -> None:
+        """After it was done: have nobody do it again. A write that was left is told of, and its intent renamed."""
+        path, job = intent_path(self.root), self.intent.job
+        logger.warning("%s: write %s was ended in the middle: %s", self.root, job, self)
+        with suppress(FileNotFoundError):  # that was done before
+            if self.what == "leave":
+                path.rename(path.with_stem(f"{path.stem}-{job}"))
+            else:
+                path.unlink()
+        sync_directory(self.root)
+        shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
+
+    def __str__(self) -> str:
+        if self.what == "undo":
+            return f"the {self.count} messages that it put are cut off at {self.begin}"
+        if self.what == "finish":
+            return f"{self.count} messages, all that it was to put, are there" if self.count else "it had put nothing"
+        some = f"{self.count} of its {self.intent.records} messages" if self.count >= 0 else "some of its messages"
+        return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
+
+
+def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | None:
+    """See what became of a write that a store says it was in. Changes nothing.
+
+    Parameters: end: where the last sound record of the log ends, bytes. Raises: CorruptFileError for the intent.
+    """
+    intent = WriteIntent.read(root)
+    if intent is None:
+        return None
+    try:
+        count, own_end = intent.count_in(log, pieces_path(root, intent.job), end)
+    except (FileNotFoundError, CorruptFileError):
+        count, own_end = (-1, min(end, intent.end)) if end > intent.begin else (0, intent.begin)
+    what = "leave"
+    if count in (0, intent.records):
+        what = "finish"
+    elif count > 0 and own_end == end <= intent.end:
+        what = "undo"
+    return UnfinishedWrite(root, intent, what, count, intent.begin, own_end)
+
+
+def intent_path(root: Path) -> Path:
+    return root / "rocketstore-intent.json"
+
+
+def pieces_path(root: Path, job: str) -> Path:
+    return root / f"{PIECES}{job}"

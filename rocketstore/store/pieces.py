@@ -1,0 +1,160 @@
+"""Pieces: files of records that several processes encode, to be appended to a log together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import CorruptFileError, PutMessageError
+from rocketstore.files.log_writer import encode_batch, encoder_of, illegal
+from rocketstore.files.mapped_file import sync
+from rocketstore.kernels.csrc import crc32
+from rocketstore.kernels.record_encoder import ENCODED
+from rocketstore.message import INNER_BATCH
+from rocketstore.message_batch import MessageBatch
+from rocketstore.store.dispatch import check_queue
+
+__all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
+
+ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
+BLANK = 8  # what a record must leave of its file
+
+
+class Piece(NamedTuple):
+    """A file of encoded records: how many, bytes of all and of the largest, and of the file."""
+
+    name: str
+    records: int
+    size: int
+    largest: int
+    file_size: int
+
+
+class Block(NamedTuple):
+    """Records that were encoded together, as RecordEncoder.dump gives them, and their queues."""
+
+    data: bytes
+    encoded: NDArray[Any]
+    queues: list[tuple[str, int]]
+
+    def with_queues(self, next_queue_ids: Callable[[str, int], NDArray[np.int32]]) -> Block:
+        """Give queues to the records that have none yet: of so many of a topic, in their order."""
+        if all(queue_id != ANY_QUEUE for _, queue_id in self.queues):
+            return self
+        encoded, numbers = self.encoded.copy(), dict[tuple[str, int], int]()
+        order = np.argsort(encoded["queue"], kind="stable")
+        bounds = np.searchsorted(encoded["queue"][order], np.arange(len(self.queues) + 1))
+        for (topic, queue_id), (begin, end) in zip(self.queues, pairwise(bounds.tolist()), strict=True):
+            rows = order[begin:end]
+            if queue_id == ANY_QUEUE:
+                encoded["queue_id"][rows] = next_queue_ids(topic, len(rows))
+            used, which = np.unique(encoded["queue_id"][rows], return_inverse=True)
+            given = [numbers.setdefault((topic, one), len(numbers)) for one in used.tolist()]
+            encoded["queue"][rows] = np.array(given, np.int32)[which]
+        return Block(self.data, encoded, list(numbers))
+
+
+class PieceWriter:
+    """Encodes messages into a file, as the store does that they are for.
+
+    Attributes: rows: messages so far.
+    """
+
+    def __init__(self, path: Path, config: StoreConfig, *, keeps_store: bool) -> None:
+        """Make a new file.
+
+        Parameters: config: the store's, with every size. keeps_store: messages have store times and hosts of their own.
+        """
+        self.path = path
+        self.rows = self._size = self._largest = 0
+        self._config: Any = config
+        self._keeps_store = keeps_store
+        self._encoder = encoder_of(config, lambda topic: ANY_QUEUE)
+        self._file = path.open("xb")
+
+    def add(self, batch: MessageBatch) -> None:
+        """Add messages; queue id -1 or no such column: the queue is given when they are appended.
+
+        Raises: PutMessageError, ValueError: one is refused, named by its row among all of the file.
+        """
+        if not len(batch):
+            return
+        encoder = self._encoder
+        encoder.clear()
+        try:
+            encode_batch(encoder, batch, keeps_store=self._keeps_store)
+        except ValueError as error:
+            self._refuse(len(encoder), error)
+        block = Block(*encoder.dump(), list(encoder.queues))
+        self._check(batch, block)
+        encoded = block.encoded.tobytes()
+        checksum = crc32(encoded, crc32(block.data))
+        head = {"records": len(batch), "size": len(block.data), "crc32": checksum, "queues": block.queues}
+        self._file.writelines((json.dumps(head).encode(), b"\n", block.data, encoded))
+        self.rows += len(batch)
+        self._size += len(block.data)
+        self._largest = max(self._largest, encoder.largest)
+
+    def _check(self, batch: MessageBatch, block: Block) -> None:
+        """Refuse what the store would refuse, or could not take as it is encoded here."""
+        for number, (topic, queue_id) in enumerate(block.queues):
+            try:
+                check_queue(topic, max(queue_id, 0))
+            except PutMessageError as error:
+                self._refuse(int(np.argmax(block.encoded["queue"] == number)), error)
+        most = self._config.mapped_file_size_commit_log - BLANK
+        if self._encoder.largest > most:
+            row = int(np.argmax(block.encoded["size"]))
+            self._refuse(row, illegal(f"{self._encoder.largest} bytes do not fit a file of {most + BLANK}"))
+        for row, message in enumerate(batch) if self._encoder.is_special else ():
+            multi = self._config.enable_lmq and "INNER_MULTI_DISPATCH" in message.properties
+            if multi or "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH:
+                self._refuse(row, illegal("an inner batch, or a message for light queues: put_messages takes these"))
+
+    def _refuse(self, row: int, error: ValueError) -> NoReturn:
+        where = f"row {self.rows + row}"
+        if isinstance(error, PutMessageError):
+            raise PutMessageError(error.status, f"{where}: {error.args[1]}") from None
+        raise ValueError(f"{where}: {error}") from None
+
+    def finish(self, path: Path) -> Piece:
+        """Bring the file to the disk, under the name that it is to have."""
+        self._file.flush()
+        sync(self._file.fileno())
+        file_size = self._file.tell()
+        self._file.close()
+        self.path.rename(path)
+        return Piece(path.name, self.rows, self._size, self._largest, file_size)
+
+    def close(self) -> None:
+        """Close the file, and remove it unless it was finished."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
+    """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
+    path = directory / piece.name
+    with path.open("rb") as file:
+        if (size := os.fstat(file.fileno()).st_size) != piece.file_size:
+            raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")
+        while line := file.readline():
+            at = file.tell() - len(line)
+            try:
+                head = json.loads(line)
+                data, encoded = file.read(head["size"]), file.read(head["records"] * ENCODED.itemsize)
+                if crc32(encoded, crc32(data)) != head["crc32"]:
+                    raise ValueError("the CRC is another")
+                queues = [(topic, queue_id) for topic, queue_id in head["queues"]]
+                block = Block(data, np.frombuffer(encoded, ENCODED), queues)
+            except (ValueError, KeyError, TypeError) as error:
+                raise CorruptFileError(path, at, "block", f"is not what was written: {error}") from None
+            yield block

@@ -1,0 +1,91 @@
+"""write_pieces: what several processes have encoded goes into a store, all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import CorruptFileError
+from rocketstore.files.log_writer import StoreTimestamp, illegal
+from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
+from rocketstore.store.pieces import BLANK, Piece, read_blocks
+from rocketstore.store.recovery import recover
+from rocketstore.store.writer import StoreWriter, open_writer
+
+__all__ = ["write_pieces"]
+
+ABANDONED = 7 * 24 * 3600  # seconds without a change: no job that is alive is so long silent
+
+
+def write_pieces(
+    root: Path,
+    job: str,
+    pieces: Sequence[Piece],
+    store_timestamp: StoreTimestamp = None,
+    *,
+    config: StoreConfig | None = None,
+) -> None:
+    """Append the records of a job's pieces, in their order; the store is made if there is none. Removes the pieces.
+
+    Nobody sees less than all after a crash: opening the store for writing cuts off what a write has left that was ended
+    in the middle, unless somebody else has appended meanwhile. Readers see messages as they are appended.
+
+    Parameters: pieces: in ``pieces_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
+    pieces have. Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
+    """
+    directory = pieces_path(root, job)
+    try:
+        with contextlib.closing(open_writer(root, "a", config)) as writer:
+            if pieces:
+                intent = intent_of(writer, directory, job, pieces, store_timestamp)
+                intent.save(root)
+                writer.put_encoded(
+                    (block for piece in pieces for block in read_blocks(directory, piece)), intent.store_timestamp
+                )
+                intent_path(root).unlink()
+            sweep_abandoned(root)
+    except BaseException as error:
+        if intent_path(root).exists():
+            try:
+                recover(root, config=config)
+            except Exception as other:
+                error.add_note(f"What was appended is cut off when the store is opened for writing next: now {other!r}")
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def intent_of(
+    writer: StoreWriter, directory: Path, job: str, pieces: Sequence[Piece], store_timestamp: StoreTimestamp
+) -> WriteIntent:
+    """Say what is to be appended. Raises: CorruptFileError, FileNotFoundError, PutMessageError."""
+    config = writer.config
+    for piece in pieces:
+        path = directory / piece.name
+        if path.stat().st_size != piece.file_size:
+            raise CorruptFileError(path, 0, "file size", f"{piece.file_size} bytes were written")
+    largest, size = max(piece.largest for piece in pieces) + BLANK, sum(piece.size for piece in pieces)
+    length = config.mapped_file_size_commit_log
+    if largest > length:
+        raise illegal(f"{largest - BLANK} bytes do not fit a file of {length}")
+    files = size // max(length - largest, 1) + 2  # each but the last wastes less than the largest takes
+    if store_timestamp is None:
+        store_timestamp = time.time_ns() // 1_000_000
+    given = None if isinstance(store_timestamp, str) else store_timestamp
+    has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
+    begin = writer.phy_offset
+    return WriteIntent(job, begin, begin + size + files * largest, given, has_crc, list(pieces))
+
+
+def sweep_abandoned(root: Path) -> None:
+    """Remove what jobs have left that were killed. The lock is held: of none of them is anything being appended."""
+    for path in root.glob(f"{intent_path(root).name}.*"):
+        path.unlink()  # it was being made
+    for directory in root.glob(f"{PIECES}*"):
+        with contextlib.suppress(OSError):
+            changed = max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
+            if time.time() - changed > ABANDONED:
+                shutil.rmtree(directory)

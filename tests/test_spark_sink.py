@@ -1,0 +1,326 @@
+"""Writing DataFrames into stores: what put_messages makes of the same rows, all of it or nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+import pyarrow as pa
+from puts import SIZES, files_under, index_files
+from pyspark.sql.datasource import DataSource
+
+import rocketstore
+from rocketstore import Message, StoreConfig
+from rocketstore.config import camel_case
+from rocketstore.errors import StoreLockedError
+from rocketstore.spark import sink
+from rocketstore.spark.sink import writer_of
+from rocketstore.store.intent import WriteIntent, pieces_path
+
+TIME = 1_700_000_000_000
+OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
+DDL = ("topic string, body binary, keys array<string>, tags string, properties map<string,string>, queueId int, "
+       "bornTimestamp timestamp")
+ROWS = [(("Orders", "Audit")[i % 2], b"body %d" % i, [f"k{i}", "all"][: i % 3], "AB"[i % 2] if i % 5 else None,
+         {"n": str(i)} if i % 4 else None, None if i % 3 else i % 2, 1_600_000_000 + i) for i in range(100)]
+
+
+def make_sink():
+    """A data source that is nothing but the sink. Made in a function it is pickled whole: workers know no tests."""
+
+    class Sink(DataSource):
+        @classmethod
+        def name(cls):
+            return "rocketstore_sink"
+
+        def writer(self, schema, overwrite):
+            return writer_of(schema, self.options, overwrite)
+
+    return Sink
+
+
+def message_of(row):
+    topic, body, keys, tags, properties, queue_id, born = row
+    return Message(topic, body, keys=keys, tags=tags, properties=properties, queue_id=queue_id,
+                   born_timestamp=born * 1000)
+
+
+def serial(root, rows):
+    with rocketstore.open(root, "a", config=StoreConfig(**SIZES)) as store:
+        store.put_messages([message_of(row) for row in rows], store_timestamp=TIME)
+    return contents(root)
+
+
+def contents(root):
+    return files_under(root), index_files(root)
+
+
+def leftovers(root):
+    return sorted(path.name for path in root.glob("rocketstore-*"))
+
+
+def all_messages(root):
+    with rocketstore.open(root) as store:
+        return [message for batch in store.scan() for message in batch]
+
+
+# ---- without Spark -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def as_attempt(monkeypatch):
+    """A function that makes the next write an attempt of a task."""
+    def become(partition, attempt):
+        monkeypatch.setattr(sink, "attempt_name", lambda: f"{partition:06}-{attempt}")
+
+    become(0, 0)
+    return become
+
+
+ARROW = pa.schema({"topic": pa.string(), "body": pa.binary(), "queueId": pa.int32()})
+
+
+def fields(*names):
+    from pyspark.sql import types as T
+
+    kinds = {"topic": T.StringType(), "body": T.BinaryType(), "queueId": T.IntegerType(), "flag": T.IntegerType(),
+             "brokerName": T.StringType(), "keys": T.StringType(), "other": T.LongType()}
+    return T.StructType([T.StructField(name, kinds[name]) for name in names])
+
+
+def batch(*rows):
+    return pa.RecordBatch.from_pylist([dict(zip(ARROW.names, row, strict=True)) for row in rows], ARROW)
+
+
+def write(root, as_attempt, parts, **options):
+    """A job whose tasks write these batches each."""
+    writer = writer_of(fields(*ARROW.names), {"path": str(root), **OPTIONS, **options}, False)
+    messages = []
+    for partition, batches in enumerate(parts):
+        as_attempt(partition, partition + 100)
+        messages.append(writer.write(iter(batches)))
+    return writer, messages
+
+
+def test_partitions_are_put_in_their_order_and_a_null_queue_is_the_next(tmp_path, as_attempt):
+    parts = [[batch(("T", b"0", None))], [], [batch(("T", b"1", 7)), batch(("T", b"2", None))]]
+    writer, messages = write(tmp_path / "store", as_attempt, parts, storeTimestamp=str(TIME))
+    writer.commit(messages[::-1])
+    found = all_messages(tmp_path / "store")
+    assert [(message.body, message.queue_id) for message in found] == [(b"0", 0), (b"1", 7), (b"2", 1)]
+    assert {message.store_timestamp for message in found} == {TIME}
+    assert leftovers(tmp_path / "store") == []
+
+
+def test_pieces_of_attempts_that_lost_are_not_put_and_go(tmp_path, as_attempt):
+    writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
+    as_attempt(0, 7)
+    writer.write(iter([batch(("T", b"again", 0))]))
+    (pieces_path(tmp_path, writer.job) / "000001-9.tmp").write_bytes(b"of a task that was killed")
+    writer.commit(messages)
+    assert [message.body for message in all_messages(tmp_path)] == [b"0"]
+    assert leftovers(tmp_path) == []
+
+
+def test_an_aborted_job_leaves_nothing_and_late_attempts_of_it_neither(tmp_path, as_attempt):
+    writer, messages = write(tmp_path / "store", as_attempt, [[batch(("T", b"0", 0))]])
+    writer.abort([*messages, None])
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(FileNotFoundError):
+        writer.write(iter([batch(("T", b"late", 0))]))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_abort_leaves_the_pieces_of_what_could_not_be_undone(tmp_path, as_attempt):
+    writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
+    WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].piece]).save(tmp_path)
+    writer.abort(messages)
+    assert leftovers(tmp_path) == ["rocketstore-intent.json", f"rocketstore-write-{writer.job}"]
+
+
+@pytest.mark.parametrize(("rows", "reason"), [
+    ([("T", b"", -3)], "partition 4, column queueId, row 2: -3 must not be negative"),
+    ([(None, b"", 0)], "partition 4, column topic, row 2: is null"),
+    ([("T", None, 0)], "partition 4, column body, row 2: is null"),
+    ([("a/b", b"", None)], "partition 4, row 2: .*cannot be the name of a directory"),
+    ([("T", b"", 0), ("T", bytes(5000), 0)], "partition 4, row 3: .*do not fit a file of 4096"),
+])
+def test_a_bad_row_is_named(tmp_path, as_attempt, rows, reason):
+    writer = writer_of(fields(*ARROW.names), {"path": str(tmp_path), **OPTIONS}, False)
+    as_attempt(4, 1)
+    good = ("T", b"", None)
+    with pytest.raises(ValueError, match=reason):
+        writer.write(iter([batch(good), batch(good, *rows)]))
+    assert list(pieces_path(tmp_path, writer.job).iterdir()) == []
+
+
+@pytest.mark.parametrize(("names", "reason"), [
+    (["topic"], "topic and body are missing, or one"),
+    (["topic", "body", "other"], "columns other: are none of"),
+    (["topic", "body", "body"], "columns body: are there more than once"),
+])
+def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_path, names, reason):
+    with pytest.raises(ValueError, match=reason):
+        writer_of(fields(*names), {"path": str(tmp_path / "store")}, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("options", "reason"), [
+    ({"path": "relative"}, "must be the absolute path"),
+    ({"path": "s3://bucket/store"}, "must be the absolute path"),
+    ({}, "must be the absolute path"),
+    ({"path": "/x", "topics": "T"}, "option 'topics': none of this name is for writing, but path, storeTimestamp, "),
+    ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
+    ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
+    ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
+])
+def test_options_that_cannot_be_are_refused(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        writer_of(fields("topic", "body"), options, False)
+
+
+def test_overwriting_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="mode overwrite: messages are only ever appended"):
+        writer_of(fields("topic", "body"), {"path": str(tmp_path)}, True)
+
+
+def test_a_store_that_is_open_is_refused_before_and_after_the_tasks(tmp_path, as_attempt):
+    writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES)):
+        with pytest.raises(StoreLockedError):
+            writer_of(fields("topic", "body"), {"path": str(tmp_path)}, False)
+        with pytest.raises(StoreLockedError):
+            writer.commit(messages)
+    writer.commit(messages)
+    assert [message.body for message in all_messages(tmp_path)] == [b"0"]
+
+
+def test_a_store_is_written_as_it_was_last_but_for_what_options_say(tmp_path):
+    rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES, compat="4.9.3")).close()
+    config = writer_of(fields("topic", "body"), {"path": str(tmp_path), "flushDiskType": "SYNC_FLUSH"}, False).config
+    assert (config.compat, config.flush_disk_type, config.max_index_num) == ("4.9.3", "SYNC_FLUSH", 40)
+
+
+def test_brokers_names_are_no_part_of_messages(tmp_path):
+    columns = sink.messages_of(pa.RecordBatch.from_pylist([{"topic": "T", "brokerName": "a"}]), 0)
+    assert columns.schema.names == ["topic"]
+    writer_of(fields("topic", "body", "brokerName"), {"path": str(tmp_path)}, False)
+
+
+# ---- with Spark ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def frame(spark):
+    """A function from rows to a DataFrame in three partitions, in their order."""
+    from pyspark.sql import functions as F
+
+    spark.dataSource.register(make_sink())
+
+    def make(rows, partitions=3):
+        ddl = DDL.replace("bornTimestamp timestamp", "born long")
+        numbered = [(i, *row) for i, row in enumerate(rows)]
+        made = spark.createDataFrame(numbered, f"n long, {ddl}").repartitionByRange(partitions, "n")
+        made = made.sortWithinPartitions("n")
+        return made.select("topic", "body", "keys", "tags", "properties", "queueId",
+                           F.timestamp_seconds("born").alias("bornTimestamp"))
+
+    return make
+
+
+def save(df, root, mode="append", **options):
+    df.write.format("rocketstore_sink").mode(mode).options(**OPTIONS | options).save(str(root))
+
+
+@pytest.mark.spark
+def test_a_dataframe_becomes_what_put_messages_makes_of_its_rows(frame, tmp_path):
+    expected = serial(tmp_path / "serial", ROWS)
+    save(frame(ROWS), tmp_path / "store", storeTimestamp=TIME)
+    assert contents(tmp_path / "store") == expected
+    assert leftovers(tmp_path / "store") == []
+    save(frame(ROWS[:10]), tmp_path / "store", storeTimestamp=TIME)
+    assert len(all_messages(tmp_path / "store")) == 110
+
+
+@pytest.mark.spark
+def test_a_bad_row_fails_the_job_with_its_place_and_leaves_nothing(frame, tmp_path):
+    rows = [*ROWS[:50], ("a/b", *ROWS[0][1:]), *ROWS[51:]]
+    with pytest.raises(Exception, match=r"partition 1, row \d+: .*topic 'a/b' cannot be the name of a directory"):
+        save(frame(rows), tmp_path / "store")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
+def test_other_modes_than_append_are_refused(frame, tmp_path, mode):
+    with pytest.raises(Exception, match=r"only ever appended|UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        save(frame(ROWS[:1]), tmp_path / "store", mode)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_store_that_a_writer_has_open_is_an_error_that_says_so(frame, tmp_path):
+    store = rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES))
+    with store, pytest.raises(Exception, match="has the store open"):
+        save(frame(ROWS[:1]), tmp_path)
+    assert all_messages(tmp_path) == []
+    assert leftovers(tmp_path) == []
+
+
+RETRIES = """
+import os, sys
+sys.path[:0] = [{tests!r}]
+from pathlib import Path
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+import pyarrow as pa
+from test_spark_sink import OPTIONS, make_sink
+
+root, scratch = Path(sys.argv[1]), Path(sys.argv[2])
+spark = (SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+         .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+         .config("spark.local.dir", str(scratch)).getOrCreate())
+spark.sparkContext.setLogLevel("OFF")
+spark.dataSource.register(make_sink())
+
+def rows(how, times):
+    def make(batches):
+        for batch in batches:
+            numbers = batch.column("id").to_pylist()
+            body = pa.array([b"%d" % number for number in numbers])
+            for start in range(0, len(numbers), 10):
+                yield pa.RecordBatch.from_arrays([pa.array(["T"] * 10), body.slice(start, 10)], ["topic", "body"])
+                context = TaskContext.get()
+                if context.partitionId() == 1 and context.attemptNumber() < times:
+                    os._exit(1) if how == "dies" else 1 // 0
+    return make
+
+for how, times in (("fails", 1), ("dies", 1), ("fails", 3)):
+    df = spark.range(0, 400, 1, 4).mapInArrow(rows(how, times), "topic string, body binary")
+    try:
+        df.write.format("rocketstore_sink").mode("append").options(**OPTIONS).save(str(root))
+        print(how, "done", flush=True)
+    except Exception as error:
+        print(how, "failed", flush=True)
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_tasks_that_fail_or_die_once_are_tried_again_and_leave_nothing(tmp_path):
+    tests = str(Path(__file__).parent)
+    script = tmp_path / "retries.py"
+    script.write_text(RETRIES.format(tests=tests))
+    run = subprocess.run(
+        [sys.executable, script, tmp_path / "store", tmp_path / "scratch"], capture_output=True, text=True, timeout=200,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
+    )
+    assert run.stdout.splitlines() == ["fails done", "dies done", "fails failed"], run.stderr[-3000:]
+    bodies = [message.body for message in all_messages(tmp_path / "store")]
+    assert bodies == [b"%d" % number for number in range(400)] * 2
+    assert leftovers(tmp_path / "store") == []
