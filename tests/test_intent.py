@@ -24,15 +24,14 @@ from rocketstore.store.recovery import recover
 from rocketstore.store.verify import verify
 from rocketstore.store.write_job import write_pieces
 
-pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+
+import pyarrow as pa
+import unfinished
+from unfinished import SCHEMA, table_of
 
 JOB = "f00d"
 TIME = BEGIN + 3_600_000
-SCHEMA = pa.schema({
-    "topic": pa.string(), "queueId": pa.int32(), "body": pa.binary(), "keys": pa.list_(pa.string()),
-    "tags": pa.string(), "properties": pa.map_(pa.string(), pa.string()), "bornTimestamp": pa.int64(),
-})
-
 
 def rows_of(rng, count):
     """Rows of some topics and queues; queue id -1 for messages that take the next queue."""
@@ -53,22 +52,8 @@ def message_of(row):
                    properties=dict(row["properties"]), born_timestamp=row["bornTimestamp"])
 
 
-def table_of(rows):
-    return pa.Table.from_pylist([{"bornTimestamp": BEGIN, "queueId": ANY_QUEUE, **row} for row in rows], SCHEMA)
-
-
 def make_pieces(root, parts, *, config=None, job=JOB):
-    """Encode parts, lists of lists of rows, as tasks do: a piece for each, a block for each list in it."""
-    directory = pieces_path(root, job)
-    directory.mkdir(parents=True)
-    pieces = []
-    for number, part in enumerate(parts):
-        made = PieceWriter(directory / "tmp", writing_config(root, config or config_of()), keeps_store=False)
-        with contextlib.closing(made) as writer:
-            for rows in part:
-                writer.add(MessageBatch.of_arrow(table_of(rows)))
-            pieces.append(writer.finish(directory / f"{number:06}.piece"))
-    return pieces
+    return unfinished.make_pieces(root, job, parts, config or config_of())
 
 
 def parts_of(rng, count=40, parts=3):
@@ -260,7 +245,8 @@ def test_an_append_that_fails_is_undone_at_once(base, parts, monkeypatch):
 def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
     before = contents(base)
     with monkeypatch.context() as patched:
-        patched.setattr(write_job, "recover", fail)
+        openings = iter([write_job.open_writer])
+        patched.setattr(write_job, "open_writer", lambda *args: next(openings, fail)(*args))
         patched.setattr(LogWriter, "flush", fail)
         with pytest.raises(OSError, match="No space") as raised:
             write_pieces(base, JOB, make_pieces(base, parts), TIME)
@@ -279,27 +265,8 @@ def fail(*arguments, **options):
 # ---- what is killed --------------------------------------------------------------------------------------------
 
 
-def kill_at_append(base, pieces, number, *, torn=False):
-    """Have a process killed at its append of a block, before it or in it."""
-    append = LogWriter.append_encoded
-    left = iter(range(number))
-
-    def killing(self, data, encoded, queues, store_timestamp):
-        if next(left, None) is None:
-            if torn:
-                n = len(encoded) // 2
-                append(self, data[: int(encoded["size"][:n].sum())], encoded[:n], queues, store_timestamp)
-            os._exit(9)
-        append(self, data, encoded, queues, store_timestamp)
-
-    pid = os.fork()
-    if pid == 0:
-        try:
-            LogWriter.append_encoded = killing
-            write_pieces(base, JOB, pieces, TIME)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+def kill_at_append(base, pieces, number, **options):
+    unfinished.kill_at_append(base, JOB, pieces, number, TIME, **options)
 
 
 @pytest.mark.parametrize("torn", [False, True])

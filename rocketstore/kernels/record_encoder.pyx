@@ -118,7 +118,7 @@ cdef class RecordEncoder:
         self.clear_all()
 
     def dump(self):
-        """Give the bytes of all records, and an array of ENCODED, both copies: with ``queues`` all that ``load`` needs."""
+        """Give the bytes of all records, and an array of ENCODED: with ``queues`` all that ``load`` needs."""
         return bytes(self.data), np.frombuffer(bytes(self.encoded), ENCODED)
 
     def load(self, const uint8_t[::1] data not None, encoded not None, list queues not None):

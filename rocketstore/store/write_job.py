@@ -13,7 +13,6 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.log_writer import StoreTimestamp, illegal
 from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
 from rocketstore.store.pieces import BLANK, Piece, read_blocks
-from rocketstore.store.recovery import recover
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]
@@ -51,7 +50,7 @@ def write_pieces(
     except BaseException as error:
         if intent_path(root).exists():
             try:
-                recover(root, config=config)
+                open_writer(root, "a", config).close()
             except Exception as other:
                 error.add_note(f"What was appended is cut off when the store is opened for writing next: now {other!r}")
         raise
