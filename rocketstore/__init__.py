@@ -25,6 +25,7 @@ from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import create_uniq_id
+from rocketstore.storage import RemotePath
 from rocketstore.store.dispatch import DispatchRequest
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
@@ -68,6 +69,7 @@ __all__ = [
     "QueryOffsetResult",
     "RebuildReport",
     "RecoveryReport",
+    "RemotePath",
     "SalvageReport",
     "Scan",
     "SelectMappedBufferResult",
@@ -91,17 +93,27 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def open(path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> MessageStore:
+def open(
+    path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
+) -> MessageStore:
     """Open the store that a broker left in a directory or is writing there, or a store to write.
 
     Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store and leaves it as a
     broker does. Sizes of files are taken from ``config``, else from what the last writer noted, else from the files.
 
+    A store elsewhere is read with fsspec, from the extra "remote", and its package for the protocol, s3fs for one: by a
+    URI, ``s3://bucket/store``; by a path of universal_pathlib; or by ``RemotePath(filesystem, path)``, with options of
+    one's own or a file system of pyarrow.fs. Of a URI, options are what the environment says (``AWS_ENDPOINT_URL``,
+    ``FSSPEC_S3_KEY``) and ``~/.config/fsspec/*.json``, so these must be on every machine that a reader is sent to.
+    Of the log only the ranges needed are fetched; an index file is fetched once, whole, into a temporary file. Growth
+    is seen within a second or two.
+
     Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r" reads; "r+" also writes to a store
     that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered.
-    Raises: FileNotFoundError, NotADirectoryError; StoreError if there is no store; StoreLockedError if somebody else
-    writes it; CorruptFileError if it cannot be recovered without loss; ValueError for another mode, or where sizes are
-    open.
+    Raises: FileNotFoundError, NotADirectoryError; io.UnsupportedOperation for a remote store in another mode than "r";
+    ModuleNotFoundError naming a package that is missing; StoreError if there is no store; StoreLockedError if somebody
+    else writes it; CorruptFileError if it cannot be recovered without loss; ValueError for another mode or protocol, or
+    where sizes are open.
     Source: DefaultMessageStore.load, DefaultMessageStore.start.
     """
     return MessageStore.open(path, mode, config=config)

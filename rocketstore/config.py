@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from rocketstore.storage import to_path
+
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
            "parse_value"]
 
@@ -200,11 +202,11 @@ class StoreConfig:
         text = (self.store_path_commit_log or "").strip()
         if "," in text:  # without one, RocketMQ knows no read-only paths
             text += "," + (self.read_only_commit_log_store_paths or "").strip()
-        paths = [Path(path) for path in dict.fromkeys(text.split(",")) if path]
+        paths = [to_path(path) for path in dict.fromkeys(text.split(",")) if path]
         if writable and len(paths) > 1:
             read_only = set(map(Path, (self.read_only_commit_log_store_paths or "").strip().split(",")))
             paths = [path for path in paths if path not in read_only]
-        return paths or [Path(store_path_root_dir, "commitlog")]
+        return paths or [to_path(store_path_root_dir) / "commitlog"]
 
 
 def camel_case(name: str) -> str:

@@ -11,10 +11,10 @@ import pytest
 import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
-LAYERS = ["errors", "extras", "config", "service_thread", "message_id", "compression", "kernels"]
+LAYERS = ["errors", "extras", "storage", "config", "service_thread", "message_id", "compression", "kernels"]
 LAYERS += ["arrow_import", "message", "message_batch", "files", "store", "arrow", "spark", "cli"]
-RANKS = dict.fromkeys(LAYERS[:4], 0) | {name: rank for rank, name in enumerate(LAYERS[4:], 1)}
-THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard"]
+RANKS = dict.fromkeys(LAYERS[:5], 0) | {name: rank for rank, name in enumerate(LAYERS[5:], 1)}
+THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pyx", ".pxd"))
@@ -75,7 +75,7 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     parts = {"commit_log": {"scan"}, "scan": {"commit_log"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
     parts["commit_log"] |= {"log_writer", "put_result"}
     parts["log_writer"] = {"allocate_service"}
-    assert inner <= {"mapped_file", "file_run", "put_result"} | parts.get(path.stem, set())
+    assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 
 
 def test_importing_rocketstore_imports_nothing_of_an_extra():

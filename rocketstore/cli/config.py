@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import finish, format_option, write_rows
-from rocketstore.cli.options import PATH
+from rocketstore.cli.options import PATH, STORE
 from rocketstore.errors import StoreLockedError
 from rocketstore.files.broker_config import ConfigProblem, check, repair
 
@@ -21,7 +21,7 @@ def config() -> None:
 
 
 @config.command("check")
-@click.argument("store", type=PATH)
+@click.argument("store", type=STORE)
 @format_option
 def check_command(store: Path, output_format: str | None) -> None:
     """Read every file of STORE/config and show what is wrong; the exit status is then 1."""

@@ -11,16 +11,33 @@ import click
 import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
+from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["COUNT", "LONG_MAX", "OFFSET", "PATH", "QUEUE_ID", "geometry_options", "scan_conditions"]
+__all__ = ["COUNT", "LONG_MAX", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "scan_conditions"]
 __all__ += ["selection_options", "store_argument", "store_or_index_argument"]
 __all__ += ["time_option", "time_options", "time_range", "utc_text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONG_MAX = 2**63 - 1
 BROKER_CONF = "rocketstore.broker_conf"
-PATH = click.Path(path_type=Path)
+
+
+class StorePath(click.Path):
+    """A path, or where ``remote`` a URI too. What is remote is refused elsewhere before anything is done."""
+
+    def __init__(self, *, remote: bool) -> None:
+        super().__init__()
+        self.remote = remote
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return (to_path if self.remote else local_path)(super().convert(value, param, ctx))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = click.IntRange(0, LONG_MAX)
 QUEUE_ID = click.IntRange(-(2**31), 2**31 - 1)
 COUNT = click.IntRange(1, 2**31 - 1)
@@ -110,12 +127,12 @@ broker_conf_option = click.option(
 
 def store_argument(command: Command) -> Command:
     """Add STORE, which a command gets as an open MessageStore, and ``--broker-conf``."""
-    return with_all(command, click.argument("store", type=PATH, callback=open_store), broker_conf_option)
+    return with_all(command, click.argument("store", type=STORE, callback=open_store), broker_conf_option)
 
 
 def store_or_index_argument(command: Command) -> Command:
     """Add PATH, which a command gets as an open MessageStore, or as a Path if no store is there."""
-    return with_all(command, click.argument("path", type=PATH, callback=open_store_if_any), broker_conf_option)
+    return with_all(command, click.argument("path", type=STORE, callback=open_store_if_any), broker_conf_option)
 
 
 def geometry_options(command: Command) -> Command:

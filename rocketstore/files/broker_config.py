@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import sync, sync_directory
+from rocketstore.storage import local_path, to_path
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
 __all__ += ["repair", "replace_file"]
@@ -119,7 +120,7 @@ def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -
     Parameters: dry_run: change nothing. Returns: what was wrong and was, or would be, done about it. Raises: OSError.
     """
     done = []
-    for path, decode in _files(store_path_root_dir):
+    for path, decode in _files(local_path(store_path_root_dir)):
         main, bak = _read_both(path, decode)
         if bak.data is None or bak.value is None or (main.data is None and main.what != MISSING):
             continue
@@ -214,8 +215,9 @@ def _bad(path: Path) -> Path:
 
 
 def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Decoder]]:
-    root = Path(store_path_root_dir)
-    root.stat()
+    root = to_path(store_path_root_dir)
+    if not root.is_dir():
+        root.stat()
     return [(root / "config" / name, decode) for name, decode in (TYPED_FILES | OTHER_FILES).items()]
 
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.mapped_file import sync, sync_directory
+from rocketstore.storage import is_remote, local_path, to_path
 
 __all__ = ["StoreCheckpoint"]
 
@@ -44,8 +45,10 @@ class StoreCheckpoint:
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
         """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
-        path = Path(path)
+        path = to_path(path)
         try:
+            if is_remote(path):
+                return cls._of_bytes(to_path(path), path.read_bytes())
             fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
         except FileNotFoundError:
             return cls(path)
@@ -57,6 +60,10 @@ class StoreCheckpoint:
             data = os.pread(fd, FIELDS.size, 0)
         finally:
             os.close(fd)
+        return cls._of_bytes(path, data)
+
+    @classmethod
+    def _of_bytes(cls, path: Path, data: bytes) -> Self:
         if not data:
             return cls(path)  # it was made, and then the power went
         if len(data) < FIELDS.size:
@@ -73,7 +80,7 @@ class StoreCheckpoint:
         if self.path is None:
             return
         with self._lock:
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(local_path(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE
                 if is_new:

@@ -8,15 +8,16 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, data_ranges, make_directory
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
 from rocketstore.kernels.columns import int64_column
 from rocketstore.kernels.commit_log import (
@@ -35,6 +36,7 @@ from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
+from rocketstore.storage import local_path, to_path
 
 __all__ = ["CommitLog"]
 
@@ -84,10 +86,10 @@ class CommitLog:
         """
         if mode not in ("r", "a"):
             raise ValueError(f"mode={mode!r}: must be 'r' or 'a'")
-        paths = [directory] if isinstance(directory, str | os.PathLike) else directory
+        paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
         if mode == "a":
-            make_directory(Path(paths[0]))
-        queue = MappedFileQueue([Path(path) for path in paths], mapped_file_size=mapped_file_size)
+            make_directory(paths[0])
+        queue = open_queue(paths, mapped_file_size=mapped_file_size)
         options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
         self = cls(queue, options, mode)
         self.refresh()
@@ -212,7 +214,7 @@ class CommitLog:
             status, fields = read_message(*window, offset)
             if status == HALF and self._is_at_rest(offset):
                 status, fields = read_message(*window, offset, at_rest=True)
-            if status != CUT or not self._is_partial(window):
+            if status != CUT or size > INT_MAX or not self._is_partial(window):
                 return status, fields
             size *= 16
 
@@ -262,6 +264,8 @@ class CommitLog:
 
     def windows_of(self, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
         """Give memory that has the records at physical offsets int64[n], and for each which has it, int32, or -1."""
+        if isinstance(self.queue, RemoteFileQueue):
+            return self._remote_windows(self.queue, phy_offsets)
         starts = np.array([file.file_from_offset for file in self.queue.files], np.int64)
         file_of = np.searchsorted(starts, phy_offsets, "right") - 1
         windows: list[Window] = []
@@ -280,10 +284,19 @@ class CommitLog:
     def _add_record(self, offset: int, windows: list[Window], window_of: np.ndarray) -> None:
         """Read one record where files are not mapped: its first four bytes tell its length."""
         size = int.from_bytes(self.queue.pread(offset, 4), "big")
-        window = self._window(offset, min(max(size, 4), INT_MAX))
+        # And what follows it: zeros there say that it may be half written.
+        window = self._window(offset, min(max(size, 4) + 4, INT_MAX))
         if window is not None:
             window_of[0] = len(windows)
             windows.append(window)
+
+    def _remote_windows(self, queue: RemoteFileQueue, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+        try:
+            return queue.records(phy_offsets)
+        except FileNotFoundError:  # it has expired since it was listed
+            queue.forget()
+            self.refresh()
+            return queue.records(phy_offsets)
 
     def _window(self, offset: int, size: int) -> Window | None:
         if self._closed:
@@ -399,17 +412,22 @@ class CommitLog:
         self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX
     ) -> tuple[int, int] | None:
         """Scan one piece from ``offset``. (next offset, status), None where no file is."""
-        size = SPAN
+        size, seen = SPAN, (-1, -1)
         while True:
-            window = self.queue.read(offset, size, "sequential")
+            window = self.queue.read(offset, size, "sequential", end)
             if window is None:
                 return None
             offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
             if status == HALF and self._is_at_rest(offset):
                 offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
-            if status == CUT and self._is_partial(window):
-                size = size * 16 if offset == window.from_offset else SPAN
-                continue
+            place = window.from_offset, window.buffer.size
+            if status != OK and place != seen and self._is_partial(window):
+                seen = place
+                if sum(place) - offset < size:
+                    continue
+                if status in (CUT, BLANK) or (status == HALF and size == SPAN):  # what the bytes behind it may change
+                    size *= 16
+                    continue
             file = self.queue.find(window.from_offset)
             if status == BLANK and file is not None:
                 offset = self.end_of(file)
@@ -425,18 +443,29 @@ class CommitLog:
             if file.end_offset <= offset or file.file_from_offset >= end:
                 continue
             for begin, stop in self.data_of(file, offset):
-                window = self.queue.read(file.file_from_offset + begin, stop - begin, "sequential")
-                if window is not None:
-                    first, last = file.file_from_offset + begin, file.file_from_offset + stop
-                    found = find_record(*window, first, min(last, end))
-                    if found is not None:
-                        return found
+                found = self._find_in(file.file_from_offset + begin, min(file.file_from_offset + stop, end))
+                if found is not None:
+                    return found
+        return None
+
+    def _find_in(self, place: int, stop: int) -> int | None:
+        """Find the first record in a part of one file, window by window where it is not mapped."""
+        while place < stop and (window := self.queue.read(place, SPAN, "sequential", stop)) is not None:
+            partial = self._is_partial(window)
+            found = find_record(*window, place, stop, or_cut=partial)
+            if found is None:
+                # The bytes that a record is known by may be cut in two.
+                place = window.from_offset + window.buffer.size - (7 if partial else 0)
+            elif not partial or self._read_message(found)[0] in (OK, HALF):
+                return found
+            else:
+                place = found + 1
         return None
 
     def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
         """Give the ranges of a file, from an offset of the log on, that are not holes; none if it has expired."""
         try:
-            return list(data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size))
+            return self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
         except FileNotFoundError:
             return []
 
@@ -460,7 +489,7 @@ class CommitLog:
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
-        paths = [str(path.absolute()) for path in self.directories]
+        paths = [path.absolute() for path in self.directories]
         return _reopen, (type(self), paths, self.queue.given_size, self._options)
 
     def __repr__(self) -> str:
@@ -471,5 +500,9 @@ class CommitLog:
         return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
 
 
-def _reopen(cls: type[CommitLog], paths: list[str], size: int | None, options: dict[str, Any]) -> CommitLog:
+def is_list(directory: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(directory, Sequence) and not isinstance(directory, str)
+
+
+def _reopen(cls: type[CommitLog], paths: list[Path], size: int | None, options: dict[str, Any]) -> CommitLog:
     return cls.open(paths, mapped_file_size=size, **options)

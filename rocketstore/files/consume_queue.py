@@ -16,6 +16,7 @@ import numpy as np
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
     count_valid_units,
@@ -24,6 +25,7 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_unit,
 )
+from rocketstore.storage import scandir, to_path
 
 __all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit"]
 
@@ -142,8 +144,8 @@ class ConsumeQueue:
             if mapped_file_size < cls.unit_size:
                 raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {cls.unit_size} bytes")
             mapped_file_size = -(-mapped_file_size // cls.rounded_to) * cls.rounded_to
-        os.scandir(directory).close()
-        return cls(Path(directory), mapped_file_size, commit_log)
+        with scandir(path := to_path(directory)):
+            return cls(path, mapped_file_size, commit_log)
 
     @property
     def topic(self) -> str:
@@ -261,7 +263,7 @@ class ConsumeQueue:
         if self._closed:
             raise StoreClosedError(f"{self.directory} is closed")
         if self._queue is None:
-            self._queue = MappedFileQueue([self.directory], mapped_file_size=self._given_size)
+            self._queue = open_queue([self.directory], mapped_file_size=self._given_size)
         elif again:
             self._queue.refresh()
         else:

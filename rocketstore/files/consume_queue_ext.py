@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple, Self
 
-from rocketstore.files.mapped_file import MappedFileQueue
+from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.consume_queue import read_ext_unit
+from rocketstore.storage import to_path
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
@@ -27,9 +27,9 @@ class ConsumeQueueExt:
     """The ext units of one queue, by the address that a unit has in place of a tags code. Source: ConsumeQueueExt."""
 
     def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None = None) -> None:
-        self.directory = Path(directory)
+        self.directory = to_path(directory)
         self._given_size = mapped_file_size
-        self._queue = MappedFileQueue([self.directory], mapped_file_size=mapped_file_size)
+        self._queue = open_queue([self.directory], mapped_file_size=mapped_file_size)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], mode: str = "r", *, mapped_file_size: int | None = None) -> Self:

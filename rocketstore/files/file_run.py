@@ -11,6 +11,7 @@ from typing import Any
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, sync
+from rocketstore.storage import local_path
 
 __all__ = ["FileRun"]
 
@@ -24,7 +25,7 @@ class FileRun(ABC):
 
     def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
         """Nothing is opened or made before it is needed. Parameters: mapped_file_size: of every file, bytes."""
-        self.directory = Path(directory)
+        self.directory = local_path(directory)
         self.mapped_file_size = mapped_file_size
         self._starts: list[int] = []
         self._end = 0

@@ -190,7 +190,7 @@ class IndexFile(IndexFileKernel):
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), str(self.path.absolute()), self.hash_slot_num, self.index_num, self.compat)
+        return _reopen, (type(self), self.path.absolute(), self.hash_slot_num, self.index_num, self.compat)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -203,7 +203,7 @@ class IndexFile(IndexFileKernel):
         )
 
 
-def _reopen(cls: type[IndexFile], path: str, hash_slot_num: int, index_num: int, compat: str) -> IndexFile:
+def _reopen(cls: type[IndexFile], path: Path, hash_slot_num: int, index_num: int, compat: str) -> IndexFile:
     return cls.open(path, hash_slot_num=hash_slot_num, index_num=index_num, compat=compat)
 
 

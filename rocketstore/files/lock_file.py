@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rocketstore.errors import StoreLockedError
 from rocketstore.files.mapped_file import sync
+from rocketstore.storage import is_remote
 
 __all__ = ["StoreLock", "is_held"]
 
@@ -79,10 +80,12 @@ class StoreLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process, this one too, holds the lock. False if the file is missing. Takes no lock.
+    """Whether a process, this one too, holds the lock. False if the file is missing, or remote. Takes no lock.
 
     Raises: OSError if it cannot be asked. Source: DefaultMessageStore.start.
     """
+    if is_remote(path):
+        return False
     with MUTEX:
         if _is_held_here(path):
             return True

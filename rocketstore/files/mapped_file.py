@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.storage import is_remote, local_path, scandir, to_path
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
@@ -61,9 +62,10 @@ class MappedFile:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists)."""
         if mode not in MODES:
             raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
-        self.path = Path(path)
+        self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
-        descriptor = os.open(self.path, self._flags(create_size), 0o644)
+        copy = self.path.open_copy() if is_remote(self.path) else None
+        descriptor = os.open(self.path, self._flags(create_size), 0o644) if copy is None else copy
         # Closes it also when the object is dropped without close(), and never twice.
         self._descriptor = weakref.finalize(self, os.close, descriptor)
         try:
@@ -187,7 +189,7 @@ class MappedFileQueue:
 
         Parameters: mapped_file_size: bytes, else what the files show. Raises: FileNotFoundError if no directory exists.
         """
-        self.directories = [Path(directory) for directory in directories]
+        self.directories = list(map(to_path, directories))
         self.files: list[LogFile] = []
         self.given_size = mapped_file_size
         self._mapped: OrderedDict[tuple[int, str], MappedFile] = OrderedDict()
@@ -229,7 +231,7 @@ class MappedFileQueue:
         missing = []
         for directory in self.directories:
             try:
-                with os.scandir(directory) as entries:
+                with scandir(directory) as entries:
                     for entry in entries:
                         if is_offset_name(entry.name) and entry.is_file():
                             start = int(entry.name)
@@ -260,10 +262,10 @@ class MappedFileQueue:
         at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
         return files[at] if at >= 0 and offset < files[at].end_offset else None
 
-    def read(self, offset: int, size: int, use: str = "") -> Window | None:
+    def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
         """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
 
-        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``.
+        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``. until: how far it goes on.
         """
         file = self.find(offset)
         if file is None:
@@ -286,6 +288,13 @@ class MappedFileQueue:
             return b""
         with file.path.open("rb", buffering=0) as stream:
             return os.pread(stream.fileno(), min(size, file.end_offset - offset), offset - file.file_from_offset)
+
+    def data_ranges(self, file: LogFile, begin: int) -> list[tuple[int, int]]:
+        """Give the ranges of a file, from a position in it on, that are not holes."""
+        return list(data_ranges(file.path, begin, file.size))
+
+    def forget(self) -> None:
+        """Read anew what was read ahead: somebody may have written since."""
 
     def map(self, file: LogFile, use: str = "") -> MappedFile:
         """Map a file, or give the mapping there is."""

@@ -129,6 +129,7 @@ class Scan:
             if later is None and status in (END, HALF):
                 return offset, False
             time.sleep(ATTEMPT_SECONDS)  # a broker may be writing just here
+            log.queue.forget()
             step = log.step(scanner, offset, end, self._batch_size)
             if step is not None and (step[0] > offset or step[1] in (OK, BLANK)):
                 return step[0], True

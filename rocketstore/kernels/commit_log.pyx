@@ -30,6 +30,7 @@ from rocketstore.kernels.record cimport (
     FLAG,
     MAGIC,
     MIN_RECORD,
+    PHY_OFFSET,
     QUEUE_OFFSET,
     RECORD_BLANK,
     RECORD_END,
@@ -267,10 +268,11 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
     return status
 
 
-def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end):
+def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
     """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
 
-    Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log.
+    Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also take one that may lead
+    beyond the buffer.
     Returns: its offset, None if there is none. Raises: StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef int64_t stop, found = -1
@@ -282,7 +284,8 @@ def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int
         buffer.enter()
         try:
             with nogil:
-                found = find_in_piece(buffer.data, buffer.size, from_offset, offset - from_offset, stop - from_offset)
+                found = find_in_piece(buffer.data, buffer.size, from_offset, offset - from_offset, stop - from_offset,
+                                      or_cut)
         finally:
             buffer.leave()
         offset = stop
@@ -290,9 +293,10 @@ def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int
 
 
 cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos,
-                           int64_t stop) noexcept nogil:
+                           int64_t stop, bint or_cut) noexcept nogil:
     cdef Record record
     cdef size_t n, step
+    cdef int status
     while pos < stop and size - pos > MAGIC:
         # The magic of a record that begins before `stop` ends at most 7 bytes after it.
         n = <size_t>min(stop + 7 - pos, size - pos) - MAGIC
@@ -300,10 +304,16 @@ cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offse
         if step == n:
             return -1
         pos += <int64_t>step
-        if parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record) == RECORD_OK:
+        status = parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record)
+        if status == RECORD_OK or (or_cut and status == BAD_CUT and may_be_at(data, pos, size, from_offset)):
             return from_offset + pos
         pos += 1
     return -1
+
+
+cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset) noexcept nogil:
+    """Whether a record, as far as it is there, has its own physical offset."""
+    return size - pos < PHY_OFFSET + 8 or <int64_t>rs_load_be64(data + pos + PHY_OFFSET) == from_offset + pos
 
 
 def read_message(Buffer buffer not None, int64_t from_offset, int64_t offset, *, bint at_rest=False):

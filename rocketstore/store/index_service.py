@@ -24,6 +24,7 @@ from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
+from rocketstore.storage import local_path, to_path
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
 
@@ -98,7 +99,7 @@ class IndexService:
             raise ValueError(f"mode={mode!r}: must be one of 'r', 'a'")
         geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
-        directory = Path(directory)
+        directory = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
             make_directory(directory)
         self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint())
@@ -412,7 +413,7 @@ class IndexService:
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        return _reopen, (type(self), str(self.directory.absolute()), self._geometry, self.compat)
+        return _reopen, (type(self), self.directory.absolute(), self._geometry, self.compat)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -445,7 +446,7 @@ def _time_name(time: datetime) -> str:
 
 
 def _reopen(
-    cls: type[IndexService], directory: str, geometry: tuple[int, int], compat: str
+    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str
 ) -> IndexService:
     return cls.open(directory, hash_slot_num=geometry[0], index_num=geometry[1], compat=compat)
 

@@ -29,6 +29,7 @@ from rocketstore.files.scan import Scan
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import phy_offset_of
+from rocketstore.storage import RemotePath, local_path, scandir, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, get_message
@@ -64,15 +65,18 @@ class MessageStore:
         self._closed = False
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: str = "r", *, config: StoreConfig | None = None) -> Self:
+    def open(
+        cls, path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
+    ) -> Self:
         """Open a store; the documentation is ``rocketstore.open``'s."""
         if mode not in MODES:
             raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
-        root = Path(path)
+        root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(root, mode, config)
         given, config = config, config or StoreConfig()
-        os.scandir(root).close()
+        with scandir(root):
+            pass
         parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
         if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
             raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
@@ -162,7 +166,7 @@ class MessageStore:
 
     @property
     def is_locked(self) -> bool:
-        """Whether another process, a broker most likely, has the store open for writing."""
+        """Whether another process, a broker most likely, has the store open for writing. Of a remote one: False."""
         return is_held(self.path / "lock")
 
     # ---- queues --------------------------------------------------------------------------------------------
@@ -176,7 +180,7 @@ class MessageStore:
         self._dispatch_pending()
         found = set()
         for _, topic_dir in self._topic_directories():
-            with contextlib.suppress(OSError), os.scandir(topic_dir) as entries:
+            with contextlib.suppress(OSError), scandir(topic_dir) as entries:
                 found |= {(topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry)}
         if not found:
             for name in ("consumequeue", "consumequeue_rocksdb"):
@@ -189,8 +193,8 @@ class MessageStore:
         kinds = [(ConsumeQueue, "consumequeue"), (BatchConsumeQueue, "batchconsumequeue")]
         for kind, name in kinds:
             try:
-                with os.scandir(self.path / name) as entries:
-                    yield from ((kind, Path(entry.path)) for entry in entries)
+                with scandir(self.path / name) as entries:
+                    yield from ((kind, self.path / name / entry.name) for entry in entries)
             except OSError as error:
                 if error.errno not in NO_DIRECTORY:
                     raise
@@ -525,13 +529,13 @@ class MessageStore:
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), str(self.path.absolute()), self.config)
+        return _reopen, (type(self), self.path.absolute(), self.config)
 
     def __repr__(self) -> str:
         return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
 
 
-def _reopen(cls: type[MessageStore], path: str, config: StoreConfig) -> MessageStore:
+def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig) -> MessageStore:
     return cls.open(path, config=config)
 
 
@@ -549,7 +553,7 @@ def is_queue(entry: os.DirEntry[str]) -> bool:
 
 def has_rocksdb_data(directory: Path) -> bool:
     """Whether a RocksDB holds anything: 5.5.0 makes an empty one in every store."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
         return any(
             entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
             for entry in entries

@@ -22,6 +22,7 @@ from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.lock_file import StoreLock, is_held
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.dispatch import INNER_DISPATCH
+from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
 from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import IndexService, index_file_name
@@ -112,9 +113,9 @@ def rebuild(
     if isinstance(topics, str):
         raise TypeError(f"topics={topics!r}: a list of str was expected")
     build = Build(consume_queue, index and topics is None, None if topics is None else {*topics}, out is None)
-    rebuilder = Rebuilder.of(path, build, config, memory, threads, tz, progress)
+    rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
     if out is not None:
-        return rebuilder.build_in(Path(out))
+        return rebuilder.build_in(local_path(out))
     lock = StoreLock(rebuilder.root / "lock")
     lock.acquire()
     try:
@@ -189,8 +190,9 @@ class Rebuilder:
         threads: int | None = None, tz: str | None = None, progress: Progress | None = None,
     ) -> Self:
         """Parameters, raises: as ``rebuild``."""
-        root, zone = Path(path), zone_of(tz)
-        os.scandir(root).close()
+        root, zone = to_path(path), zone_of(tz)
+        with scandir(root):
+            pass
         build.require()
         known = known_config(root, config, replaced=build.replaced_sizes())
         build.index = build.index and known.message_index_enable

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_directory
+from rocketstore.storage import local_path
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
@@ -51,7 +51,7 @@ def recover(
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
-    root = Path(path)
+    root = local_path(path)
     os.scandir(root).close()
     config = writing_config(root, config)
     if policy == "broker" and config.compat not in RELEASES:

@@ -25,6 +25,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.storage import local_path
 from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
 from rocketstore.store.index_service import IndexService
@@ -104,7 +105,7 @@ def salvage(
     StoreError : there is no record. FileExistsError : ``out`` is not empty. ValueError : it is inside ``path``.
         OSError. What was made in ``out`` is removed again.
     """
-    root, new = Path(path), Path(out)
+    root, new = local_path(path), local_path(out)
     paths = _log_files(root, config)
     _check_out(root, paths, new)
     existed = new.is_dir()

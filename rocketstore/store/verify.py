@@ -18,6 +18,7 @@ from rocketstore.files.commit_log import LONG_MAX, CommitLog
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.storage import local_path
 from rocketstore.store.dispatch import LMQ_PREFIX, batch_topics
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
@@ -68,7 +69,7 @@ def verify(
         threads = min(os.cpu_count() or 1, MOST_THREADS)
     if threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
-    return Verification(Path(path), config).run(quick, threads, progress)
+    return Verification(local_path(path), config).run(quick, threads, progress)
 
 
 class Verification:

@@ -1,0 +1,355 @@
+"""Where a store is: on a local path, or on any file system that fsspec has or wraps, which is only read."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import functools
+import io
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, TypeGuard, cast
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+
+__all__ = ["RemotePath", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+LISTED = 1.0  # seconds that a list of a directory is believed
+AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
+BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
+MAX_BLOCKS = 16  # kept, of all files of a store
+COPIES = 16  # local copies of whole files that are kept for the next who opens one
+CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
+VERSION = ("ETag", "etag", "generation")
+Entry = dict[str, Any]
+
+
+def to_path(path: Any) -> Path:
+    """Give a local Path, or the RemotePath of a URI such as ``s3://bucket/store``, or of a path of universal_pathlib.
+
+    What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
+    Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not.
+    """
+    if isinstance(path, RemotePath):
+        return cast("Path", path)
+    if hasattr(path, "fs"):
+        return Path(path.path) if path.protocol in ("", "file") else cast("Path", RemotePath(path.fs, path.path))
+    if isinstance(path, str) and path.startswith("file:/"):
+        return Path(path.removeprefix("file:").removeprefix("//"))
+    if isinstance(path, str) and URI.match(path):
+        core = import_extra("fsspec.core", "remote")
+        try:
+            return cast("Path", RemotePath(*core.url_to_fs(path)))
+        except ImportError as error:
+            raise ModuleNotFoundError(f"{path}: {error}", name=error.name) from error
+    return Path(path)
+
+
+def is_remote(path: object) -> TypeGuard[RemotePath]:
+    return isinstance(path, RemotePath)
+
+
+def local_path(path: Any) -> Path:
+    """Give the Path of what must be local. Raises: io.UnsupportedOperation if it is not."""
+    local = to_path(path)
+    if is_remote(local):
+        raise io.UnsupportedOperation(f"{local} is remote, and can only be opened for reading: copy it to a local path")
+    return local
+
+
+def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
+    """List a directory as os.scandir does. Raises: FileNotFoundError, NotADirectoryError."""
+    return contextlib.nullcontext(path.iterdir()) if is_remote(path) else os.scandir(path)
+
+
+class RemotePath:
+    """A path on a file system of fsspec, with what readers use of pathlib. A list of a directory is kept for a second.
+
+    All paths made of one share the lists and the parts of files that were read last. Pickles as file system and path.
+    """
+
+    __slots__ = ("_entry", "_lists", "blocks", "fs", "path")
+
+    def __init__(self, fs: Any, path: str, parent: RemotePath | None = None, entry: Entry | None = None) -> None:
+        """Parameters: fs: a file system of fsspec or of pyarrow.fs. path: as the file system names it."""
+        if not hasattr(fs, "cat_ranges"):
+            fs = import_extra("fsspec.implementations.arrow", "remote").ArrowFSWrapper(fs)
+        self.fs = fs
+        self.path = path.rstrip("/")
+        self._entry = entry
+        self._lists: dict[str, tuple[float, dict[str, RemotePath] | None]] = parent._lists if parent else {}
+        self.blocks: Blocks = parent.blocks if parent else Blocks()
+
+    # ---- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> RemotePath:
+        return RemotePath(self.fs, self.path.rpartition("/")[0], self)
+
+    def __truediv__(self, name: str) -> RemotePath:
+        """Give a path in this directory: as it is listed, if that was just now."""
+        listed = self._list_known() or {}
+        return listed[name] if name in listed else RemotePath(self.fs, f"{self.path}/{name}", self)
+
+    def with_name(self, name: str) -> RemotePath:
+        return self.parent / name
+
+    def absolute(self) -> RemotePath:
+        return self
+
+    def __str__(self) -> str:
+        return str(self.fs.unstrip_protocol(self.path))
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and (self.path, self.fs) == (other.path, other.fs)
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return self.path < other.path
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.fs))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RemotePath, (self.fs, self.path)
+
+    # ---- directories ---------------------------------------------------------------------------------------
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """List a directory. Raises: FileNotFoundError, NotADirectoryError, OSError."""
+        return iter(list(self._list().values()))
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Give what is in the directory and has a name like this."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+
+    def _list_known(self) -> dict[str, RemotePath] | None:
+        at, listed = self._lists.get(self.path, (-LISTED, None))
+        return listed if time.monotonic() - at < LISTED else None
+
+    def _list(self) -> dict[str, RemotePath]:
+        at, listed = self._lists.get(self.path, (-LISTED, None))
+        if time.monotonic() - at >= LISTED:
+            at, listed = time.monotonic(), self._list_now()
+            self._lists[self.path] = at, listed
+        if listed is None:
+            raise self.error(FileNotFoundError())
+        return listed
+
+    def _list_now(self) -> dict[str, RemotePath] | None:
+        """List the directory, None if there is none."""
+        where = self.path or self.fs.root_marker
+        with self.named():
+            self.fs.invalidate_cache(where)
+            try:
+                entries = self.fs.ls(where, detail=True)
+            except FileNotFoundError:
+                return None
+        listed = {}
+        for entry in entries:
+            path = entry["name"].rstrip("/")
+            if path.lstrip("/") != self.path.lstrip("/"):
+                name = path.rpartition("/")[2]
+                listed[name] = RemotePath(self.fs, f"{self.path}/{name}", self, entry)
+            elif entry["type"] != "directory" and not entry["name"].endswith("/"):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
+        return listed
+
+    def forget(self) -> None:
+        """List the directory again at the next look: something has changed."""
+        self._lists.pop(self.path, None)
+
+    def exists(self) -> bool:
+        return self._look() is not None
+
+    def is_file(self) -> bool:
+        entry = self._look()
+        return entry is not None and entry["type"] == "file"
+
+    def is_dir(self) -> bool:
+        listed = self.parent._list_known()
+        if listed is not None:
+            return self.name in listed and stat.S_ISDIR(listed[self.name].stat().st_mode)
+        try:
+            self._list()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def stat(self) -> os.stat_result:
+        """Give type, size and time of change. Raises: FileNotFoundError."""
+        entry = self._look()
+        if entry is None:
+            raise self.error(FileNotFoundError())
+        mode = stat.S_IFDIR if entry["type"] == "directory" else stat.S_IFREG
+        times = {"st_mtime": changed(entry), "st_mtime_ns": int(changed(entry) * 1e9)}
+        return os.stat_result((mode, 0, 0, 1, 0, 0, entry["size"] or 0, 0, int(changed(entry)), 0), times)
+
+    def _look(self) -> Entry | None:
+        try:
+            found = self.parent._list().get(self.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if found is None else found._entry
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def version(self) -> tuple[object, ...]:
+        """What differs when the file does: as it was listed, and of one that may be written now, at each list."""
+        entry = self._entry or self._look() or {}
+        at_rest = time.time() - changed(entry) > AT_REST
+        listed = self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
+        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), 0.0 if at_rest else listed
+
+    def pread(self, begin: int, end: int) -> bytes:
+        """Read a part of the file, all of it. Raises: OSError; CorruptFileError if the file is shorter."""
+        if begin >= end:
+            return b""
+        with self.named():
+            data: bytes = self.fs.cat_file(self.path, start=begin, end=end)
+        return self._whole(data, begin, end)
+
+    def _whole(self, data: bytes, begin: int, end: int) -> bytes:
+        if len(data) != end - begin:
+            reason = f"{end - begin} bytes were asked for, {len(data)} came: the file was cut, or exchanged, while open"
+            raise CorruptFileError(self, begin + len(data), "file size", reason)
+        return data
+
+    def read_bytes(self) -> bytes:
+        """Read a file whole. Raises: OSError; CorruptFileError if it was cut meanwhile."""
+        status = self.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
+        return self.pread(0, status.st_size)
+
+    def open_copy(self) -> int:
+        """Open a copy of the file in local memory or on a local disk, to be mapped: give a descriptor.
+
+        The copy is in the directory for temporary files, without a name, and goes with its last user.
+        """
+        size = self.stat().st_size
+        with COPYING:
+            return os.dup(copy_of(self, size, self.version()).fileno())
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Make whatever the file system raises an OSError that names this path."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self.error(error) from None
+        except Exception as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception) -> OSError:
+        known = {"FileNotFoundError": errno.ENOENT, "PermissionError": errno.EACCES}
+        number = known.get(type(error).__name__) or getattr(error, "errno", None) or errno.EIO
+        text = os.strerror(number) if number in known.values() else f"{type(error).__name__}: {error}"
+        return OSError(number, text, str(self))
+
+
+COPYING = threading.Lock()
+
+
+@functools.lru_cache(COPIES)
+def copy_of(path: RemotePath, size: int, version: tuple[object, ...]) -> IO[bytes]:
+    file = tempfile.TemporaryFile(prefix="rocketstore-")  # noqa: SIM115
+    try:
+        step = 4 * BLOCK
+        for begin in range(0, size, step):
+            ends = [(at, min(at + BLOCK, size)) for at in range(begin, min(begin + step, size), BLOCK)]
+            file.writelines(read_parts([(path, *part) for part in ends]))
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
+    """Read parts of files, from begin to end each, as many at once as the file system can. Raises: as ``pread``."""
+    if not parts:
+        return []
+    paths, begins, ends = map(list, zip(*parts, strict=True))
+    with parts[0][0].named():
+        found = parts[0][0].fs.cat_ranges([path.path for path in paths], begins, ends, on_error="return")
+    for (path, begin, end), data in zip(parts, found, strict=True):
+        if isinstance(data, Exception):
+            raise path.error(data) from data
+        path._whole(data, begin, end)
+    return cast("list[bytes]", found)
+
+
+class Blocks:
+    """The parts of files that were read last, or are being read ahead."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
+
+    def get(self, path: RemotePath, size: int, number: int) -> bytes:
+        """Give a block of a file of ``size`` bytes. Raises: as ``RemotePath.pread``."""
+        return self._read(path, size, number, lambda read: read()).result()
+
+    def read_ahead(self, path: RemotePath, size: int, number: int) -> None:
+        """Have a block read by another thread."""
+        self._read(path, size, number, lambda read: threading.Thread(target=read, daemon=True).start())
+
+    def clear(self) -> None:
+        """Read all anew: somebody may have written."""
+        with self._lock:
+            self._kept.clear()
+
+    def _read(self, path: RemotePath, size: int, number: int, run: Any) -> Future[bytes]:
+        key = *path.version(), size, number
+        with self._lock:
+            known = self._kept.pop(key, None)
+            block = self._kept[key] = known or Future()
+            while len(self._kept) > MAX_BLOCKS:
+                self._kept.popitem(last=False)
+        if known is None:
+            run(functools.partial(self._fill, block, key, path, number * BLOCK, min((number + 1) * BLOCK, size)))
+        return block
+
+    def _fill(self, block: Future[bytes], key: object, path: RemotePath, begin: int, end: int) -> None:
+        try:
+            block.set_result(path.pread(begin, end))
+        except BaseException as error:
+            with self._lock:
+                self._kept.pop(cast("tuple[object, ...]", key), None)
+            block.set_exception(error)
+
+
+def changed(entry: Entry) -> float:
+    """When a file was changed last, epoch seconds; 0 where the file system does not say."""
+    found = first_of(entry, CHANGED)
+    if isinstance(found, str):
+        with contextlib.suppress(ValueError):
+            found = datetime.fromisoformat(found)
+    if isinstance(found, datetime):
+        return found.timestamp()
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def first_of(entry: Entry, names: Sequence[str]) -> Any:
+    return next((entry[name] for name in names if entry.get(name) is not None), None)
