@@ -13,13 +13,14 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
@@ -221,12 +222,17 @@ class RemotePath:
         listed = self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
         return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), 0.0 if at_rest else listed
 
+    @property
+    def reading(self) -> Entry:
+        """The options of a read: fsspec opens a file of pyarrow so that it cannot seek, and then seeks."""
+        return {"seekable": True} if any(kind.__name__ == "ArrowFSWrapper" for kind in type(self.fs).__mro__) else {}
+
     def pread(self, begin: int, end: int) -> bytes:
         """Read a part of the file, all of it. Raises: OSError; CorruptFileError if the file is shorter."""
         if begin >= end:
             return b""
         with self.named():
-            data: bytes = self.fs.cat_file(self.path, start=begin, end=end)
+            data: bytes = self.fs.cat_file(self.path, start=begin, end=end, **self.reading)
         return self._whole(data, begin, end)
 
     def _whole(self, data: bytes, begin: int, end: int) -> bytes:
@@ -249,7 +255,7 @@ class RemotePath:
         """
         size = self.stat().st_size
         with COPYING:
-            return os.dup(copy_of(self, size, self.version()).fileno())
+            return os.dup(copy_of(self, size, self.version()).fd)
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
@@ -271,19 +277,23 @@ class RemotePath:
 COPYING = threading.Lock()
 
 
+class Copy:
+    """A file without a name, which goes with the last descriptor of it."""
+
+    def __init__(self) -> None:
+        self.fd, name = tempfile.mkstemp(prefix="rocketstore-")
+        weakref.finalize(self, os.close, self.fd)
+        Path(name).unlink()
+
+
 @functools.lru_cache(COPIES)
-def copy_of(path: RemotePath, size: int, version: tuple[object, ...]) -> IO[bytes]:
-    file = tempfile.TemporaryFile(prefix="rocketstore-")  # noqa: SIM115
-    try:
-        step = 4 * BLOCK
+def copy_of(path: RemotePath, size: int, version: tuple[object, ...]) -> Copy:
+    copy, step = Copy(), 4 * BLOCK
+    with open(copy.fd, "wb", closefd=False) as file:
         for begin in range(0, size, step):
             ends = [(at, min(at + BLOCK, size)) for at in range(begin, min(begin + step, size), BLOCK)]
             file.writelines(read_parts([(path, *part) for part in ends]))
-        file.flush()
-    except BaseException:
-        file.close()
-        raise
-    return file
+    return copy
 
 
 def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
@@ -291,8 +301,9 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
     if not parts:
         return []
     paths, begins, ends = map(list, zip(*parts, strict=True))
-    with parts[0][0].named():
-        found = parts[0][0].fs.cat_ranges([path.path for path in paths], begins, ends, on_error="return")
+    first, where = parts[0][0], [path.path for path in paths]
+    with first.named():
+        found = first.fs.cat_ranges(where, begins, ends, on_error="return", **first.reading)
     for (path, begin, end), data in zip(parts, found, strict=True):
         if isinstance(data, Exception):
             raise path.error(data) from data
