@@ -34,7 +34,8 @@ def by_place(rows):
 
 def test_a_store_is_read_and_streamed_while_a_broker_writes(spark, reading, client, root, tmp_path, seed):
     with open_writer(root) as store:
-        messages = {place: given for place, given in write(store, seed, "first", 500).items() if place[0] in ("Orders", "Audit")}
+        written = write(store, seed, "first", 500)
+        messages = {place: given for place, given in written.items() if place[0] in ("Orders", "Audit")}
     with Broker(client, root, QUEUES, tmp_path):
         stream = spark.readStream.format("rocketstore").options(**reading, startingOffsets="earliest",
                                                                 maxBytesPerTrigger="64k")
