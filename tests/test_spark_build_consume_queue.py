@@ -2,9 +2,12 @@
 
 import dataclasses
 import itertools
+import os
 import random
 import shutil
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -259,3 +262,69 @@ def test_a_job_that_fails_leaves_nothing(spark, tmp_path, seed):
         rebuild_consume_queue(spark, root, tmp_path / "out", config=CONFIG, scratch=tmp_path / "scratch")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scratch", "store"]
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+# ---- killed workers ----------------------------------------------------------------------------------------
+
+DYING = """
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from rebuilt import CONFIG
+from rocketstore.spark import build_consume_queue, build_index, splits
+from rocketstore.spark import rebuild_consume_queue
+
+root, fallen = Path(sys.argv[1]), Path(sys.argv[2])
+index_module = sys.modules["rocketstore.spark.build_index"]
+splits.MIN_SPLIT, splits.SPLITS, build_consume_queue.TASK_UNITS = 5000, 3, 20
+
+def die_once(module, name):
+    function, flag = getattr(module, name), fallen / name
+
+    def dying(*arguments):
+        done = function(*arguments)
+        done = list(done) if name != "build_parts" else done
+        try:
+            flag.mkdir()
+        except FileExistsError:
+            return iter(done) if isinstance(done, list) else done
+        os._exit(1)
+
+    setattr(module, name, dying)
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = (
+    SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    .config("spark.local.dir", str(fallen / "local")).getOrCreate()
+)
+for name in ("count_items", "scan_items", "spill_items", "read_entries"):
+    die_once(index_module, name)
+for name in ("spill_requests", "build_parts"):
+    die_once(build_consume_queue, name)
+for mode in ("rescan", "spill"):
+    build_index(spark, root, root.with_name(mode), mode=mode, config=CONFIG, tz="UTC")
+rebuild_consume_queue(spark, root, root.with_name("queues"), config=CONFIG)
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_each_worker_that_is_killed_once_leaves_nothing_and_its_task_is_done_again(store, tmp_path_factory):
+    fallen = tmp_path_factory.mktemp("fallen")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, store, fallen], env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    names = {"count_items", "scan_items", "spill_items", "read_entries", "spill_requests", "build_parts"}
+    assert names <= {path.name for path in fallen.iterdir()}
+    assert sorted(path.name for path in store.parent.iterdir()) == ["queues", "rescan", "spill", "store"]
+    rebuild(store, out=store.with_name("serial"), config=CONFIG, tz="UTC")
+    index = {path.name: path.read_bytes() for path in store.with_name("serial").glob("index/*")}
+    for mode in ("rescan", "spill"):
+        assert {path.name: path.read_bytes() for path in store.with_name(mode).iterdir()} == index
+    assert files_under(store.with_name("queues"), *PARTS) == files_under(store.with_name("serial"), *PARTS)

@@ -148,9 +148,11 @@ def write_block(
     """Write requests, sorted by queue. Returns: a row for each queue: where its requests are, and how they follow."""
     if reader.config.enable_multi_dispatch:
         requests, queues = with_more(reader.log, requests, queues, reader.config.enable_lmq)
-    requests = requests[np.argsort(requests["queue"], kind="stable")]
+    # Of few queues the numbers are short: such are sorted by radix.
+    requests = requests[np.argsort(requests["queue"].astype(np.min_scalar_type(len(queues))), kind="stable")]
     requests.tofile(file)  # type: ignore[arg-type]
-    numbers, starts = np.unique(requests["queue"], return_index=True)
+    starts = np.flatnonzero(np.diff(requests["queue"], prepend=-1))
+    numbers = requests["queue"][starts]
     lasts = np.append(starts[1:], len(requests)) - 1
     offsets, ends = requests["msg_base_offset"], requests["phy_offset"] + requests["size"]
     follows = np.append(True, (np.diff(offsets) == 1) & (np.diff(ends) > 0))

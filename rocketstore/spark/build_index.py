@@ -61,7 +61,7 @@ def build_index(
     """Build the index of a store from its commit log, file for file as ``rebuild`` does. The store is only read.
 
     The log must be where all workers can read it, ``out`` and ``scratch`` the same directories for all. A task maps
-    one index file, and takes some 200 MB of memory beside it.
+    one index file.
 
     Parameters
     ----------
