@@ -45,20 +45,25 @@ class Block(NamedTuple):
     encoded: NDArray[Any]
     queues: list[tuple[str, int]]
 
-    def with_queues(self, next_queue_ids: Callable[[str, int], NDArray[np.int32]]) -> Block:
-        """Give queues to the records that have none yet: of so many of a topic, in their order."""
+    def with_queues(self, take_turns: Callable[[str, int], list[int]]) -> Block:
+        """Give queues to the records that have none yet.
+
+        Parameters: take_turns: gives for so many messages of a topic the queue ids that come in turn, each once.
+        """
         if all(queue_id != ANY_QUEUE for _, queue_id in self.queues):
             return self
-        encoded, numbers = self.encoded.copy(), dict[tuple[str, int], int]()
-        order = np.argsort(encoded["queue"], kind="stable")
-        bounds = np.searchsorted(encoded["queue"][order], np.arange(len(self.queues) + 1))
+        encoded = self.encoded.view(np.uint8).copy().view(ENCODED)  # as bytes, which is faster than field by field
+        numbers = dict[tuple[str, int], int]()
+        queue = np.ascontiguousarray(encoded["queue"])
+        order = np.argsort(queue, kind="stable")
+        bounds = np.searchsorted(queue, np.arange(len(self.queues) + 1), sorter=order)
         for (topic, queue_id), (begin, end) in zip(self.queues, pairwise(bounds.tolist()), strict=True):
             rows = order[begin:end]
-            if queue_id == ANY_QUEUE:
-                encoded["queue_id"][rows] = next_queue_ids(topic, len(rows))
-            used, which = np.unique(encoded["queue_id"][rows], return_inverse=True)
-            given = [numbers.setdefault((topic, one), len(numbers)) for one in used.tolist()]
-            encoded["queue"][rows] = np.array(given, np.int32)[which]
+            turns = take_turns(topic, len(rows)) if queue_id == ANY_QUEUE else [queue_id]
+            given = [numbers.setdefault((topic, one), len(numbers)) for one in turns]
+            turn = np.arange(len(rows)) % len(turns)
+            encoded["queue_id"][rows] = np.array(turns)[turn]
+            encoded["queue"][rows] = np.array(given)[turn]
         return Block(self.data, encoded, list(numbers))
 
 

@@ -11,9 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files.broker_config import BrokerConfig, extend_topics
@@ -171,7 +168,7 @@ class StoreWriter:
             for block in blocks:
                 with self._log.lock:
                     self._require_open()
-                    self._log.append_encoded(*block.with_queues(self._next_queue_ids), store_timestamp)
+                    self._log.append_encoded(*block.with_queues(self._take_turns), store_timestamp)
                 self.reput.note(len(block.encoded))
         except BaseException as error:  # Ctrl-C too: only some of it is there
             self._fail(error)
@@ -242,10 +239,11 @@ class StoreWriter:
     def _next_queue_id(self, topic: str) -> int:
         return next(self._turns[topic]) % self._queue_nums(topic)
 
-    def _next_queue_ids(self, topic: str, count: int) -> NDArray[np.int32]:
-        first = next(self._turns[topic])
+    def _take_turns(self, topic: str, count: int) -> list[int]:
+        """Give the queue ids of so many messages, which then begin again."""
+        first, queue_nums = next(self._turns[topic]), self._queue_nums(topic)
         self._turns[topic] = itertools.count(first + count)
-        return ((first + np.arange(count)) % self._queue_nums(topic)).astype(np.int32)
+        return [turn % queue_nums for turn in range(first, first + min(count, queue_nums))]
 
     def _queue_nums(self, topic: str) -> int:
         found = self._topics.get(topic)
