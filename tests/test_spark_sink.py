@@ -11,13 +11,12 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 
 import pyarrow as pa
 from puts import SIZES, files_under, index_files
-from pyspark.sql.datasource import DataSource
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreLockedError
-from rocketstore.spark import sink
+from rocketstore.spark import register, sink
 from rocketstore.spark.sink import writer_of
 from rocketstore.store.intent import WriteIntent, pieces_path
 
@@ -27,20 +26,6 @@ DDL = ("topic string, body binary, keys array<string>, tags string, properties m
        "bornTimestamp timestamp")
 ROWS = [(("Orders", "Audit")[i % 2], b"body %d" % i, [f"k{i}", "all"][: i % 3], "AB"[i % 2] if i % 5 else None,
          {"n": str(i)} if i % 4 else None, None if i % 3 else i % 2, 1_600_000_000 + i) for i in range(100)]
-
-
-def make_sink():
-    """A data source that is nothing but the sink. Made in a function it is pickled whole: workers know no tests."""
-
-    class Sink(DataSource):
-        @classmethod
-        def name(cls):
-            return "rocketstore_sink"
-
-        def writer(self, schema, overwrite):
-            return writer_of(schema, self.options, overwrite)
-
-    return Sink
 
 
 def message_of(row):
@@ -219,7 +204,7 @@ def frame(spark):
     """A function from rows to a DataFrame in three partitions, in their order."""
     from pyspark.sql import functions as F
 
-    spark.dataSource.register(make_sink())
+    register(spark)
 
     def make(rows, partitions=3):
         ddl = DDL.replace("bornTimestamp timestamp", "born long")
@@ -233,7 +218,7 @@ def frame(spark):
 
 
 def save(df, root, mode="append", **options):
-    df.write.format("rocketstore_sink").mode(mode).options(**OPTIONS | options).save(str(root))
+    df.write.format("rocketstore").mode(mode).options(**OPTIONS | options).save(str(root))
 
 
 @pytest.mark.spark
@@ -278,14 +263,15 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 import pyarrow as pa
-from test_spark_sink import OPTIONS, make_sink
+from rocketstore.spark import register
+from test_spark_sink import OPTIONS
 
 root, scratch = Path(sys.argv[1]), Path(sys.argv[2])
 spark = (SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
          .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
          .config("spark.local.dir", str(scratch)).getOrCreate())
 spark.sparkContext.setLogLevel("OFF")
-spark.dataSource.register(make_sink())
+register(spark)
 
 def rows(how, times):
     def make(batches):
@@ -302,7 +288,7 @@ def rows(how, times):
 for how, times in (("fails", 1), ("dies", 1), ("fails", 3)):
     df = spark.range(0, 400, 1, 4).mapInArrow(rows(how, times), "topic string, body binary")
     try:
-        df.write.format("rocketstore_sink").mode("append").options(**OPTIONS).save(str(root))
+        df.write.format("rocketstore").mode("append").options(**OPTIONS).save(str(root))
         print(how, "done", flush=True)
     except Exception as error:
         print(how, "failed", flush=True)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from rocketstore.spark.messages import MessagesReader, PushdownReader
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema
+from rocketstore.spark.sink import MessageWriter, writer_of
 from rocketstore.spark.stream import RocketStoreStreamReader
 from rocketstore.spark.tables import TABLE_READERS
 
@@ -19,7 +20,7 @@ __all__ = ["RocketStoreDataSource", "register"]
 
 
 class RocketStoreDataSource(DataSource):  # type: ignore[misc]
-    """What ``spark.read.format("rocketstore")`` makes; the options are in ``ReadOptions``."""
+    """What ``format("rocketstore")`` makes. Options: of reading see ``ReadOptions``, of writing ``writer_of``."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,6 +35,9 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
         if options.table != "messages":
             return TABLE_READERS[options.table](options, table)
         return PushdownReader(options, table) if options.pushdown else MessagesReader(options, table)
+
+    def writer(self, schema: Any, overwrite: bool) -> MessageWriter:
+        return writer_of(schema, self.options, overwrite)
 
     def streamReader(self, schema: Any) -> RocketStoreStreamReader:
         options = ReadOptions.parse(self.options, streaming=True)
