@@ -25,7 +25,7 @@ from typing import Any, TypeGuard, cast
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["RemotePath", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
+__all__ = ["RemotePath", "is_exchanged", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 LISTED = 1.0  # seconds that a list of a directory is believed
@@ -74,6 +74,11 @@ def local_path(path: Any) -> Path:
 def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
     """List a directory as os.scandir does. Raises: FileNotFoundError, NotADirectoryError."""
     return contextlib.nullcontext(path.iterdir()) if is_remote(path) else os.scandir(path)
+
+
+def is_exchanged(path: Path, listed: Path) -> bool:
+    """Whether another file is now where a remote one was: what was fetched of it is old."""
+    return is_remote(path) and is_remote(listed) and path.version() != listed.version()
 
 
 class RemotePath:
@@ -216,11 +221,14 @@ class RemotePath:
     # ---- bytes ---------------------------------------------------------------------------------------------
 
     def version(self) -> tuple[object, ...]:
-        """What differs when the file does: as it was listed, and of one that may be written now, at each list."""
+        """What differs when the file does, as it was listed."""
         entry = self._entry or self._look() or {}
-        at_rest = time.time() - changed(entry) > AT_REST
-        listed = self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
-        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), 0.0 if at_rest else listed
+        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION)
+
+    def list_time(self) -> float:
+        """When its directory was listed last, if it may be written just now; else 0."""
+        at_rest = time.time() - changed(self._entry or {}) > AT_REST
+        return 0.0 if at_rest else self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
 
     @property
     def reading(self) -> Entry:
@@ -332,7 +340,7 @@ class Blocks:
             self._kept.clear()
 
     def _read(self, path: RemotePath, size: int, number: int, run: Any) -> Future[bytes]:
-        key = *path.version(), size, number
+        key = *path.version(), path.list_time(), number
         with self._lock:
             known = self._kept.pop(key, None)
             block = self._kept[key] = known or Future()

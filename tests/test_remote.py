@@ -410,6 +410,20 @@ def test_an_index_file_that_is_exchanged_is_fetched_again(tmp_path, no_believing
         assert index.header == before._replace(begin_timestamp=before.begin_timestamp ^ 1)
 
 
+def test_a_reader_sees_that_the_index_was_copied_anew(tmp_path, no_believing):
+    root, later = made_store(tmp_path / "store", 20), made_store(tmp_path / "later", 25)
+    path = counted(root)
+    with rocketstore.open(path) as store:
+        name = store.index.files[-1].path.name
+        assert not store.query_message("T0", "key-24").messages
+        shutil.rmtree(root / "commitlog")
+        shutil.copytree(later / "commitlog", root / "commitlog")
+        newest = max((later / "index").iterdir())
+        (root / "index" / name).write_bytes(newest.read_bytes())
+        assert len(store.query_message("T0", "key-24").messages) == 1
+        assert store.index.files[-1].path.name == name
+
+
 def test_a_directory_is_not_listed_for_every_message(tmp_path):
     made_store(tmp_path)
     path = counted(tmp_path)

@@ -24,7 +24,7 @@ from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
-from rocketstore.storage import local_path, to_path
+from rocketstore.storage import is_exchanged, local_path, to_path
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
 
@@ -131,7 +131,8 @@ class IndexService:
         files = []
         for path in paths:
             try:
-                files.append(known[path.name] if path.name in known else self._open_file(path))
+                file = known.get(path.name)
+                files.append(self._open_file(path) if file is None or is_exchanged(file.path, path) else file)
             except FileNotFoundError:
                 continue  # it has expired just now
             except CorruptFileError:
