@@ -85,8 +85,8 @@ def options_of(row):
 
 
 def is_stricter(data, row):
-    """Whether it is one of the cases in which a negative length passes in RocketMQ and must not here."""
-    return row["success"] and row["size"] > 0 and min(lengths_of(data)) < 0
+    """Whether a length is negative, which RocketMQ goes over: it must not pass here, nor have a size."""
+    return row["size"] > 0 and min(lengths_of(data)) < 0
 
 
 def dispatch_of(dispatch, size):
@@ -142,6 +142,18 @@ def test_the_check_agrees_with_the_reference_on_flipped_and_cut_records(seed):
         assert is_stricter(bytes(data), row), (bytes(data).hex(), options, parsed)
         assert not success
     assert disagreements < 200
+
+
+@pytest.mark.parametrize("size_agrees", [False, True])
+def test_a_negative_length_has_no_size_here_whether_it_passes_in_rocketmq_or_not(size_agrees):
+    data = bytearray(build_record(body=b"", topic="T", properties={}))
+    data[84:88] = (-1).to_bytes(4, "big", signed=True)
+    data += b"" if size_agrees else b"more"
+    data[:4] = len(data).to_bytes(4, "big")
+    parsed = parse_record(bytes(data))
+    assert (parsed.success, parsed.size) == (size_agrees, len(data))
+    assert check(bytes(data)) == (False, -1, None)
+    assert is_stricter(bytes(data), {"success": parsed.success, "size": parsed.size})
 
 
 def random_record(random_):
