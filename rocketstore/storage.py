@@ -185,6 +185,14 @@ class RemotePath:
         """List the directory again at the next look: something has changed."""
         self._lists.pop(self.path, None)
 
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Give what is anywhere below the directory, and has a name like this."""
+        for path in self.glob("*"):
+            if fnmatch.fnmatchcase(path.name, pattern):
+                yield path
+            if path.is_dir():
+                yield from path.rglob(pattern)
+
     def exists(self) -> bool:
         return self._look() is not None
 
@@ -255,6 +263,11 @@ class RemotePath:
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
         return self.pread(0, status.st_size)
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+        """Open the file to read it. Parameters: buffering: 0 to fetch no more than is read. Raises: OSError."""
+        with self.named():
+            return self.fs.open(self.path, mode, cache_type="readahead" if buffering else "none", **self.reading)
 
     def open_copy(self) -> int:
         """Open a copy of the file in local memory or on a local disk, to be mapped: give a descriptor.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.storage import is_remote, local_path, scandir, to_path
+from rocketstore.storage import BLOCK, is_remote, local_path, scandir, to_path
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
@@ -320,7 +320,10 @@ class MappedFileQueue:
 
 
 def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Give the ranges of a file that are not holes."""
+    """Give the ranges of a file that are not holes: which are, no remote file system tells."""
+    if is_remote(path):
+        yield begin, end
+        return
     with path.open("rb", buffering=0) as file:
         while begin < end:
             try:
@@ -340,11 +343,13 @@ def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 def nonzero_end(path: Path, begin: int, end: int) -> int:
     """Where the last byte of a part of a file ends that is not zero, ``begin`` if there is none. Holes are not read."""
+    zeros = bytes(BLOCK) if is_remote(path) else ZEROS
     for first, last in reversed(list(data_ranges(path, begin, end))):
         with path.open("rb", buffering=0) as file:
-            for position in reversed(range(first, last, CHUNK)):
-                data = os.pread(file.fileno(), min(CHUNK, last - position), position)
-                if data != ZEROS[: len(data)]:  # four times as fast as to strip them
+            for position in reversed(range(first, last, len(zeros))):
+                file.seek(position)
+                data = file.read(min(len(zeros), last - position))
+                if data != zeros[: len(data)]:  # four times as fast as to strip them
                     return position + len(data.rstrip(b"\0"))
     return begin
 

@@ -40,10 +40,6 @@ class RemoteFileQueue(MappedFileQueue):
             directory.forget()
             directory.blocks.clear()
 
-    def data_ranges(self, file: LogFile, begin: int) -> list[tuple[int, int]]:
-        """Give the rest of a file: which of it are holes no remote file system tells."""
-        return [(begin, file.size)]
-
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
         """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
 

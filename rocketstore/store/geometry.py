@@ -18,6 +18,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
+from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
 
 __all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "with_default_sizes", "writing_config"]
@@ -63,7 +64,7 @@ def known_config(
     Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
     would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
     """
-    root = Path(store_path_root_dir)
+    root = to_path(store_path_root_dir)
     saved = read_saved(saved_path(root))
     for name in PATHS:  # of a copy of a store they lead to the log of the other one
         if name in saved and (config is None or getattr(config, name) is None):
@@ -115,11 +116,12 @@ def read_saved(path: Path) -> dict[str, Any]:
 
 def _queue_directories(directory: Path) -> Iterator[Path]:
     """Give the directories of queues that RocketMQ loads. Source: ConsumeQueueStore.loadConsumeQueues."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as topics:
+    with contextlib.suppress(FileNotFoundError), scandir(directory) as topics:
         for topic in topics:
             if topic.is_dir():
-                with os.scandir(topic) as queues:
-                    yield from (Path(queue.path) for queue in queues if re.fullmatch("[+-]?[0-9]+", queue.name))
+                path = directory / topic.name
+                with scandir(path) as queues:
+                    yield from (path / queue.name for queue in queues if re.fullmatch("[+-]?[0-9]+", queue.name))
 
 
 def _length(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -149,7 +148,7 @@ def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
     """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
     path = directory / piece.name
     with path.open("rb") as file:
-        if (size := os.fstat(file.fileno()).st_size) != piece.file_size:
+        if (size := path.stat().st_size) != piece.file_size:
             raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")
         while line := file.readline():
             at = file.tell() - len(line)

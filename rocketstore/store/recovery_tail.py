@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -77,4 +76,5 @@ def _is_rest_of(path: Path, tail: Tail) -> bool:
 def _chunks(path: Path, begin: int, size: int) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         for position in range(begin, begin + size, CHUNK):
-            yield os.pread(file.fileno(), min(CHUNK, begin + size - position), position)
+            file.seek(position)
+            yield file.read(min(CHUNK, begin + size - position))

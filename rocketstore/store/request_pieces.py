@@ -135,7 +135,7 @@ class RequestPieces:
 
     def _scan(self, file: LogFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
         size = stop - begin + SPAN
-        while (window := self._log.queue.read(begin, size, "sequential")) is not None:
+        while (window := self._log.queue.read(begin, size, "sequential", self._stop)) is not None:
             scanner = RequestScanner(**self._options)
             try:
                 return scanner, scanner.scan(*window, begin, self._end, stop - begin, self._room)
