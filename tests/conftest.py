@@ -63,6 +63,7 @@ def spark(tmp_path_factory):
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     scratch = tmp_path_factory.mktemp("spark")
+    os.environ["FSSPEC_CONFIG_DIR"] = str(scratch / "fsspec")  # where tests may say how workers reach a server
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -4,11 +4,13 @@ import contextlib
 import errno
 import os
 import random
+import urllib.request
 import warnings
 
 import numpy as np
 import pytest
 from logs import rows_of
+from puts import fields_of, message_of, open_store
 
 from rocketstore import CorruptFileError, RemotePath, StoreError
 from rocketstore.store.index_service import IndexService
@@ -17,6 +19,7 @@ pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
 from fsspec.implementations.local import LocalFileSystem
 
+T0 = 1_700_000_000_000
 BUCKET = "store-bucket"
 BLOCK, SPAN, HEAD, MOST = 4096, 1024, 64, 512  # small enough that records and reads are cut everywhere
 
@@ -62,6 +65,16 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr("rocketstore.files.commit_log.SPAN", SPAN)
 
 
+def made_store(root, n=60):
+    """A store that rocketstore wrote: bodies of all lengths, a whole index file and one that is not full."""
+    with open_store(root, mapped_file_size_commit_log=16384) as store:
+        for i in range(n):
+            properties = {"KEYS": f"key-{i} all", "TAGS": f"Tag{'AB'[i % 2]}", "UNIQ_KEY": f"ID{i:05}"}
+            fields = fields_of(f"T{i % 3}", bytes(i * 40), queue_id=i % 2, properties=properties)
+            store.put_message(message_of(fields), store_timestamp=T0 + 1000 * i)
+    return root
+
+
 def upload(fs, root, to):
     """Copy a store to where there are no directories: only files."""
     for path in sorted(root.rglob("*")):
@@ -71,14 +84,16 @@ def upload(fs, root, to):
 
 @contextlib.contextmanager
 def s3_server():
-    """Run a server of S3 with an empty bucket; gives its URL."""
+    """Run a server of S3 that has nothing yet; gives its URL."""
     server = pytest.importorskip("moto.server", reason="needs moto[server], from the test group")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own dependencies
         running = server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
         running.start()
     try:
-        yield "http://{}:{}".format(*running.get_host_and_port())
+        url = "http://{}:{}".format(*running.get_host_and_port())
+        urllib.request.urlopen(f"{url}/moto-api/reset", b"").close()  # all servers of a process have one memory
+        yield url
     finally:
         running.stop()
         running._server.server_close()

@@ -16,7 +16,7 @@ import pytest
 import stores
 from puts import config_of, fields_of, message_of, open_store
 from reference.message_store import make_store
-from remote import BUCKET, SPAN, answers, counted, failing, s3_server, scanned, small_blocks, upload
+from remote import BUCKET, SPAN, answers, counted, failing, made_store, s3_server, scanned, small_blocks, upload
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig, storage
@@ -25,7 +25,6 @@ from rocketstore.storage import to_path
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
-T0 = 1_700_000_000_000
 LOG = f"{0:020}"
 
 
@@ -63,16 +62,6 @@ def s3():
 def no_believing(monkeypatch):
     """Lists of directories are asked for each time."""
     monkeypatch.setattr(storage, "LISTED", 0.0)
-
-
-def made_store(root, n=60):
-    """A store that rocketstore wrote: bodies of all lengths, a whole index file and one that is not full."""
-    with open_store(root, mapped_file_size_commit_log=16384) as store:
-        for i in range(n):
-            properties = {"KEYS": f"key-{i} all", "TAGS": f"Tag{'AB'[i % 2]}", "UNIQ_KEY": f"ID{i:05}"}
-            fields = fields_of(f"T{i % 3}", bytes(i * 40), queue_id=i % 2, properties=properties)
-            store.put_message(message_of(fields), store_timestamp=T0 + 1000 * i)
-    return root
 
 
 # ---- the same answers --------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.files.index_file import IndexFile
 from rocketstore.spark.lookup import hash_keys
 from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
+from rocketstore.storage import local_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.rebuild import zone_of
 from rocketstore.store.rebuild_files import name_index_files
@@ -129,8 +130,7 @@ def write_index(
     named by its first item's time and that no file follows a full one before it has an item.
     """
     started = time.perf_counter()
-    out = Path(os.path.realpath(out))
-    refuse_existing(out)
+    out = new_place(out)
     form = checked_form(hash_slot_num, index_num, compat)
     zone = zone_of(tz)
     items, labels = index_items(
@@ -145,6 +145,17 @@ def write_index(
 
 
 # ---- arguments ---------------------------------------------------------------------------------------------
+
+
+def new_place(path: str | os.PathLike[str]) -> Path:
+    """Give the place of a directory to make. Raises: FileExistsError; io.UnsupportedOperation if it is remote."""
+    place = real_path(path)
+    refuse_existing(place)
+    return place
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    return Path(os.path.realpath(local_path(path)))
 
 
 def refuse_existing(out: Path) -> None:
@@ -348,7 +359,7 @@ def working_places(out: Path, scratch: str | os.PathLike[str] | None) -> Iterato
     """Make the directories of a build, hidden beside ``out`` and in ``scratch``; sweep them afterwards."""
     name = f".{out.name}.{uuid.uuid4().hex}"
     work = out.parent / name
-    spills = work / "spills" if scratch is None else Path(os.path.realpath(scratch)) / name
+    spills = work / "spills" if scratch is None else real_path(scratch) / name
     places = Places(work, spills, work / "attempts", work / "files")
     try:
         for place in places:

@@ -28,8 +28,8 @@ from rocketstore.spark.build import (
     BuildReport,
     Built,
     Places,
+    new_place,
     publish,
-    refuse_existing,
     require_all,
     run,
     sweep,
@@ -102,8 +102,7 @@ def rebuild_consume_queue(
     Source: ConsumeQueue.putMessagePositionInfoWrapper for each message.
     """
     started = time.perf_counter()
-    out = Path(os.path.realpath(out))
-    refuse_existing(out)
+    out = new_place(out)
     rebuilder = Rebuilder.of(store, Build(True, False, None, False), config)
     plan = rebuilder.look_only(last_file=True)
     with plan.log, working_places(out, scratch) as places:

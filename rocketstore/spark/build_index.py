@@ -16,13 +16,14 @@ from rocketstore.spark.build import (
     BuildReport,
     Form,
     build_files,
+    new_place,
     plan_files,
     publish_index,
-    refuse_existing,
     working_places,
 )
 from rocketstore.spark.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.splits import LogReader, read_log
+from rocketstore.storage import is_remote, to_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.rebuild import Build, Rebuilder
 from rocketstore.store.request_pieces import Piece, RequestPieces
@@ -86,12 +87,11 @@ def build_index(
     Source: IndexService.buildIndex for each message.
     """
     started = time.perf_counter()
-    out = Path(os.path.realpath(out))
-    refuse_existing(out)
+    out = new_place(out)
     if mode not in MODES:
         raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
     if mode == "auto":
-        mode = "spill" if "://" in str(store) else "rescan"
+        mode = "spill" if is_remote(to_path(store)) else "rescan"
     rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
     if not rebuilder.build.index:
         raise ValueError("message_index_enable is false: a store of this configuration has no index")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
+from rocketstore.storage import is_remote, to_path
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
 
@@ -25,7 +26,7 @@ class FileIdentity(NamedTuple):
     """What changes when a file is replaced, grows or is written to."""
 
     path: str
-    inode: int
+    version: object
     mtime_ns: int
     size: int
 
@@ -33,7 +34,7 @@ class FileIdentity(NamedTuple):
 class IndexKey(NamedTuple):
     """What is asked for: a path and a geometry, (None, None) where the files show it."""
 
-    path: str
+    path: str | Path
     hash_slot_num: int | None
     index_num: int | None
 
@@ -63,7 +64,7 @@ class IndexCache:
         return len(self._indexes)
 
     def open(
-        self, path: str, hash_slot_num: int | None = None, index_num: int | None = None
+        self, path: str | Path, hash_slot_num: int | None = None, index_num: int | None = None
     ) -> IndexFile | IndexService:
         """Open an index file, or a directory of index files, or give the one that is open and still the same.
 
@@ -98,7 +99,7 @@ class IndexCache:
                 errno.ENOMEM,
                 "no address space to map the index in: raise spark.executor.pyspark.memory, which limits it "
                 "in Python workers, by the size of the index, or leave it unset",
-                key.path,
+                str(key.path),
             ) from error
 
     def _drop_beyond(self, max_bytes: int) -> None:
@@ -108,17 +109,20 @@ class IndexCache:
             total -= dropped.size
 
 
-def identify(path: str) -> tuple[FileIdentity, ...]:
+def identify(path: str | Path) -> tuple[FileIdentity, ...]:
     """Tell which file, or which index files of a directory, are at a path now."""
-    paths = [Path(path)]
+    paths = [to_path(path)]
     if paths[0].is_dir():
         paths = sorted(file for file in paths[0].iterdir() if file.name.isdecimal())
     stats = [(file, file.stat()) for file in paths]
-    return tuple(FileIdentity(str(file), stat.st_ino, stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+    return tuple(
+        FileIdentity(str(file), file.version() if is_remote(file) else stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        for file, stat in stats
+    )
 
 
 def open_uncached(key: IndexKey) -> IndexFile | IndexService:
-    opener = IndexService if Path(key.path).is_dir() else IndexFile
+    opener = IndexService if to_path(key.path).is_dir() else IndexFile
     return opener.open(key.path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
 
 
@@ -129,7 +133,7 @@ class StoreCache:
         self._lock = threading.Lock()
         self._stores: OrderedDict[IndexKey, tuple[list[int], MessageStore]] = OrderedDict()
 
-    def open(self, path: str, hash_slot_num: int | None = None, index_num: int | None = None) -> MessageStore:
+    def open(self, path: str | Path, hash_slot_num: int | None = None, index_num: int | None = None) -> MessageStore:
         """Open a store for reading, or give the one that is open, if its directories are still the same.
 
         Parameters, raises: as ``rocketstore.open``; the geometry as for ``IndexFile.open``. It must not be closed.
@@ -147,9 +151,10 @@ class StoreCache:
             return kept[1]
 
 
-def parts_of(root: str) -> list[Path]:
+def parts_of(path: str | Path) -> list[Path]:
     """The directories that are replaced as a whole, when a store is copied or rebuilt."""
-    return [part for part in (Path(root), Path(root, "commitlog"), Path(root, "index")) if part.is_dir()]
+    root = to_path(path)
+    return [part for part in (root, root / "commitlog", root / "index") if part.is_dir()]
 
 
 open_index = IndexCache().open

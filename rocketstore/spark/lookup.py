@@ -17,6 +17,7 @@ from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.spark.cache import open_index, open_store
+from rocketstore.storage import to_path
 from rocketstore.store.index_service import LONG_MAX, IndexService
 
 __all__ = ["hash_keys", "select_phy_offset"]
@@ -30,7 +31,7 @@ F: Any = pyspark.sql.functions
 class Lookup(NamedTuple):
     """All that a UDF carries to the workers. ``topic``: None if it is a column, or in the keys."""
 
-    path: str  # of a store's root if is_verified, else of its index
+    path: str | Path  # of a store's root if is_verified, else of its index
     is_verified: bool
     topic: str | None
     max_num: int
@@ -57,8 +58,8 @@ def select_phy_offset(
 
     Parameters
     ----------
-    path : the root of a store, an index file, or a directory of index files, that every worker has too; a relative
-        one is the driver's.
+    path : the root of a store, an index file, or a directory of index files, that every worker has too, or its
+        URI; a relative one is the driver's.
     topic : the topic itself as a str, or a column of topics; None if each key is the whole ``topic#key``, which
         cannot be verified.
     key : a column of strings, or its name.
@@ -86,7 +87,7 @@ def select_phy_offset(
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
     given_geometry(hash_slot_num, index_num)
-    where = Path(path).absolute()
+    where = to_path(path).absolute()
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
     is_verified = is_root if verify is None else verify
     if is_verified and not is_root:
@@ -100,7 +101,7 @@ def select_phy_offset(
     constant = topic if isinstance(topic, str) else None
     place = where / "index" if is_root and not is_verified else where
     limits = max_num, begin_timestamp, end_timestamp
-    lookup = Lookup(str(place), is_verified, constant, *limits, hash_slot_num, index_num)
+    lookup = Lookup(place, is_verified, constant, *limits, hash_slot_num, index_num)
     columns = udf_columns(topic, key)
     column: Column = ENGINES[engine](lookup, len(columns))(*columns)
     return column

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
@@ -32,7 +33,7 @@ class StartingOffsets(NamedTuple):
 class ReadOptions:
     """The options of a read, under their names in snake_case; None where an option was not given."""
 
-    path: str
+    path: str | Path
     table: str = "messages"
     assign: dict[str, frozenset[int]] | None = None
     subscribe: frozenset[str] | None = None

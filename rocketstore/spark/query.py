@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from rocketstore.spark.lookup import udf_columns
 from rocketstore.spark.messages import finished
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import TableSchema, default_schema, table_schema
+from rocketstore.storage import to_path
 from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH
 from rocketstore.store.query import KINDS
 
@@ -39,7 +40,7 @@ class Query(NamedTuple):
 
 def query_messages(
     spark: SparkSession,
-    path: str,
+    path: str | os.PathLike[str],
     df: Any,
     *,
     topic: str | Column,
@@ -55,7 +56,7 @@ def query_messages(
 
     Parameters
     ----------
-    path : the root of a store that every worker has too.
+    path : the root of a store that every worker has too, or its URI; a relative one is the driver's.
     df : a DataFrame, or what ``spark.createDataFrame`` takes.
     topic : the topic itself as a str, or a Column of topics.
     key : a column of strings, or its name; a key is a word of KEYS, or UNIQ_KEY.
@@ -77,7 +78,7 @@ def query_messages(
     if index_type not in KINDS or max_num < 1:
         raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
     names = None if columns is None else tuple(columns)
-    options = ReadOptions(path=str(Path(path).absolute()), columns=names, max_batch_bytes=LONG_MAX)
+    options = ReadOptions(path=to_path(path).absolute(), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
     if taken := {MESSAGE, COMPLETE} & set(df.columns):

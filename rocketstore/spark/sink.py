@@ -21,6 +21,7 @@ from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.mapped_file import make_directory
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.build import attempt_name, sweep
+from rocketstore.storage import local_path
 from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.store.intent import WriteIntent, pieces_path
 from rocketstore.store.pieces import ANY_QUEUE, Piece, PieceWriter
@@ -97,7 +98,7 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
         if name.lower() not in NAMES:
             raise ValueError(f"option {name!r}: none of this name is for writing, but {', '.join(NAMES.values())}")
         given[NAMES[name.lower()]] = text
-    root = Path(given.pop("path", ""))
+    root = local_path(given.pop("path", ""))
     if not root.is_absolute():
         raise ValueError(f"option path={str(root)!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))

@@ -161,11 +161,11 @@ class IndexReader(TableReader):
         index = store.index
         for file in [] if index is None else index.files:
             if len(file) > 0:
-                yield [(str(file.path), file.hash_slot_num, file.index_num)]
+                yield [(file.path.name, file.hash_slot_num, file.index_num)]
 
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for path, hash_slot_num, index_num in pieces:
-            with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num) as file:
+        for name, hash_slot_num, index_num in pieces:
+            with IndexFile.open(store.path / "index" / name, hash_slot_num=hash_slot_num, index_num=index_num) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), index_num - 1)
                 for start in range(1, total + 1, self.options.batch_size):
                     items = file.items(start, min(start + self.options.batch_size, total + 1))
@@ -178,7 +178,7 @@ class IndexReader(TableReader):
                         "prevIndex": items["prev_index"].astype(np.int32),
                         "storeTimeApprox": times(begin + 1000 * time_diffs.astype(np.int64)),
                     }
-                    yield {"file": file.path.name, **columns}, len(items)
+                    yield {"file": name, **columns}, len(items)
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:
