@@ -29,6 +29,7 @@ from rocketstore.spark import (
     build,
     build_consume_queue,
     build_index,
+    plan,
     query_messages,
     rebuild_consume_queue,
     register,
@@ -38,6 +39,7 @@ from rocketstore.spark import (
 )
 from rocketstore.spark.cache import IndexCache, StoreCache
 from rocketstore.spark.lookup import Lookup, find
+from rocketstore.spark.plan import LogEnd
 from rocketstore.spark.sink import writer_of
 from rocketstore.spark.splits import LogReader
 from rocketstore.storage import to_path
@@ -183,6 +185,45 @@ def test_a_stream_goes_on_as_a_remote_store_grows(tmp_path, no_believing):
             assert found["body"].to_pylist() == [b"body %d" % i for i in range(first, 2 * first)]
             start = end
         reader.stop()
+
+
+def test_what_is_behind_a_remote_log_is_fetched_only_where_the_log_stands(tmp_path, no_believing, monkeypatch):
+    monkeypatch.setattr(plan, "LOOK_AHEAD_SECONDS", 0.0)
+    small_blocks(monkeypatch)
+    options = {"mapped_file_size_commit_log": 1 << 20}
+    with open_store(tmp_path, **options) as writer, rocketstore.open(counted(tmp_path)) as store:
+        put(writer, 20)
+        writer.flush()
+        end, fs = LogEnd(store.commit_log), store.path.fs
+        read = []
+        for moves_on in (True, True, True, False, False):
+            fs.reads.clear()
+            assert end.find() == writer.commit_log.max_phy_offset
+            read.append(fs.bytes_read)
+            if moves_on:
+                put(writer, 1)
+                writer.flush()
+        assert min(read[0], read[4]) > 1 << 20
+        assert max(*read[1:4]) < 1 << 16
+        fs.reads.clear()
+        end.find()
+        assert fs.bytes_read < 1 << 16
+
+
+def test_records_behind_damage_of_a_remote_log_are_found_as_it_grows(tmp_path, no_believing, monkeypatch):
+    monkeypatch.setattr(plan, "LOOK_AHEAD_SECONDS", 0.0)
+    with open_store(tmp_path) as writer, rocketstore.open(counted(tmp_path)) as store:
+        put(writer, 20)
+        writer.flush()
+        end = LogEnd(store.commit_log)
+        before = end.find()
+        put(writer, 20)
+        writer.flush()
+        after = writer.commit_log.max_phy_offset
+        with min((tmp_path / "commitlog").iterdir()).open("r+b") as file:
+            file.seek(before)
+            file.write(b"damaged!")
+        assert [end.find() for _ in range(2)][-1] == after
 
 
 # ---- lookups -----------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def rebuild_consume_queue(
 
     Parameters
     ----------
-    store : the root of the store, which no broker and no rocketstore may be writing.
+    store : the root of the store, or its URI, which no broker and no rocketstore may be writing.
     out : the directory to make, with ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext`` as far as there
         are any. It appears when it is complete; until then work is in a hidden one beside it.
     scratch : where to spill 48 bytes a message; default: beside ``out``.

@@ -66,7 +66,7 @@ def build_index(
 
     Parameters
     ----------
-    store : the root of the store, which no broker and no rocketstore may be writing.
+    store : the root of the store, or its URI, which no broker and no rocketstore may be writing.
     out : the directory of index files to make. It appears when it is complete; until then work is in a hidden one
         beside it.
     mode : "rescan" reads the log twice, "spill" once, and writes 20 bytes an item to ``scratch``; "auto" rescans a

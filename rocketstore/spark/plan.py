@@ -10,6 +10,7 @@ from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.commit_log import BLANK, OK
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["LogEnd", "Range", "begin_of", "lose", "parts_of", "record_from", "times_of"]
@@ -33,18 +34,29 @@ class LogEnd:
         self._log = log
         self._end: int | None = None
         self._looked = 0.0
+        self._versions: list[tuple[object, ...]] = []  # of remote files, when it was looked behind the end
 
     def find(self) -> int:
         """Look where the log ends now. That nothing is behind bad bytes is looked for again every 10 seconds."""
         log, before = self._log, self._end
         log.refresh()
         end = log.max_phy_offset if before is None else walk(log, before)
-        if end != before or time.monotonic() > self._looked + LOOK_AHEAD_SECONDS:
+        if self._is_to_look(end != before):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end):
                 end = walk(log, later)
-            self._looked = time.monotonic()
+            self._looked, self._versions = time.monotonic(), self._remote_versions()
         self._end = end
         return end
+
+    def _is_to_look(self, moves_on: bool) -> bool:
+        """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""
+        versions, is_late = self._remote_versions(), time.monotonic() > self._looked + LOOK_AHEAD_SECONDS
+        if versions and self._end is not None:
+            return is_late and not moves_on and versions != self._versions
+        return is_late or moves_on
+
+    def _remote_versions(self) -> list[tuple[object, ...]]:
+        return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
 
 
 def walk(log: CommitLog, offset: int) -> int:
