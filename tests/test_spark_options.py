@@ -73,7 +73,9 @@ def test_every_option_is_read():
         ("startingOffset", "1", "there is none of this name, but path, table"),
         ("table", "queues", "one of messages, consumequeue, index, offsets"),
         ("path", "store", "must be absolute"),
-        ("assign", "[1]", "option assign"),
+        ("assign", "[1]", 'must be JSON like {"topic": [0, 1]}'),
+        ("assign", "T", "must be JSON like"),
+        ("assign", '{"T":0}', "must be JSON like"),
         ("assign", '{"T":["0"]}', "'0' is no queue id"),
         ("assign", '{"T":[true]}', "True is no queue id"),
         ("subscribe", "A,,B", "commas between"),
@@ -82,11 +84,14 @@ def test_every_option_is_read():
         ("queueIds", "1,x", "integer"),
         ("queueIds", str(2**31), "no queue id"),
         ("keys", " ", "keys with spaces"),
-        ("startingOffsets", "soon", "option startingOffsets"),
+        ("startingOffsets", "soon", 'must be earliest, latest, or JSON like {"topic": {"0": 23}}'),
         ("startingOffsets", '{"T":{"0":-3}}', "-3 is no queue offset"),
         ("startingOffsets", '{"T":{"0":"5"}}', "'5' is no queue offset"),
-        ("startingOffsets", '{"T":{"x":5}}', "option startingOffsets"),
-        ("startingOffsets", '{"T":5}', "option startingOffsets"),
+        ("startingOffsets", '{"T":{"x":5}}', "must be an integer"),
+        ("startingOffsets", '{"T":5}', "must be earliest, latest, or JSON"),
+        ("startingOffsets", "[" * 100_000, "must be earliest, latest, or JSON"),
+        ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store is of one broker"),
+        ("startingOffsets", '{"T":{"a":{"0":1},"0":2}}', "a store is of one broker"),
         ("startingOffsets", "latest", "would read nothing"),
         ("startingOffsets", '{"T":{"0":-1}}', "would read nothing"),
         ("endingOffsets", "earliest", "would read nothing"),
@@ -108,6 +113,22 @@ def test_what_is_unknown_or_malformed_is_named(name, text, reason):
     assert reason in str(error.value)
 
 
+def test_offsets_may_name_the_broker_as_other_connectors_do():
+    offsets = parse(startingOffsets='{"T":{"broker-a":{"0":23,"1":-2}},"U":{"0":5},"V":{}}').starting_offsets
+    assert offsets == StartingOffsets(-2, {"T": {0: 23, 1: -2}, "U": {0: 5}, "V": {}})
+
+
+def test_timestamps_precede_offsets_as_in_kafka_s_source():
+    options = parse(startingOffsets="latest", startingTimestamp="1", endingOffsets="latest", endingTimestamp="2")
+    assert options == parse(startingTimestamp="1", endingTimestamp="2")
+    assert parse(startingTimestamp="1", endingOffsets="latest").ending_offsets == StartingOffsets(-1, {})
+
+
+@pytest.mark.parametrize("tags", ["*", "", " * "])
+def test_a_star_is_every_tag(tags):
+    assert parse(tags=tags).tags is None
+
+
 def test_without_a_path_there_is_no_store():
     with pytest.raises(ValueError, match="option path: give the directory"):
         ReadOptions.parse({})
@@ -120,8 +141,6 @@ def test_without_a_path_there_is_no_store():
         {"assign": '{"T":[0]}', "subscribe": "T"},
         {"subscribe": "T", "subscribePattern": "T"},
         {"assign": '{"T":[0]}', "queueIds": "0"},
-        {"startingOffsets": "earliest", "startingTimestamp": "1"},
-        {"endingOffsets": "latest", "endingTimestamp": "1"},
         {"columns": "topic", "includeHeaders": "true"},
     ],
 )

@@ -78,10 +78,13 @@ class ReadOptions:
                 raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
             try:
                 given[known] = PARSERS[known](text)
-            except (ValueError, TypeError, AttributeError) as error:
+            except ValueError as error:
                 raise ValueError(f"option {known}={text!r}: {error}") from None
         if "path" not in given:
             raise ValueError("option path: give the directory of a store, as in load('/data/store')")
+        for edge in ("starting", "ending"):
+            if f"{edge}Timestamp" in given:  # which precedes, as in Kafka's source
+                given.pop(f"{edge}Offsets", None)
         check(given, streaming)
         return cls(**{FIELDS[name]: value for name, value in given.items()})
 
@@ -175,17 +178,33 @@ def queue_id(value: Any) -> int:
     return value
 
 
+def like(example: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Have JSON of another form refused by an example."""
+
+    def parse_json(text: str) -> Any:
+        try:
+            return parse(text)
+        except (json.JSONDecodeError, TypeError, AttributeError, RecursionError):
+            raise ValueError(f"must be {example}") from None
+
+    return parse_json
+
+
 def assignment(text: str) -> dict[str, frozenset[int]]:
     return {topic: frozenset(map(queue_id, ids)) for topic, ids in json.loads(text).items()}
 
 
 def offsets(text: str) -> StartingOffsets:
-    """Read "earliest", "latest", or JSON {"topic": {"queue id": queue offset}}."""
+    """Read "earliest", "latest", or JSON {"topic": {"queue id": queue offset}}, maybe with {"broker": ...} between."""
     if text.lower() in ("earliest", "latest"):
         return StartingOffsets(EARLIEST if text.lower() == "earliest" else LATEST, {})
     queues: dict[str, dict[int, int]] = {}
     for topic, of_topic in json.loads(text).items():
-        queues[topic] = {queue_id(int(name)): offset for name, offset in of_topic.items()}
+        brokers = [inner for inner in of_topic.values() if isinstance(inner, dict)]
+        if brokers and len(of_topic) > 1:
+            raise ValueError(f"topic {topic!r} has {', '.join(of_topic)}: a store is of one broker")
+        numbers = brokers[0] if brokers else of_topic
+        queues[topic] = {queue_id(number(name)): offset for name, offset in numbers.items()}
         for offset in queues[topic].values():
             if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset < 2**63:
                 raise ValueError(f"{offset!r} is no queue offset, nor -2 for earliest or -1 for latest")
@@ -197,17 +216,18 @@ def ending(text: str) -> StartingOffsets:
     return StartingOffsets(LATEST if queues else default, queues)
 
 
+OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
 PARSERS: dict[str, Callable[[str], Any]] = {
     "path": path,
     "table": choice(*TABLES),
-    "assign": assignment,
+    "assign": like('JSON like {"topic": [0, 1]}', assignment),
     "subscribe": lambda text: frozenset(names(text)),
     "subscribePattern": pattern,
     "queueIds": lambda text: frozenset(queue_id(number(name)) for name in names(text)),
-    "tags": str,
+    "tags": lambda text: None if text.strip() in ("", "*") else text,
     "keys": words,
-    "startingOffsets": offsets,
-    "endingOffsets": ending,
+    "startingOffsets": like(OFFSETS, offsets),
+    "endingOffsets": like(OFFSETS, ending),
     "startingTimestamp": number,
     "endingTimestamp": number,
     "startingPhyOffset": number,
@@ -237,8 +257,6 @@ OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}
 EXCLUSIVE = (
     ("assign", "subscribe", "subscribePattern"),
     ("assign", "queueIds"),
-    ("startingOffsets", "startingTimestamp"),
-    ("endingOffsets", "endingTimestamp"),
     ("columns", "includeHeaders"),
 )
 
