@@ -245,7 +245,7 @@ class RowFilter:
 
 
 def finished(options: ReadOptions, table: TableSchema, batch: MessageBatch) -> Iterator[pa.RecordBatch]:
-    """Make Spark's batches of one: its types, and no more bytes of bodies than allowed but of a single message."""
+    """Make Spark's batches of one: its types, and no more bytes than allowed but of a single message."""
     n = len(batch)
     if n == 0:
         return
@@ -256,18 +256,17 @@ def finished(options: ReadOptions, table: TableSchema, batch: MessageBatch) -> I
         else constant(options, name, column, n)
         for name, column in table.columns.items()
     ]
-    whole = pa.RecordBatch.from_arrays(arrays, schema=table.arrow)
-    ends = np.cumsum([0], dtype=np.int64)
-    for array in arrays:
-        if array.type == pa.binary():
-            ends = ends + np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + n + 1]
-    start = 0
-    while start < n and len(ends) > 1 and ends[n] - ends[start] > options.max_batch_bytes:
-        stop = max(int(np.searchsorted(ends, ends[start] + options.max_batch_bytes, "right")) - 1, start + 1)
-        yield whole.slice(start, stop - start)
-        start = stop
-    if start < n:
-        yield whole.slice(start) if start else whole
+    yield from cut(pa.RecordBatch.from_arrays(arrays, schema=table.arrow), options.max_batch_bytes)
+
+
+def cut(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """Halve a batch until none has more bytes than allowed."""
+    half = batch.num_rows // 2
+    if half == 0 or batch.nbytes <= most:
+        yield batch
+    else:
+        yield from cut(batch.slice(0, half), most)
+        yield from cut(batch.slice(half), most)
 
 
 def constant(options: ReadOptions, name: str, column: Column, n: int) -> pa.Array:
