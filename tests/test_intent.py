@@ -480,10 +480,15 @@ def test_rebuild_undoes_a_write_too(base, parts):
     assert [f for f in verify(base).findings if f.severity != "info"] == []
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pieces": [[]]}', "evil"])
+INTENT = {"job": "x", "begin": 0, "end": 1, "store_timestamp": 1, "append_prop_crc": False, "pieces": []}
+
+
+@pytest.mark.parametrize("text", [
+    "", "{", "[]", "{}", '{"pieces": [[]]}', "[" * 100_000, {"job": "../../x"}, {"begin": None}, {"begin": "0"},
+    {"begin": -1}, {"end": 0.5}, {"end": 2**63}, {"pieces": [["a", "1", 1, 1, 1]]}, {"other": 1},
+])
 def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
-    fields = {"job": "../../x", "begin": 0, "end": 1, "store_timestamp": 1, "append_prop_crc": False, "pieces": []}
-    intent_path(base).write_text(json.dumps(fields) if text == "evil" else text)
+    intent_path(base).write_text(text if isinstance(text, str) else json.dumps(INTENT | text))
     before = contents(base)
     with pytest.raises(CorruptFileError, match="remove it to keep the log as it is"):
         rocketstore.open(base, "a")

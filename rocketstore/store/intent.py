@@ -28,6 +28,7 @@ __all__ = ["PIECES", "UnfinishedWrite", "WriteIntent", "find_unfinished", "inten
 
 PIECES = "rocketstore-write-"  # and the job: a directory under the root
 NO_HOST = "0.0.0.0:0"
+LONG_MAX = 2**63 - 1
 
 logger = logging.getLogger("rocketstore")
 
@@ -55,9 +56,12 @@ class WriteIntent(NamedTuple):
             names = [intent.job, *(piece.name for piece in intent.pieces)]
             if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):
                 raise ValueError(f"{names}: must be names of files")
+            numbers = [intent.begin, intent.end, *(number for piece in intent.pieces for number in piece[1:])]
+            if not all(type(number) is int and 0 <= number <= LONG_MAX for number in numbers):
+                raise ValueError(f"{numbers}: must be offsets and sizes")
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             reason = f"{error}: an intent of a write is made whole or not at all; remove it to keep the log as it is"
             raise CorruptFileError(path, 0, "JSON", reason) from None
         return intent
