@@ -157,9 +157,11 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
 @pytest.mark.parametrize(("options", "reason"), [
     ({"path": "relative"}, "must be the absolute path"),
     ({"path": "memory://store"}, "is remote, and can only be opened for reading"),
-    ({}, "must be the absolute path"),
+    ({}, "option path='': must be the absolute path"),
     ({"path": "/x", "topics": "T"}, "option 'topics': none of this name is for writing, but path, storeTimestamp, "),
     ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
+    ({"path": "/x", "storeTimestamp": str(2**63)}, "must be 'now', 'given' or epoch ms"),
+    ({"path": "/x", "storeTimestamp": "Given"}, "there is no column storeTimestamp"),
     ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
     ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
 ])

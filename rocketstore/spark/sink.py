@@ -21,6 +21,7 @@ from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.mapped_file import make_directory
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.build import attempt_name, sweep
+from rocketstore.spark.options import number
 from rocketstore.storage import local_path
 from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.store.intent import WriteIntent, pieces_path
@@ -98,12 +99,15 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
         if name.lower() not in NAMES:
             raise ValueError(f"option {name!r}: none of this name is for writing, but {', '.join(NAMES.values())}")
         given[NAMES[name.lower()]] = text
-    root = local_path(given.pop("path", ""))
+    path = given.pop("path", "")
+    root = local_path(path)
     if not root.is_absolute():
-        raise ValueError(f"option path={str(root)!r}: must be the absolute path of a local or shared directory")
+        raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
     config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
     check_names([name for name in schema.names if name != BROKER_NAME])
+    if store_timestamp == "given" and "storeTimestamp" not in schema.names:
+        raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, config, store_timestamp)
@@ -112,10 +116,10 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
 
 
 def store_timestamp_of(text: str) -> StoreTimestamp:
-    if text in ("now", "given"):
-        return None if text == "now" else text
+    if (word := text.lower()) in ("now", "given"):
+        return None if word == "now" else word
     try:
-        return int(text)
+        return number(text)
     except ValueError:
         raise ValueError(f"option storeTimestamp={text!r}: must be 'now', 'given' or epoch ms") from None
 
