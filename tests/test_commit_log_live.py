@@ -212,6 +212,9 @@ def test_a_scan_goes_on_behind_files_that_expire_before_it_comes_to_them(on_corr
         assert [offset for offset in found if offset >= 2 * FILE] == [at for at in writer.written if at >= 2 * FILE]
         assert set(found) <= set(writer.written)
         assert scan.skipped == []
+        assert scan.has_expired == (found != writer.written)
+        assert offsets_of(scan)
+        assert not scan.has_expired
 
 
 def test_every_file_can_be_deleted_and_the_log_begin_again_further_on(tmp_path):

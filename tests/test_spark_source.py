@@ -22,7 +22,7 @@ from spark_reads import as_spark, batches_of, partitions_of, read_batches, read_
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.spark import plan, register
+from rocketstore.spark import messages, plan, register
 from rocketstore.spark.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
@@ -432,6 +432,20 @@ def test_what_is_deleted_after_planning_is_an_error_unless_it_may_be_lost(tmp_pa
     assert table["phyOffset"].to_pylist() == [offset for offset in offsets if offset >= FILE]
 
 
+def test_what_is_deleted_before_a_task_comes_to_it_is_too(tmp_path, monkeypatch):
+    make_log(tmp_path, some(60))
+    strict, schema = reader_of(tmp_path)
+    new_scan, first = messages.new_scan, tmp_path / "commitlog" / f"{0:020d}"
+
+    def delete_first(*args):
+        first.unlink(missing_ok=True)
+        return new_scan(*args)
+
+    monkeypatch.setattr(messages, "new_scan", delete_first)
+    with pytest.raises(StoreError, match="the log from 0 to 4096 was deleted after the query was planned"):
+        batches_of(strict, schema, strict.partitions())
+
+
 # ---- corrupt records ---------------------------------------------------------------------------------------
 
 
@@ -586,6 +600,8 @@ def test_sql_finds_the_source_by_itself(spark, rich):
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING rocketstore OPTIONS (path '{rich}', subscribePattern 'T.*')")
     rows = spark.sql("SELECT topic, count(*) AS n FROM v GROUP BY topic").collect()
     assert [tuple(row) for row in rows] == [("TopicTest", 48)]
+    with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE t USING rocketstore OPTIONS (path '{rich}')")
 
 
 @pytest.mark.spark

@@ -41,8 +41,9 @@ class Skipped(NamedTuple):
 class Scan:
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
-    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt. resync: whether to
-    look for the first record if none begins where the scan does; False: bytes there that are no record are corrupt.
+    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt. has_expired:
+    whether some of its range was deleted before the last iteration came to it. resync: whether to look for the first
+    record if none begins where the scan does; False: bytes there that are no record are corrupt.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Scan:
         threads: int,
     ) -> None:
         self.skipped: list[Skipped] = []
+        self.has_expired = False
         self.resync = True
         self._log = log
         self._fields = fields
@@ -72,6 +74,7 @@ class Scan:
         self._log.refresh()
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
+        self.has_expired = self._begin is not None and self._begin < first
         last = max(map(self._log.end_of, files), default=0)
         begin = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = last if self._end is None else min(self._end, last)
@@ -136,7 +139,8 @@ class Scan:
         if later is None:
             return offset, False
         if offset < log.min_phy_offset:
-            return later, True  # it has expired meanwhile
+            self.has_expired = True
+            return later, True
         error = log.error(offset, status)
         if not isinstance(error, CorruptFileError):
             before = max((file for file in log.queue.files if file.end_offset <= offset), default=log.queue.files[0])

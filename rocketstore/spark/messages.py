@@ -153,14 +153,14 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     with rocketstore.open(options.path) as store:
         log = store.commit_log
         for begin, end in part.ranges:
-            if begin < log.min_phy_offset:
-                lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
             scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
             reported = 0
             for batch in scan:
                 yield from finished(options, table, row_filter.apply(batch))
                 reported = yield from corrupt_rows(options, table, scan, reported)
             yield from corrupt_rows(options, table, scan, reported)
+            if scan.has_expired:
+                lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
 
 
 def new_scan(
