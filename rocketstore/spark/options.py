@@ -71,6 +71,8 @@ class ReadOptions:
 
         Raises: ValueError that names what is unknown, malformed, or contradicts another option.
         """
+        if "provider" in options:  # one of CREATE TABLE's own
+            raise ValueError("CREATE TABLE: Spark gives a table's options to no query: use CREATE TEMPORARY VIEW")
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
