@@ -150,6 +150,7 @@ def test_what_is_no_store_is_an_error(tmp_path):
         rebuild(tmp_path / "file", config=CONFIG)
     (tmp_path / "home").mkdir()
     refused(tmp_path / "home", StoreError, "no store is here")
+    refused(tmp_path / "home", StoreError, "no store is here", None)
     assert not list((tmp_path / "home" / "consumequeue").parent.glob("[!l]*"))
 
 

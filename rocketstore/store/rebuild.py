@@ -197,6 +197,8 @@ class Rebuilder:
         known = known_config(root, config, replaced=build.replaced_sizes())
         build.index = build.index and known.message_index_enable
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
+        if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
+            raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         self.require_sizes()
         return self
 
@@ -254,8 +256,6 @@ class Rebuilder:
         return self._look(last_file)
 
     def _look(self, last_file: bool = False) -> Completion:
-        if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
-            raise StoreError(f"{self.root}: no store is here: it has no commitlog")
         plan = open_completion(self.root, self.config)
         plan.look_at_log(last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
