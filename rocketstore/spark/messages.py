@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
-from rocketstore.errors import UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, UnsupportedFormatError
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.message_batch import MessageBatch
@@ -155,9 +155,13 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         for begin, end in part.ranges:
             scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
             reported = 0
-            for batch in scan:
-                yield from finished(options, table, row_filter.apply(batch))
-                reported = yield from corrupt_rows(options, table, scan, reported)
+            try:
+                for batch in scan:
+                    yield from finished(options, table, row_filter.apply(batch))
+                    reported = yield from corrupt_rows(options, table, scan, reported)
+            except CorruptFileError as error:
+                error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
+                raise
             yield from corrupt_rows(options, table, scan, reported)
             if scan.has_expired:
                 lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
