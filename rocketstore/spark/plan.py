@@ -13,7 +13,7 @@ from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LogEnd", "Range", "begin_of", "lose", "parts_of", "record_from", "times_of"]
+__all__ = ["LogEnd", "Range", "begin_of", "lose", "parts_of", "times_of"]
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 CLOCK_SLACK = 3_600_000  # ms
@@ -69,11 +69,6 @@ def walk(log: CommitLog, offset: int) -> int:
     return offset
 
 
-def record_from(log: CommitLog, offset: int) -> int | None:
-    """Find the first record that begins at an offset or later."""
-    return offset if log.begins_record(offset) else log.find_later(offset, LONG_MAX)
-
-
 # ---- where to begin ----------------------------------------------------------------------------------------
 
 
@@ -89,8 +84,8 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
             lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
         begin = min(max(begin, options.starting_phy_offset), end)
         if begin not in (first, end):
-            found = record_from(log, begin)
-            begin = end if found is None else min(found, end)
+            found = log.find_later(begin, end)
+            begin = end if found is None else found
     if options.starting_offsets is not None:
         begin = max(begin, begin_of_queues(store, options, first, end))
     return begin
