@@ -1,6 +1,7 @@
 """Messages as a stream in Spark: each once, whatever the limits, restarts and writers."""
 
 import random
+import shutil
 import threading
 import time
 
@@ -262,10 +263,53 @@ def test_a_log_that_was_cut_behind_the_checkpoint_is_noticed(tmp_path, log):
         reader.latestOffset(end, limits.ReadAllAvailable())
     with pytest.raises(StoreError, match=f"before {log[-1] + 100_000} that was to be read"):
         reader.partitions(start, end)
-    lax, _ = new_reader(tmp_path, failOnDataLoss="false")
-    assert lax.latestOffset(end, limits.ReadAllAvailable()) == end
     with pytest.raises(ValueError, match="another version"):
         reader.partitions({"v": 2, "phyOffset": 0}, end)
+
+
+def cut(root, offset):
+    """Cut a store's log, as a write that is undone or a loss of power does."""
+    for path in (root / "commitlog").iterdir():
+        if int(path.name) >= offset:
+            path.unlink()
+        elif int(path.name) + FILE > offset:
+            with path.open("r+b") as file:
+                file.seek(offset - int(path.name))
+                file.write(bytes(FILE - offset % FILE))
+    for name in ("consumequeue", "index"):
+        shutil.rmtree(root / name)
+
+
+@needs_limits
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("sees", ["the cut", "what was put behind it"])
+def test_a_log_that_is_cut_and_written_again_loses_no_more_than_was_cut(writer, sees, is_restarted):
+    root, all_of_it = writer.path, limits.ReadAllAvailable()
+    writer.close()
+    reader, schema = new_reader(root, columns="phyOffset", startingOffsets="earliest", failOnDataLoss="false")
+    read = all_offsets(root)
+    start = reader.latestOffset(reader.initialOffset(), all_of_it)
+    cut(root, read[-3])
+    strict, _ = new_reader(root)
+    if is_restarted:
+        reader.stop()
+        reader, _ = new_reader(root, columns="phyOffset", failOnDataLoss="false")
+    if sees == "the cut":
+        with pytest.raises(StoreError, match=f"the log ends at {read[-3]}, before {start['phyOffset']} where"):
+            strict.latestOffset(start, all_of_it)
+        end = reader.latestOffset(start, all_of_it)
+        assert len(read_batch(reader, schema, start, end)) == 0
+        start = end
+        assert start["phyOffset"] == read[-3]
+    with rocketstore.open(root, "r+") as again:
+        put(again, 30, tags="of another size")
+    end = reader.latestOffset(start, all_of_it)
+    if sees != "the cut":
+        with pytest.raises(StoreError, match=f"{start['phyOffset']}, where the query is, is within a message"):
+            strict.partitions(start, end)
+    found = read_batch(reader, schema, start, end)["phyOffset"].to_pylist()
+    assert found == [offset for offset in all_offsets(root) if offset >= start["phyOffset"]]
+    assert 20 < len(found) <= 30
 
 
 @pytest.mark.parametrize("limit", [{}, *(pytest.param({name: "1"}, marks=needs_limits) for name in LIMITS)])

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.kernels.commit_log import BLANK, OK
+from rocketstore.kernels.commit_log import BLANK, HALF, OK, RecordScanner
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LogEnd", "Range", "begin_of", "lose", "parts_of", "times_of"]
+__all__ = ["LARGE_RECORD", "LogEnd", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of", "walk"]
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 CLOCK_SLACK = 3_600_000  # ms
+LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 LOOK_AHEAD_SECONDS = 10.0
 Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
 
@@ -33,18 +35,25 @@ class LogEnd:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self._end: int | None = None
+        self._last: int | None = None  # record
         self._looked = 0.0
         self._versions: list[tuple[object, ...]] = []  # of remote files, when it was looked behind the end
 
     def find(self) -> int:
         """Look where the log ends now. That nothing is behind bad bytes is looked for again every 10 seconds."""
-        log, before = self._log, self._end
+        log, before, scanner = self._log, self._end, self._log.scanner(())
         log.refresh()
-        end = log.max_phy_offset if before is None else walk(log, before)
+        if before is None or self._is_cut():
+            with copy.copy(log) as anew:  # which remembers no end
+                end, self._last = anew.max_phy_offset, anew.last_phy_offset
+        else:
+            end = walk(log, scanner, before)
         if self._is_to_look(end != before):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end):
-                end = walk(log, later)
+                end = walk(log, scanner, later)
             self._looked, self._versions = time.monotonic(), self._remote_versions()
+        if scanner.last_phy_offset >= 0:
+            self._last = scanner.last_phy_offset
         self._end = end
         return end
 
@@ -58,15 +67,31 @@ class LogEnd:
     def _remote_versions(self) -> list[tuple[object, ...]]:
         return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
 
+    def _is_cut(self) -> bool:
+        """Whether the last record is gone, as one of a write that was undone, and did not expire."""
+        log, last = self._log, self._last
+        if last is None or last < log.min_phy_offset:
+            return False
+        step = log.step(log.scanner(()), last, last + 1)
+        return step is None or step[1] not in (OK, HALF)
 
-def walk(log: CommitLog, offset: int) -> int:
-    """Go over sound records from one on; where the last of them ends."""
-    scanner = log.scanner(())
-    while (step := log.step(scanner, offset, LONG_MAX)) is not None:
+
+def walk(log: CommitLog, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
+    """Go over the sound records that begin before ``end``, from one on; where the last of them ends."""
+    while offset < end and (step := log.step(scanner, offset, end)) is not None:
         if step[0] == offset and step[1] not in (OK, BLANK):
             break
         offset = step[0]
     return offset
+
+
+def is_inside(log: CommitLog, offset: int) -> bool:
+    """Whether a sound record, or a blank one, begins before an offset and ends behind it."""
+    if log.begins_record(offset):
+        return False
+    file = log.queue.find(offset)
+    before = None if file is None else log.find_later(max(file.file_from_offset, offset - LARGE_RECORD), offset)
+    return before is not None and walk(log, log.scanner(()), before, offset) > offset
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.kernels.commit_log import BLANK, OK
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LogEnd, begin_of, lose, parts_of
+from rocketstore.spark.plan import LARGE_RECORD, LogEnd, begin_of, is_inside, lose, parts_of, walk
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -31,7 +30,6 @@ except ImportError:  # pyspark 4.1 has no limits
 
 __all__ = ["RocketStoreStreamReader"]
 
-LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 Offset = dict[str, int]
 
 
@@ -84,7 +82,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         begin = place_of(start)
         if end < begin:
             lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
-            return start
+            return offset_of(end)
         if not isinstance(limit, ReadAllAvailable):
             end = self.limited(begin, end)
         return offset_of(end, start.get("latest", 0))
@@ -112,6 +110,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < log.min_phy_offset and begin < stop:
             lose(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
             begin = log.min_phy_offset
+        if begin < stop and is_inside(log, begin):
+            lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
+            begin = log.find_later(begin, stop) or stop
         return [LogPart([part], start.get("latest", 0)) for part in parts_of(log, self.options, begin, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -151,10 +152,7 @@ def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
     found = log.find_later(max(begin, limit - LARGE_RECORD), limit)
     place = begin if found is None else found
     scanner = log.scanner(())
-    while place < limit and (step := log.step(scanner, place, limit)) is not None:
-        if step[0] == place and step[1] not in (OK, BLANK):
-            break
-        place = step[0]
+    place = walk(log, scanner, place, limit)
     if place > limit and scanner.last_phy_offset > begin:
         place = scanner.last_phy_offset
     if place > begin:
