@@ -163,17 +163,23 @@ def test_options_that_cannot_be_are_refused_before_any_job(index_file, options, 
         select_phy_offset(index_file, "T", "key", **options)
 
 
+def test_an_engine_that_there_is_not_is_refused_for_hashes_too():
+    with pytest.raises(ValueError, match="engine='polars': must be one of 'arrow', 'pandas'"):
+        hash_keys("T", "key", engine="polars")
+
+
 def test_a_topic_that_is_no_text_is_refused(index_file):
     with pytest.raises(TypeError, match="not bytes"):
         select_phy_offset(index_file, b"T", "key")
 
 
-def test_hash_keys_hashes_as_without_spark(asked):
+@pytest.mark.parametrize("engine", ["arrow", "pandas"])
+def test_hash_keys_hashes_as_without_spark(asked, engine):
     wanted = expected(asked, lambda topic, key: int(rocketstore.hash_keys([f"{topic}#{key}"])[0]))
-    assert answers(asked, hash_keys(F.col("topic"), "key")) == wanted
-    assert answers(asked, hash_keys(None, F.concat("topic", F.lit("#"), "key"))) == wanted
+    assert answers(asked, hash_keys(F.col("topic"), "key", engine=engine)) == wanted
+    assert answers(asked, hash_keys(None, F.concat("topic", F.lit("#"), "key"), engine=engine)) == wanted
     of_one_topic = [row for row in wanted if row[0] == "T"]
-    assert answers(asked.where("topic = 'T'"), hash_keys("T", "key")) == of_one_topic
+    assert answers(asked.where("topic = 'T'"), hash_keys("T", "key", engine=engine)) == of_one_topic
 
 
 def test_types_are_those_of_an_item(asked, index_file):
@@ -286,7 +292,7 @@ def test_pandas_batches_stay_in_arrow_memory(one_lookup, dtype):
     assert array.type == pa.list_(pa.int64())
     in_arrow = pa.array(["key-1", None, "absent", "key-2"])
     assert array.equals(lookup.look_up_arrow(one_lookup, (in_arrow,)))
-    assert lookup.hash_series("T", (keys,)).isna().tolist() == [False, True, False, False]
+    assert lookup.hash_pandas("T", (keys,)).isna().tolist() == [False, True, False, False]
 
 
 def test_an_empty_batch_gives_an_empty_one(one_lookup):

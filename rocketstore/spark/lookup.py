@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from rocketstore.store.index_service import LONG_MAX, IndexService
 __all__ = ["hash_keys", "select_phy_offset"]
 
 INT_MAX = 2**31 - 1
+ENGINES = ("arrow", "pandas")
 
 # PySpark's own type hints know no UDF whose kind follows from its type hints.
 F: Any = pyspark.sql.functions
@@ -84,8 +86,7 @@ def select_phy_offset(
 
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
+    check_engine(engine)
     given_geometry(hash_slot_num, index_num)
     where = to_path(path).absolute()
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
@@ -102,25 +103,25 @@ def select_phy_offset(
     place = where / "index" if is_root and not is_verified else where
     limits = max_num, begin_timestamp, end_timestamp
     lookup = Lookup(place, is_verified, constant, *limits, hash_slot_num, index_num)
-    columns = udf_columns(topic, key)
-    column: Column = ENGINES[engine](lookup, len(columns))(*columns)
+    column: Column = batch_udf(
+        engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
+        udf_columns(topic, key),
+    )
     return column
 
 
-def hash_keys(topic: str | Column | None, key: str | Column) -> Column:
+def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "arrow") -> Column:
     """Hash index keys as an index item stores them.
 
     Parameters: topic: the topic itself as a str, or a column of topics, folded in as ``topic#``; None if the
-    keys have it already. key: a column of strings, or its name.
-    Returns: Column of ``int``, none negative; null for a null key or topic.
+    keys have it already. key: a column of strings, or its name. engine: as for ``select_phy_offset``.
+    Returns: Column of ``int``, none negative; null for a null key or topic. Raises: ValueError, an unknown engine.
     Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
     """
     constant = topic if isinstance(topic, str) else None
-
-    def hash_batch(*columns: pd.Series) -> pd.Series:
-        return hash_series(constant, columns)
-
-    column: Column = F.pandas_udf(hash_batch, "int")(*udf_columns(topic, key))
+    column: Column = batch_udf(
+        engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int", udf_columns(topic, key)
+    )
     return column
 
 
@@ -135,33 +136,34 @@ def udf_columns(topic: str | Column | None, key: str | Column) -> list[Column]:
 # ---- the engines -------------------------------------------------------------------------------------------
 
 
-def arrow_engine(lookup: Lookup, n_columns: int) -> Any:
-    def look_up(keys: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        return (look_up_arrow(lookup, (batch,)) for batch in keys)
+def batch_udf(
+    engine: str, of_arrow: Callable[[Any], pa.Array], of_pandas: Callable[[Any], pd.Series], type_: str,
+    columns: list[Column],
+) -> Any:
+    """Apply one of two functions, of the columns of a batch to one column, to columns."""
+    def one(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        return (of_arrow((array,)) for array in arrays)
 
-    def look_up_topics(columns: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
-        return (look_up_arrow(lookup, batch) for batch in columns)
+    def two(arrays: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[pa.Array]:
+        return map(of_arrow, arrays)
 
-    return F.arrow_udf(look_up if n_columns == 1 else look_up_topics, "array<bigint>")
+    def series(*columns: pd.Series) -> pd.Series:
+        return of_pandas(columns)
+
+    check_engine(engine)
+    if engine == "pandas":
+        return F.pandas_udf(series, type_)(*columns)
+    return F.arrow_udf(one if len(columns) == 1 else two, type_)(*columns)
 
 
-def pandas_engine(lookup: Lookup, n_columns: int) -> Any:
-    def look_up(*columns: pd.Series) -> pd.Series:
-        return look_up_pandas(lookup, columns)
-
-    return F.pandas_udf(look_up, "array<bigint>")
-
-
-ENGINES: dict[str, Callable[[Lookup, int], Any]] = {"arrow": arrow_engine, "pandas": pandas_engine}
+def check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
 
 
 def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:
     """Look one batch up: (keys,) or (keys, topics)."""
-    missing = None
-    if any(column.null_count for column in columns):
-        nulls = [column.is_null().to_numpy(zero_copy_only=False) for column in columns]
-        missing = np.logical_or.reduce(nulls)
-        columns = tuple(column.fill_null("") for column in columns)
+    columns, missing = fill_arrays(columns)
     return list_array(find(lookup, columns), missing)
 
 
@@ -182,12 +184,27 @@ class FinishedLists(pd.arrays.ArrowExtensionArray):  # type: ignore[misc]
         return self
 
 
-def hash_series(topic: str | None, columns: tuple[pd.Series, ...]) -> pd.Series:
+def hash_arrow(topic: str | None, columns: tuple[pa.Array, ...]) -> pa.Array:
+    columns, missing = fill_arrays(columns)
+    return pa.array(hash_filled(topic, columns), mask=missing)
+
+
+def hash_pandas(topic: str | None, columns: tuple[pd.Series, ...]) -> pd.Series:
     columns, missing = fill_series(columns)
-    hashes = kernel.hash_keys(columns[0], topic=columns[1] if len(columns) > 1 else topic)
-    if missing is None:
-        return pd.Series(hashes)
-    return pd.Series(pd.arrays.IntegerArray(hashes, missing))
+    hashes = hash_filled(topic, columns)
+    return pd.Series(hashes if missing is None else pd.arrays.IntegerArray(hashes, missing))
+
+
+def hash_filled(topic: str | None, columns: tuple[Any, ...]) -> np.ndarray:
+    return kernel.hash_keys(columns[0], topic=columns[1] if len(columns) > 1 else topic)
+
+
+def fill_arrays(columns: tuple[pa.Array, ...]) -> tuple[tuple[pa.Array, ...], np.ndarray | None]:
+    """Replace nulls, and say in which rows there are any; None: in none."""
+    if not any(column.null_count for column in columns):
+        return columns, None
+    missing = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
+    return tuple(column.fill_null("") for column in columns), missing
 
 
 def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], np.ndarray | None]:
