@@ -17,6 +17,7 @@ NEEDS = {
     "avx2": {"avx2"},
     "avx512": {"avx512f", "avx512bw", "avx512vl", "vpclmulqdq"},
 }
+SIMD = [name for name in NEEDS if name != "portable"]
 
 
 def run(level, *command):
@@ -40,7 +41,7 @@ def machine_has(level):
     return all(NEEDS[name] <= flags for name in below)
 
 
-@pytest.mark.parametrize("level", NEEDS)
+@pytest.mark.parametrize("level", ["portable", *(pytest.param(name, marks=pytest.mark.slow) for name in SIMD)])
 def test_hash_and_checksum_agree_with_the_reference_at(level):
     if level == csrc.cpu_level():
         pytest.skip(f"{level} is in use: the tests themselves have run it")

@@ -43,6 +43,7 @@ def install_cross_compilers():
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("make") and shutil.which("cc")), reason="needs make and a C compiler")
 def test_c_tests_pass_on_this_machine(tmp_path):
     check(tmp_path)

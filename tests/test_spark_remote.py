@@ -489,6 +489,7 @@ def test_spark_reads_a_store_on_a_server_of_s3(spark, bucket, rich):
     assert spark.sql("SELECT count(*) FROM remote_messages").first()[0] == read_table(rich).num_rows
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_streams_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path):
     register(spark)
@@ -500,6 +501,7 @@ def test_spark_streams_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path):
     assert found == all_offsets(made)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_looks_keys_up_on_a_server_of_s3(spark, bucket, made):
     rows = [(f"T{i % 3}", f"key-{i}") for i in range(70)]
@@ -514,6 +516,7 @@ def test_spark_looks_keys_up_on_a_server_of_s3(spark, bucket, made):
     assert sum(len(row.offsets) for row in found[0][0]) == len(found[0][2]) == 60
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_builds_of_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path):
     found = {}
