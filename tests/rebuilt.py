@@ -12,7 +12,7 @@ from reference.index_file import IndexFile
 from reference.record import COMMIT, INNER_BATCH, PREPARED, ROLLBACK, SCHEDULE_TOPIC
 from reference.recovery import Broker
 
-from rocketstore import StoreConfig
+from rocketstore import StoreConfig, rebuild
 from rocketstore.config import camel_case
 from rocketstore.store.recovery_complete import plan_completion
 
@@ -201,6 +201,14 @@ def make_log(root, records, *, first_offset=0):
     """A store of a commit log alone, as a clean stop leaves it."""
     make_commit_log(root / "commitlog", FILE, records, first_offset=first_offset)
     return root
+
+
+def rebuilt_beside(root, config=CONFIG, **options):
+    """Where rebuild has made what is asked for, anew."""
+    out = root.with_name(f"{root.name}-serial")
+    shutil.rmtree(out, ignore_errors=True)
+    rebuild(root, out=out, config=config, **options)
+    return out
 
 
 def of_batches(root, topics):

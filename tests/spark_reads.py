@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
 
+import rocketstore
 from rocketstore.spark.source import RocketStoreDataSource
 
 
@@ -62,3 +63,16 @@ def as_spark(table):
     return table.cast(
         pa.schema([(field.name, types.get(field.type, field.type)) for field in table.schema]), safe=False
     )
+
+
+BEGIN = 1_700_000_000_000
+
+
+def make_colliding_store(path):
+    """A store in which the keys Aa and BB, and AaAa and BBBB, have one hash each."""
+    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
+        for i in range(60):
+            keys = [["Aa"], ["BB", "x"], ["AaAa"], []][i % 4]
+            message = rocketstore.Message(f"T{i % 3}", b"%d" % i * 100, keys=keys, tags="t", properties={"i": f"{i}"})
+            store.put_message(message, store_timestamp=BEGIN + 100 * i)
+    return path

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from puts import SIZES, files_under
-from rebuilt import CONFIG, FILE, KINDS, LIGHT, fields, make_log, of_batches
+from rebuilt import CONFIG, FILE, KINDS, LIGHT, QUEUE_PARTS, fields, make_log, of_batches, rebuilt_beside
 from stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, StoreConfig, rebuild
@@ -30,7 +30,6 @@ from rocketstore.store.rebuild import Build, Rebuilder
 pytestmark = pytest.mark.spark
 
 UNITS = SIZES["mapped_file_size_consume_queue"] // 20  # of a file
-PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 
 
 @pytest.fixture(autouse=True)
@@ -50,18 +49,15 @@ def store(tmp_path, seed):
 
 def serial(root, config=CONFIG):
     """The queues that rebuild makes."""
-    out = root.with_name(f"{root.name}-serial")
-    shutil.rmtree(out, ignore_errors=True)
-    rebuild(root, out=out, index=False, config=config)
-    return files_under(out, *PARTS)
+    return files_under(rebuilt_beside(root, config, index=False), *QUEUE_PARTS)
 
 
 def built(spark, root, config=CONFIG, **options):
     out = root.with_name(f"{root.name}-built")
     report = rebuild_consume_queue(spark, str(root), out, config=config, **options)
-    found = files_under(out, *PARTS)
+    found = files_under(out, *QUEUE_PARTS)
     assert sorted(str(path.relative_to(out)) for path in report.files) == sorted(found)
-    assert {path.name for path in out.iterdir()} <= {*PARTS}
+    assert {path.name for path in out.iterdir()} <= {*QUEUE_PARTS}
     shutil.rmtree(out)
     return found, report
 
@@ -199,14 +195,14 @@ def test_blocks_of_any_size_give_the_same(store, places, monkeypatch, block):
     random.Random(1).shuffle(parts)
     units = [build_parts([part], reader, set(), places, f"attempt-{i}") for i, part in enumerate(parts)]
     assert units == [part.units for part in parts]
-    assert files_under(places.files, *PARTS) == serial(store)
+    assert files_under(places.files, *QUEUE_PARTS) == serial(store)
     assert list(places.attempts.iterdir()) == []
 
 
 def test_runs_of_any_number_give_the_same(store, places):
     parts, reader = planned(store, places, runs=20)
     build_parts(parts, reader, set(), places, "attempt")
-    assert files_under(places.files, *PARTS) == serial(store)
+    assert files_under(places.files, *QUEUE_PARTS) == serial(store)
 
 
 def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_does_its_work(store, places, monkeypatch):
@@ -218,7 +214,7 @@ def test_an_attempt_that_fails_leaves_nothing_and_the_next_one_does_its_work(sto
     assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
     for attempt in ("0-2", "0-3"):
         build_parts(parts, reader, set(), places, attempt)
-        assert files_under(places.files, *PARTS) == serial(store)
+        assert files_under(places.files, *QUEUE_PARTS) == serial(store)
 
 
 def test_an_attempt_that_ends_after_the_build_leaves_nothing(store, places, monkeypatch):
@@ -327,4 +323,4 @@ def test_each_worker_that_is_killed_once_leaves_nothing_and_its_task_is_done_aga
     index = {path.name: path.read_bytes() for path in store.with_name("serial").glob("index/*")}
     for mode in ("rescan", "spill"):
         assert {path.name: path.read_bytes() for path in store.with_name(mode).iterdir()} == index
-    assert files_under(store.with_name("queues"), *PARTS) == files_under(store.with_name("serial"), *PARTS)
+    assert files_under(store.with_name("queues"), *QUEUE_PARTS) == files_under(store.with_name("serial"), *QUEUE_PARTS)

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from puts import files_under
-from rebuilt import BATCHES, CONFIG, FILE, KINDS, LIGHT, make_log, of_batches, records_in_bodies
+from rebuilt import BATCHES, CONFIG, FILE, KINDS, LIGHT, make_log, of_batches, rebuilt_beside, records_in_bodies
 from reference.commit_log import CommitLog as Reference
 from reference.commit_log import read_files
 from stores import NAMES, settings, unpack
 
-from rocketstore import CommitLog, StoreConfig, rebuild
+from rocketstore import CommitLog, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.spark import build, build_index, splits
@@ -43,9 +43,7 @@ def store(tmp_path, seed):
 
 def serial(root, config=CONFIG, tz="UTC"):
     """The index that rebuild makes, by name."""
-    out = root.with_name(f"{root.name}-serial")
-    shutil.rmtree(out, ignore_errors=True)
-    rebuild(root, out=out, consume_queue=False, config=config, tz=tz)
+    out = rebuilt_beside(root, config, consume_queue=False, tz=tz)
     return {path.name: path.read_bytes() for path in (out / "index").iterdir()}
 
 
@@ -157,7 +155,7 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
 
     rows = []
     for begin, stop in cuts:
-        first = reader.first_record(begin, stop)
+        first = reader.log.first_record(begin, stop)
         if first is not None:
             try:
                 rows += count_items(reader.pieces(first, stop), "")

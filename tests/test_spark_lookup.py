@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import functions as F
+from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
 from rocketstore import IndexFile, IndexService, StoreClosedError
@@ -24,7 +25,6 @@ from rocketstore.spark.cache import IndexCache, StoreCache
 pytestmark = pytest.mark.spark
 
 GEOMETRY = {"hash_slot_num": 11, "index_num": 301}
-BEGIN = 1_700_000_000_000
 TOPICS = ["T", "TopicTest", "主题"]
 KEYS = [*(f"key-{i}" for i in range(40)), "", "é", "键", "🚀🚀", "a longer key than the others, 0123456789"]
 ABSENT = [f"absent-{i}" for i in range(20)]
@@ -192,13 +192,7 @@ def test_types_are_those_of_an_item(asked, index_file):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A store in which the keys Aa and BB, and AaAa and BBBB, have one hash each."""
-    path = tmp_path_factory.mktemp("verified") / "store"
-    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
-        for i in range(60):
-            keys = [["Aa"], ["BB", "x"], ["AaAa"], []][i % 4]
-            store.put_message(rocketstore.Message(f"T{i % 3}", b"%d" % i, keys=keys), store_timestamp=BEGIN + 100 * i)
-    return path
+    return make_colliding_store(tmp_path_factory.mktemp("verified") / "store")
 
 
 @pytest.fixture(scope="module")

@@ -5,26 +5,19 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from pyspark.sql import functions as F
+from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
 from rocketstore.spark import query_messages
 
 pytestmark = pytest.mark.spark
 
-BEGIN = 1_700_000_000_000
 ASKED = [(topic, key) for topic in ("T0", "T1", "T9", None) for key in ("Aa", "BB", "BBBB", "x", None)]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A store in which the keys Aa and BB, and AaAa and BBBB, have one hash each."""
-    path = tmp_path_factory.mktemp("query") / "store"
-    with rocketstore.open(path, "a", config=rocketstore.StoreConfig.small()) as store:
-        for i in range(60):
-            keys = [["Aa"], ["BB", "x"], ["AaAa"], []][i % 4]
-            message = rocketstore.Message(f"T{i % 3}", b"%d" % i * 100, keys=keys, tags="t", properties={"i": f"{i}"})
-            store.put_message(message, store_timestamp=BEGIN + 100 * i)
-    return path
+    return make_colliding_store(tmp_path_factory.mktemp("query") / "store")
 
 
 @pytest.fixture(scope="module")

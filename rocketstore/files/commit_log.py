@@ -160,11 +160,7 @@ class CommitLog:
         if end is None or (files and not any(file.file_from_offset <= end <= self.end_of(file) for file in files)):
             end = self._last_begun_file()
         scanner = self.scanner(())
-        while (step := self.step(scanner, end, LONG_MAX)) is not None:
-            if step[0] == end and step[1] not in (OK, BLANK):
-                break
-            end = step[0]
-        self._end = end
+        self._end = end = self.walk(scanner, end)
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         return end
@@ -175,6 +171,14 @@ class CommitLog:
             if self.begins_record(file.file_from_offset):
                 return file.file_from_offset
         return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
+        """Go over the sound records that begin before ``end``, from one on; where the last of them ends."""
+        while offset < end and (step := self.step(scanner, offset, end)) is not None:
+            if step[0] == offset and step[1] not in (OK, BLANK):
+                break
+            offset = step[0]
+        return offset
 
     def begins_record(self, offset: int) -> bool:
         step = self.step(self.scanner(()), offset, offset + 1)
@@ -436,6 +440,14 @@ class CommitLog:
     def end_of(self, file: LogFile) -> int:
         """Where the file after this one begins, also if this one is cut."""
         return min(file.file_from_offset + max(file.size, self.queue.mapped_file_size), LONG_MAX)
+
+    def first_record(self, begin: int, end: int) -> int | None:
+        """Find where the first of these records begins, or, in the body of another, seems to; None if none does.
+
+        Where a file begins, one begins: it is for the reader to say if there is something else.
+        """
+        file = self.queue.find(begin)
+        return begin if file is not None and file.file_from_offset == begin else self.find_later(begin, end)
 
     def find_later(self, offset: int, end: int) -> int | None:
         """Find the first record from ``offset`` on, holes left out. None if there is none before ``end``."""

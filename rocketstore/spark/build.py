@@ -1,6 +1,6 @@
 """What all builds have in common: their tasks, their directories, the making of index files; and write_index.
 
-    keyHash, phyOffset, storeTimestamp (pandas UDF) -> range exchange, sort -> spill files
+    keyHash, phyOffset, storeTimestamp (Arrow UDF) -> range exchange, sort -> spill files
     -> prefix sum on the driver -> one task for each index file -> rename
 
 Index file k is made of the items from k * M to (k + 1) * M of all runs, M = index_num - 1, and seeded

@@ -9,12 +9,12 @@ from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.kernels.commit_log import BLANK, HALF, OK, RecordScanner
+from rocketstore.kernels.commit_log import HALF, OK
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LARGE_RECORD", "LogEnd", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of", "walk"]
+__all__ = ["LARGE_RECORD", "LogEnd", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of"]
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 CLOCK_SLACK = 3_600_000  # ms
@@ -47,10 +47,10 @@ class LogEnd:
             with copy.copy(log) as anew:  # which remembers no end
                 end, self._last = anew.max_phy_offset, anew.last_phy_offset
         else:
-            end = walk(log, scanner, before)
+            end = log.walk(scanner, before)
         if self._is_to_look(end != before):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end):
-                end = walk(log, scanner, later)
+                end = log.walk(scanner, later)
             self._looked, self._versions = time.monotonic(), self._remote_versions()
         if scanner.last_phy_offset >= 0:
             self._last = scanner.last_phy_offset
@@ -76,22 +76,13 @@ class LogEnd:
         return step is None or step[1] not in (OK, HALF)
 
 
-def walk(log: CommitLog, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
-    """Go over the sound records that begin before ``end``, from one on; where the last of them ends."""
-    while offset < end and (step := log.step(scanner, offset, end)) is not None:
-        if step[0] == offset and step[1] not in (OK, BLANK):
-            break
-        offset = step[0]
-    return offset
-
-
 def is_inside(log: CommitLog, offset: int) -> bool:
     """Whether a sound record, or a blank one, begins before an offset and ends behind it."""
     if log.begins_record(offset):
         return False
     file = log.queue.find(offset)
     before = None if file is None else log.find_later(max(file.file_from_offset, offset - LARGE_RECORD), offset)
-    return before is not None and walk(log, log.scanner(()), before, offset) > offset
+    return before is not None and log.walk(log.scanner(()), before, offset) > offset
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------

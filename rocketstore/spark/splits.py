@@ -37,13 +37,6 @@ class LogReader(NamedTuple):
             self.log, self.config, begin, self.end, size=self.piece, threads=1, room=ROOM, stop=stop
         )
 
-    def first_record(self, begin: int, stop: int) -> int | None:
-        """Find where the first of these records begins, or, in the body of another, seems to."""
-        file = self.log.queue.find(begin)
-        if begin == self.begin or (file is not None and file.file_from_offset == begin):
-            return begin
-        return self.log.find_later(begin, stop)
-
 
 def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
     """Cut a log where files begin, and large files between as well."""
@@ -68,7 +61,7 @@ def read_log(
 
     def read_split(number: int, attempt: str) -> list[Row]:
         begin, stop = splits[number]
-        first = reader.first_record(begin, stop)
+        first = reader.log.first_record(begin, stop)
         try:
             return [] if first is None else list(read(reader.pieces(first, stop), attempt))
         except CorruptFileError:  # unless it began within a body, the driver finds it again

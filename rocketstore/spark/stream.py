@@ -13,7 +13,7 @@ import rocketstore
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LARGE_RECORD, LogEnd, begin_of, is_inside, lose, parts_of, walk
+from rocketstore.spark.plan import LARGE_RECORD, LogEnd, begin_of, is_inside, lose, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -152,7 +152,7 @@ def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
     found = log.find_later(max(begin, limit - LARGE_RECORD), limit)
     place = begin if found is None else found
     scanner = log.scanner(())
-    place = walk(log, scanner, place, limit)
+    place = log.walk(scanner, place, limit)
     if place > limit and scanner.last_phy_offset > begin:
         place = scanner.last_phy_offset
     if place > begin:

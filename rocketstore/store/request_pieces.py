@@ -115,8 +115,7 @@ class RequestPieces:
 
     def _read_from(self, begin: int, stop: int) -> Piece:
         """Read a piece that may begin within a record."""
-        file = self._log.queue.find(begin)
-        found = begin if file is None or file.file_from_offset == begin else self._log.find_later(begin, stop)
+        found = self._log.first_record(begin, stop)
         return NOTHING if found is None else self._read(found, stop)
 
     def _read(self, begin: int, stop: int) -> Piece:
