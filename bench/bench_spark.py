@@ -125,14 +125,14 @@ def test_lookup_by_arrow_udf(pairs, spark, index, keys, scratch):
     expected = index.select_phy_offsets(arrow_keys(numbers), topic=TOPIC)
     total = found.select(F.sum(F.size("found")), F.sum(F.aggregate("found", F.lit(0).cast("long"), lambda a, b: a + b)))
     assert total.first() == (len(expected.values), int(expected.values.sum()))
+
+    def idle_lists(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:  # local: workers do not find this module
+        for batch in batches:
+            yield pa.ListArray.from_arrays(np.arange(len(batch) + 1, dtype=np.int32), np.arange(len(batch)))
+
     idle = asked.select("key", F.arrow_udf(idle_lists, "array<bigint>")("key"))
     pairs("Spark: look keys up by hash", LOOKUPS, lambda: drain(found), lambda: seconds_of(lambda: drain(idle)),
           "idle UDF", goal=0.8, rounds=LOOKUP_ROUNDS)
-
-
-def idle_lists(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-    for batch in batches:
-        yield pa.ListArray.from_arrays(np.arange(len(batch) + 1, dtype=np.int32), np.arange(len(batch)))
 
 
 def test_verified_lookup(pairs, spark, store, scratch):
