@@ -15,6 +15,7 @@ from reference import consume_queue as cq
 from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
 from reference.index_file import IndexFile
 from reference.message_store import build_index, build_queues, make_store
+from reference.record import PREPARED, ROLLBACK
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 
 from rocketstore.config import StoreConfig
@@ -390,6 +391,32 @@ def test_a_queue_without_a_file_in_its_middle_is_built_again_from_the_log(tmp_pa
     assert_complete(root)
 
 
+def test_a_queue_without_its_first_file_is_built_again_from_the_log(tmp_path, seed):
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = some_messages(random.Random(seed), 45)
+    rows = [{**row, "topic": "T", "queue_id": i % 5 // 4} for i, row in enumerate(rows)]
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS)
+    (root / "consumequeue" / "T" / "0" / f"{0:020d}").unlink()
+    assert recover(root, config=CONFIG).actions
+    assert_complete(root)
+    assert recover(root, config=CONFIG).actions == ()
+
+
+def test_a_queue_that_begins_with_a_file_of_its_own_is_left_as_it_is(tmp_path, seed):
+    """Its first unit is not of message 0, and the log begins with others: those before were of a log that is gone."""
+    rows = some_messages(random.Random(seed), 20)
+    first = 2 * CQ_FILE // 20
+    late = [{**row, "topic": "Late", "queue_id": 0, "queue_offset": first + i} for i, row in enumerate(rows)]
+    make_commit_log(tmp_path / "commitlog", FILE, rows[:5] + late)
+    complete_store(tmp_path, CONFIG)
+    (tmp_path / "abort").unlink()
+    assert min((tmp_path / "consumequeue" / "Late" / "0").iterdir()).name == f"{20 * first:020d}"
+    before = everything(tmp_path)
+    assert recover(tmp_path, config=CONFIG).actions == ()
+    assert everything(tmp_path) == before | {tmp_path / "lock": b"lock"}
+
+
 def test_an_expired_queue_keeps_its_end(store, seed):
     root = store()
     log = CommitLog(read_files(root / "commitlog"))
@@ -641,6 +668,19 @@ def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
     assert report.actions[-1].what == "dispatch"
     assert (root / "abort").exists()
     assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_last_records_without_a_unit_or_an_item_are_not_dispatched_again(tmp_path, seed, complete):
+    rows = some_messages(random.Random(seed), 20)
+    rows[17]["properties"] = {"TAGS": "A"}
+    rows[18]["sys_flag"] = PREPARED
+    rows[19]["sys_flag"] = ROLLBACK
+    make_store(
+        tmp_path, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS, index_tags=False
+    )
+    config = dataclasses.replace(CONFIG, compat="5.3")
+    assert complete(tmp_path, config=config).actions == ()
 
 
 def test_a_store_of_nothing_is_recovered(tmp_path):

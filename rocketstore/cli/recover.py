@@ -8,6 +8,7 @@ from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
+from rocketstore.store.recovery_report import RecoveryReport
 
 __all__ = ["recover"]
 
@@ -34,5 +35,12 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
         for action in report.actions
     ]
     write_rows([rows], output_format)
+    click.echo(summary_of(report), err=True)
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)
+
+
+def summary_of(report: RecoveryReport) -> str:
+    count = len(report.actions)
+    steps = f"{count} step{'s' * (count > 1)} {'to do' if report.dry_run else 'done'}" if count else "nothing to do"
+    return f"{steps}; the commit log goes from {report.min_phy_offset} to {report.max_phy_offset}"

@@ -20,9 +20,9 @@ from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
-from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, look_at_index, read_header
+from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, first_item, look_at_index, read_header
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
-from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
+from rocketstore.store.recovery_report import ADVICE, RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
 __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
@@ -30,7 +30,6 @@ __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 LONG_MAX = 2**63 - 1
 CHUNK = 1 << 20
 TAIL_SIZE = 64 << 20
-ADVICE = "salvage copies what is sound; recover(policy='broker') cuts the log here, as a broker does at its next start"
 
 
 @dataclass
@@ -125,6 +124,7 @@ class Completion:
             if not newest or newest[0].sound < newest[0].total:
                 return False
             self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
+            self._pass_what_has_no_items(newest)
         return not self._find_missing()
 
     def _look_at_everything(self, whole_log: bool) -> None:
@@ -148,12 +148,12 @@ class Completion:
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
         if not self.last_exit_ok:  # of a queue that was made later there may be nothing left, not even its name
             self.queue_begin = min(self.queue_begin, self._last_file_before(self.checkpoint.logics_msg_timestamp))
-        if whole_log or self._is_queue_missing():
+        if whole_log or self._is_queue_missing() or any(queue.begins_at for queue in self.queues):
             self.queue_begin = minimum
         while wrong := self._find_missing():
             for queue in self.queues:
                 if queue.queue in wrong:
-                    queue.end, queue.unit = 0, None
+                    queue.forget()
             self.queue_begin = minimum
         self._look_at_index()
 
@@ -242,10 +242,7 @@ class Completion:
         """Find where dispatch is to begin. Returns the queues that lack more, which the log may still have."""
         if self.queue_begin >= self.end:
             return set()
-        try:
-            first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues)
-        except CorruptFileError as error:
-            raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
+        first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues)
         if self.queue_begin == self.log.min_phy_offset:
             wrong &= {queue.queue for queue in self.queues if queue.unit is not None}
         if not wrong:
@@ -297,6 +294,13 @@ class Completion:
             if i >= first_cut or not items.slots_agree:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
+
+        self._pass_what_has_no_items(files)
+
+    def _pass_what_has_no_items(self, files: list[IndexItems]) -> None:
+        """Go on to the first record that has an item. Where a file is made next, any record has it made."""
+        if files and files[-1].total < self.config.max_index_num - 1 and not self.index_cuts:
+            self.index_begin = first_item(self.log, self.config, self.index_begin, self.end)
 
     def _end_of_record(self, phy_offset: int) -> int:
         record = self.log.find_message(phy_offset) if phy_offset >= 0 else None

@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import Compat
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile
+from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["IndexCut", "IndexItems", "cut_index", "look_at_index", "read_header"]
+__all__ = ["IndexCut", "IndexItems", "cut_index", "first_item", "look_at_index", "read_header"]
 
 HEADER = struct.Struct(">qqqqii")
 
@@ -46,6 +48,12 @@ class IndexCut(NamedTuple):
 def read_header(path: Path) -> IndexHeader:
     with path.open("rb") as file:
         return IndexHeader(*HEADER.unpack(file.read(HEADER.size)))
+
+
+def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
+    """Find the first record in this part of the log that has an item; ``end`` if there is none."""
+    with closing(iter(RequestPieces(log, config, begin, end))) as pieces:
+        return next((int(piece.items["phy_offset"][0]) for piece in pieces if len(piece.items)), end)
 
 
 def look_at_index(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,8 @@ from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqU
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
-from rocketstore.store.dispatch import is_file_name, more_queues
+from rocketstore.store.dispatch import is_file_name, with_more
+from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
@@ -27,7 +28,6 @@ MAX_EXT_ADDRESS = -(2**31) - 1
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
 COLUMNS = ("topic", "queue_id", "size", "tags_code")
-ROLLBACK, COMMIT = 0xC, 0x8
 KINDS = (
     ("consumequeue", ConsumeQueue, "mapped_file_size_consume_queue"),
     ("batchconsumequeue", BatchConsumeQueue, "mapper_file_size_batch_consume_queue"),
@@ -44,7 +44,7 @@ class QueueEnd:
     mapped_file_size: int
     end: int = 0
     unit: CqUnit | None = None
-    begins_late: bool = False  # its first unit is not the first of the queue, though the log has earlier records
+    begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
     flushed: int = 0  # records before this physical offset had their units on the disk
 
     @property
@@ -62,7 +62,7 @@ class QueueEnd:
 
     def look(self, end: int, min_phy_offset: int) -> None:
         """Find the last unit of a record that ends by ``end``, bytes."""
-        self.end, self.unit = 0, None
+        self.forget()
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
             held = self._held(queue)
             size = queue.unit_size
@@ -83,7 +83,12 @@ class QueueEnd:
                     break
             if self.unit is not None:
                 first = queue._unit_at(held[0][0])
-                self.begins_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+                is_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+                self.begins_at = first.phy_offset if is_late else 0
+
+    def forget(self) -> None:
+        """Have it built again."""
+        self.end, self.unit, self.begins_at = 0, None, 0
 
     @staticmethod
     def _phy_offset_at(queue: ConsumeQueue, end: int) -> int:
@@ -201,8 +206,8 @@ def settle(log: CommitLog, queues: list[QueueEnd], end: int) -> None:
         open_ends = [queue for queue in open_ends if queue.unit is not None]
         if not open_ends:
             break
-    for queue in open_ends + [queue for queue in queues if queue.begins_late]:
-        queue.end, queue.unit = 0, None
+    for queue in open_ends:
+        queue.forget()
 
 
 def find_missing(
@@ -210,36 +215,43 @@ def find_missing(
 ) -> tuple[int, set[Queue]]:
     """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
 
-    Wrong is one that lacks units before that: the record is not its next message.
+    Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
     Raises: CorruptFileError for bytes that are no record.
     """
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
+    late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
     seen: set[Queue] = set()
     wrong, first = set(), LONG_MAX
-    for queue, queue_offset, phy_offset in _units_of(log, config, begin, end):
-        if queue in seen:
-            continue
-        known_to, next_queue_offset = ends.get(queue, (0, 0))
-        if phy_offset >= known_to:
+    for requests, names in _requests(log, config, begin, end):
+        if late:
+            for queue, request in _first_of_each(requests, names):
+                if request["phy_offset"] < late.pop(queue, 0):
+                    wrong.add(queue)
+        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (0, 0))[0] for queue in names])
+        for queue, request in _first_of_each(requests[requests["phy_offset"] >= known_to[requests["queue"]]], names):
             seen.add(queue)
-            first = min(first, phy_offset)
-            if queue_offset > next_queue_offset:
-                wrong.add(queue)
+            if is_file_name(queue[0]):
+                first = min(first, int(request["phy_offset"]))
+                if request["msg_base_offset"] > ends.get(queue, (0, 0))[1]:
+                    wrong.add(queue)
     return first, wrong
 
 
-def _units_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> Iterator[tuple[Queue, int, int]]:
-    """Give queue, queue offset and physical offset of each unit that a part of the log stands for."""
-    columns = ["queue_id", "queue_offset", "phy_offset", "sys_flag"]
-    more = ["properties"] if config.enable_multi_dispatch else []
-    for batch in log.scan(begin, end, columns=["topic", *columns, *more]):
-        rows = zip(texts(batch.topic), *(getattr(batch, name).tolist() for name in columns), strict=True)
-        for i, (topic, queue_id, queue_offset, phy_offset, sys_flag) in enumerate(rows):
-            if sys_flag & ROLLBACK in (0, COMMIT) and is_file_name(topic):
-                yield (topic, queue_id), queue_offset, phy_offset
-                properties = batch[i].properties if more else {}
-                for queue, offset in more_queues((topic, queue_id), properties, config.enable_lmq):
-                    yield queue, offset, phy_offset
+def _requests(
+    log: CommitLog, config: StoreConfig, begin: int, end: int
+) -> Iterator[tuple[np.ndarray, Sequence[Queue]]]:
+    """Give the requests of a part of the log, and their queues by number."""
+    pieces = RequestPieces(log, config, begin, end)
+    for piece in pieces:
+        if config.enable_multi_dispatch:
+            yield with_more(log, piece.requests, pieces.queues, config.enable_lmq)
+        else:
+            yield piece.requests, pieces.queues
+
+
+def _first_of_each(requests: np.ndarray, names: Sequence[Queue]) -> Iterator[tuple[Queue, np.ndarray]]:
+    numbers, rows = np.unique(requests["queue"], return_index=True)
+    yield from ((names[number], requests[row]) for number, row in zip(numbers.tolist(), rows.tolist(), strict=True))
 
 
 def texts(column: Any) -> list[str]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["RecoveryAction", "RecoveryReport"]
+__all__ = ["ADVICE", "RecoveryAction", "RecoveryReport"]
+
+ADVICE = "salvage copies what is sound; recover(policy='broker') cuts the log here, as a broker does at its next start"
 
 
 class RecoveryAction(NamedTuple):

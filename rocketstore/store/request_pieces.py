@@ -17,10 +17,13 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import LONG_MAX, SPAN, CommitLog
 from rocketstore.files.mapped_file import LogFile
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
-from rocketstore.store.recovery_complete import ADVICE
+from rocketstore.store.recovery_report import ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
+PIECE = 8 << 20  # bytes of the log
+ROOM = 16 << 20  # bytes of requests and items
+THREADS = min(os.cpu_count() or 1, 4)
 Queue = tuple[str, int]
 
 
@@ -49,8 +52,8 @@ class RequestPieces:
     """
 
     def __init__(
-        self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int, threads: int,
-        room: int = LONG_MAX, stop: int = LONG_MAX,
+        self, log: CommitLog, config: StoreConfig, begin: int, end: int, *, size: int = PIECE, threads: int = THREADS,
+        room: int = ROOM, stop: int = LONG_MAX,
     ) -> None:
         """Parameters: begin, end: of whole records, physical offsets. stop: only records that begin before it.
 
