@@ -17,6 +17,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
 from rocketstore import CommitLog, CorruptFileError, StoreClosedError
+from rocketstore.files import commit_log as commit_log_module
 from rocketstore.files import scan as scan_module
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 
@@ -188,6 +189,15 @@ def test_no_batch_is_larger_than_asked_and_none_is_empty(batch_size, tmp_path, t
         batches = list(log.scan(batch_size=batch_size, threads=threads, **options))
         assert all(1 <= len(batch) <= batch_size for batch in batches)
         assert offsets_of(batches) == (offsets[::3] if options else offsets)
+
+
+@pytest.mark.parametrize("columns", [["body"], ["properties"], ["phy_offset", "keys"]], ids=",".join)
+def test_a_batch_ends_when_it_has_enough_bytes(columns, tmp_path, monkeypatch, threads):
+    for module in (scan_module, commit_log_module):
+        monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1000)
+    log, _ = make(tmp_path, [{"body": bytes(300), "properties": {"KEYS": "k" * 300}}] * 20)
+    batches = [len(batch) for batch in log.scan(columns=columns, threads=threads)]
+    assert (max(batches), sum(batches)) == (4, 20)
 
 
 def test_every_iteration_reads_the_log_again(tmp_path, threads):

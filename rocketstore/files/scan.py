@@ -26,7 +26,7 @@ __all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
 
 LONG_MAX = 2**63 - 1
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
-MAX_BATCH_BYTES = 32 << 20  # of bodies
+MAX_BATCH_BYTES = 32 << 20  # of bodies and properties
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
 

@@ -78,14 +78,15 @@ cdef class RecordScanner:
     properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
     Use one in one thread at a time.
 
-    Attributes: n_bytes: of the bodies collected since the last ``take``. last_phy_offset: of the last record that was
-    found, wanted or not; -1 before the first.
+    Attributes: n_bytes: of the bodies and properties collected since the last ``take``. last_phy_offset: of the last
+    record that was found, wanted or not; -1 before the first.
     """
 
     cdef RecordColumns columns
     cdef RecordFilter record_filter
     cdef int todo
     cdef bint takes_bodies
+    cdef bint takes_properties
     cdef readonly Py_ssize_t n_bytes
     cdef readonly int64_t last_phy_offset
     cdef PropertyReader reader
@@ -98,6 +99,7 @@ cdef class RecordScanner:
         self.record_filter = record_filter
         self.last_phy_offset = -1
         self.takes_bodies = "raw_body" in self.columns.names
+        self.takes_properties = self.columns.needs_properties or "properties" in self.columns.names
         fill_delays(&self.delays, message_delay_level)
         if verify_crc:
             self.todo |= CHECK_BODY_CRC
@@ -123,7 +125,7 @@ cdef class RecordScanner:
         """Collect the records that begin from ``offset`` up to ``end``, one piece of work at most.
 
         Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. max_rows: so many are collected
-        at most, counting those there are. max_bytes: no more after so many bytes of bodies, likewise. at_rest: nobody
+        at most, counting those there are. max_bytes: no more after so many of these bytes, likewise. at_rest: nobody
         writes the log now; else a record before zeros that itself ends with a zero may be half written: HALF.
         Returns: (next_offset, status). OK: go on at next_offset, if it is before ``end`` and there is room. BLANK, END,
         or why the bytes at next_offset are no record.
@@ -168,6 +170,8 @@ cdef class RecordScanner:
             n += 1
             if self.takes_bodies:
                 self.n_bytes += record.body.size
+            if self.takes_properties:
+                self.n_bytes += record.properties.size
             if n == BLOCK:
                 if not self.columns.append(self.block, n):
                     return -1
