@@ -49,7 +49,7 @@ test-spark: $(SPARK:%=build/spark-%/installed)
 build/spark-%/installed: $(PACKAGE)
 	$(PYTHON) -m venv build/spark-$*
 	build/spark-$*/bin/pip install --quiet --upgrade pip
-	build/spark-$*/bin/pip install --quiet --group test "pyspark[sql,connect]==$*.*" '.[arrow,cli]'
+	build/spark-$*/bin/pip install --quiet --group test "pyspark[sql,connect]==$*.*" '.[arrow,cli,codecs]'
 	touch $@
 
 bench: build $(VENV)/bench

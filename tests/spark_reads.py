@@ -9,6 +9,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import rocketstore
 from rocketstore.spark.source import RocketStoreDataSource
 
+try:
+    from pyspark.sql.streaming import datasource as limits  # of what a stream reads at once
+except ImportError:
+    limits = None  # pyspark 4.1
+BEGIN = 1_700_000_000_000
+
 
 def spark_schema(schema):
     """The Arrow schema that Spark wants for a StructType."""
@@ -63,9 +69,6 @@ def as_spark(table):
     return table.cast(
         pa.schema([(field.name, types.get(field.type, field.type)) for field in table.schema]), safe=False
     )
-
-
-BEGIN = 1_700_000_000_000
 
 
 def make_colliding_store(path):

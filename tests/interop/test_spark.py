@@ -6,6 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
+from spark_reads import limits
+
 from interop.broker import QUEUES, Broker
 from interop.test_broker import Given, open_writer, rows_to_send, sent, write
 from rocketstore.spark import register
@@ -37,8 +39,9 @@ def test_a_store_is_read_and_streamed_while_a_broker_writes(spark, reading, clie
         written = write(store, seed, "first", 500)
         messages = {place: given for place, given in written.items() if place[0] in ("Orders", "Audit")}
     with Broker(client, root, QUEUES, tmp_path):
-        stream = spark.readStream.format("rocketstore").options(**reading, startingOffsets="earliest",
-                                                                maxBytesPerTrigger="64k")
+        stream = spark.readStream.format("rocketstore").options(**reading, startingOffsets="earliest")
+        if limits is not None:
+            stream = stream.option("maxBytesPerTrigger", "64k")
         query = stream.load(str(root)).writeStream.format("memory").queryName("interop").start()
         rows = rows_to_send(seed, 3000)
         answers = []
