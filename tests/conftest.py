@@ -75,6 +75,8 @@ def spark(tmp_path_factory):
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
     }
     is_remote = os.environ.get("ROCKETSTORE_SPARK") == "connect"
+    if is_remote:
+        os.environ["SPARK_TESTING"] = "1"  # the server takes any free port
     builder = SparkSession.builder.remote("local[2]") if is_remote else SparkSession.builder.master("local[2]")
     with warnings.catch_warnings():  # Connect's server has these settings, and its session cannot have them again
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)

@@ -1,5 +1,6 @@
 """The data source without Spark: its readers called as Spark calls them, each batch checked as Spark would."""
 
+import os
 import pickle
 
 import pyarrow as pa
@@ -14,6 +15,11 @@ try:
 except ImportError:
     limits = None  # pyspark 4.1
 BEGIN = 1_700_000_000_000
+
+
+def environment_of_classic(**more):
+    """The environment for a process with a session of its own, which pyspark 4.1 makes none of beside Connect's."""
+    return {name: value for name, value in os.environ.items() if name != "SPARK_CONNECT_MODE_ENABLED"} | more
 
 
 def spark_schema(schema):

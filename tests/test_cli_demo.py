@@ -84,11 +84,12 @@ def test_the_demo_does_not_write_among_other_files(no_java, tmp_path):
 
 @pytest.mark.spark
 def test_spark_finds_the_same():
+    """Also where sessions are those of a server."""
     from rocketstore.cli.demo import why_no_spark
 
     if why_no_spark():
         pytest.skip(why_no_spark())
-    process = start(*SMALL)
+    process = start(*SMALL, env=os.environ | {"SPARK_REMOTE": "sc://localhost:1", "SPARK_CONNECT_MODE_ENABLED": "1"})
     out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, "")
     assert "12 of 12 files the same" in out

@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 
 from puts import SIZES, files_under
 from rebuilt import CONFIG, FILE, KINDS, LIGHT, QUEUE_PARTS, fields, make_log, of_batches, rebuilt_beside
+from spark_reads import environment_of_classic
 from stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, StoreConfig, rebuild
@@ -311,7 +312,7 @@ spark.stop()
 @pytest.mark.slow
 def test_each_worker_that_is_killed_once_leaves_nothing_and_its_task_is_done_again(store, tmp_path_factory):
     fallen = tmp_path_factory.mktemp("fallen")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    environment = environment_of_classic(PYTHONPATH=os.pathsep.join([*sys.path]))
     done = subprocess.run(
         [sys.executable, "-c", DYING, store, fallen], env=environment, capture_output=True, text=True, timeout=240
     )

@@ -75,6 +75,8 @@ class SparkDemo:
         }
         logging.disable()  # py4j logs what it raises
         on_interrupt = signal.getsignal(signal.SIGINT)
+        for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+            os.environ.pop(name, None)  # a session of its own, whatever others are used here
         with standard_error_in(scratch / "spark.log"):
             self.session = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
         # PySpark's own handler calls the JVM in the middle of another call, which fails with many words.
