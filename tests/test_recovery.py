@@ -10,6 +10,7 @@ import struct
 
 import damages
 import pytest
+import stores
 from killed import killed_at
 from reference import consume_queue as cq
 from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
@@ -661,12 +662,29 @@ def test_after_a_clean_stop_nothing_is_done(store):
     assert everything(root) == before
 
 
+@pytest.mark.parametrize("name", [name for name in stores.NAMES if not name.startswith("crash")])
+def test_a_store_that_a_broker_stopped_needs_nothing(name, tmp_path):
+    settings = {key: value for key, value in stores.settings(name).items() if hasattr(CONFIG, key)}
+    config = StoreConfig(**settings, compat=name.rpartition("-")[2])
+    assert recover(stores.unpack(name, tmp_path), dry_run=True, config=config).actions == ()
+
+
 def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
     root = store()
     damages.zeroed_newest_unit(root, None)
     report = complete_store(root, CONFIG)
     assert report.actions[-1].what == "dispatch"
     assert (root / "abort").exists()
+    assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_items_of_a_last_record_that_is_another_now_are_put_again(store, complete):
+    """Its unique key ends otherwise, as if the end of the record had not come to the disk."""
+    root = store()
+    start, position, size = damages.records(root)[-1]
+    damages.zero_log_from(root, start, position + size - 1)
+    assert "cut" in [action.what for action in complete(root, config=CONFIG).actions]
     assert_complete(root)
 
 

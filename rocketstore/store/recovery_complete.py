@@ -20,7 +20,15 @@ from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
-from rocketstore.store.recovery_index import IndexCut, IndexItems, cut_index, first_item, look_at_index, read_header
+from rocketstore.store.recovery_index import (
+    IndexCut,
+    IndexItems,
+    cut_index,
+    first_item,
+    hashes_of,
+    look_at_index,
+    read_header,
+)
 from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
 from rocketstore.store.recovery_report import ADVICE, RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
@@ -121,7 +129,7 @@ class Completion:
         self.queue_begin = self.index_begin = last
         if self.config.message_index_enable:
             newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
-            if not newest or newest[0].sound < newest[0].total:
+            if not newest or newest[0].sound < newest[0].total or not self._are_of_record(newest[0]):
                 return False
             self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
             self._pass_what_has_no_items(newest)
@@ -282,9 +290,10 @@ class Completion:
         kept = [items.sound if i <= bad else 0 for i, items in enumerate(files)]
         newest = max((items.last_phy_offset for items, count in zip(files, kept, strict=True) if count), default=-1)
         begin = self._end_of_record(newest)
-        if bad < len(files) or not self.last_exit_ok:
+        is_last = [items.last_phy_offset == newest for items in files]
+        agree = all(self._are_of_record(items) for items, last in zip(files, is_last, strict=True) if last)
+        if bad < len(files) or not self.last_exit_ok or not agree:
             begin = newest
-            is_last = [items.last_phy_offset == newest for items in files]
             kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
         self.index_begin = max(begin, self.log.min_phy_offset)
         items_at = HEADER_SIZE + SLOT_SIZE * self.config.max_hash_slot_num
@@ -296,6 +305,11 @@ class Completion:
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
 
         self._pass_what_has_no_items(files)
+
+    def _are_of_record(self, items: IndexItems) -> bool:
+        """Whether the last items are those of their record, if the log still has it."""
+        end = self._end_of_record(items.last_phy_offset)
+        return end == 0 or hashes_of(self.log, self.config, items.last_phy_offset, end).issuperset(items.last_hashes)
 
     def _pass_what_has_no_items(self, files: list[IndexItems]) -> None:
         """Go on to the first record that has an item. Where a file is made next, any record has it made."""

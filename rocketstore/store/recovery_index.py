@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -10,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["IndexCut", "IndexItems", "cut_index", "first_item", "look_at_index", "read_header"]
+__all__ = ["IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header"]
 
 HEADER = struct.Struct(">qqqqii")
 
@@ -25,7 +26,8 @@ HEADER = struct.Struct(">qqqqii")
 class IndexItems(NamedTuple):
     """What an index file holds: of ``total`` items the first ``sound`` ones are; whether the slots lead to these.
 
-    ``last_phy_offset``: of the last sound item, -1 without one; ``before_last``: how many are of records before it.
+    ``last_phy_offset``: of the last sound item, -1 without one; ``before_last``: how many are of records before it;
+    ``last_hashes``: of those of its record.
     """
 
     path: Path
@@ -34,6 +36,7 @@ class IndexItems(NamedTuple):
     slots_agree: bool
     last_phy_offset: int = -1
     before_last: int = 0
+    last_hashes: tuple[int, ...] = ()
 
 
 class IndexCut(NamedTuple):
@@ -54,6 +57,12 @@ def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int
     """Find the first record in this part of the log that has an item; ``end`` if there is none."""
     with closing(iter(RequestPieces(log, config, begin, end))) as pieces:
         return next((int(piece.items["phy_offset"][0]) for piece in pieces if len(piece.items)), end)
+
+
+def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[int]:
+    """Give the hashes of all items that any release makes of a record."""
+    config = dataclasses.replace(config, compat=DEFAULT_COMPAT)
+    return {hash for piece in RequestPieces(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
 
 
 def look_at_index(
@@ -80,7 +89,8 @@ def look_at_index(
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
             before -= 1
-        return IndexItems(path, count, sound, agree, int(items[last - 1]["phy_offset"]) if last else -1, before)
+        phy_offset = int(items[last - 1]["phy_offset"]) if last else -1
+        return IndexItems(path, count, sound, agree, phy_offset, before, tuple(items["key_hash"][before:last].tolist()))
 
 
 def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
