@@ -57,10 +57,11 @@ def make_pieces(root, parts, *, config=None, job=JOB):
 
 
 def parts_of(rng, count=40, parts=3):
-    """So many rows in as many parts as are wanted, each of some lists."""
+    """So many rows in as many parts as are wanted, each of three lists if there are enough."""
     made = [[[] for _ in range(3)] for _ in range(parts)]
     for i, row in enumerate(rows_of(rng, count)):
-        made[i * parts // count][rng.randrange(3)].append(row)
+        part = made[i * parts // count]
+        next((rows for rows in part if not rows), rng.choice(part)).append(row)
     return [[rows for rows in part if rows] for part in made]
 
 
@@ -400,7 +401,7 @@ def test_a_write_that_others_have_appended_to_is_left_and_told_of_once(base, par
 
 def test_a_whole_write_that_others_have_appended_to_is_finished(base, parts, caplog):
     pieces = make_pieces(base, parts)
-    kill_at_append(base, pieces, 9 if len([rows for part in parts for rows in part]) > 9 else 8)
+    kill_at_append(base, pieces, 8)
     intent = WriteIntent.read(base)
     saved = intent_path(base).read_bytes()
     shutil.copytree(pieces_path(base, JOB), base / "kept")
