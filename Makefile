@@ -112,11 +112,12 @@ PRELOAD_thread := libtsan.so
 # Newer kernels scatter mappings further than the shadow memory of older TSans allows.
 WRAPPER_thread := setarch -R
 
+# die_after_fork=0: else TSan ends a forked process that starts threads, as those of some tests do.
 # The tests run from a copy, beside which there is no package but the sanitized one.
 sanitize: build $(SANITIZED)/built $(SANITIZED)/c
 	rm -rf $(SANITIZED)/tests && cp -R pyproject.toml tests $(SANITIZED)
 	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 \
 		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
 		$(CURDIR)/$(RUN) -m pytest -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
 		$(TESTS_$(SANITIZE)) $(ARGS)
