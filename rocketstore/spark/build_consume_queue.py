@@ -145,8 +145,7 @@ def write_block(
     requests: np.ndarray, queues: Sequence[Queue], reader: LogReader, position: int, file: object
 ) -> pd.DataFrame:
     """Write requests, sorted by queue. Returns: a row for each queue: where its requests are, and how they follow."""
-    if reader.config.enable_multi_dispatch:
-        requests, queues = with_more(reader.log, requests, queues, reader.config.enable_lmq)
+    requests, queues = with_more(reader.log, reader.config, requests, queues)
     # Of few queues the numbers are short: such are sorted by radix.
     requests = requests[np.argsort(requests["queue"].astype(np.min_scalar_type(len(queues))), kind="stable")]
     requests.tofile(file)  # type: ignore[arg-type]

@@ -147,9 +147,7 @@ class Dispatcher:
 
     def build_consume_queues(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
         """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
-        if self.config.enable_multi_dispatch:
-            requests, queues = with_more(self._log, requests, queues, self.config.enable_lmq)
-        self.put_requests(requests, queues)
+        self.put_requests(*with_more(self._log, self.config, requests, queues))
 
     def put_requests(self, requests: np.ndarray, queues: Sequence[Queue]) -> int:
         """Put units for requests, of which none is for more queues than its own. Returns: how many."""
@@ -212,13 +210,15 @@ def is_file_name(topic: str) -> bool:
 
 
 def with_more(
-    log: CommitLog, requests: np.ndarray, queues: Sequence[Queue], enable_lmq: bool
+    log: CommitLog, config: StoreConfig, requests: np.ndarray, queues: Sequence[Queue]
 ) -> tuple[np.ndarray, Sequence[Queue]]:
     """Insert, behind each request whose properties name more queues, one for each. Returns: all, and their queues.
 
+    Nothing is inserted where ``enable_multi_dispatch`` is not set.
+
     Source: ConsumeQueue.multiDispatchLmqQueue.
     """
-    rows = np.flatnonzero(requests["flags"] & MULTI_DISPATCH).tolist()
+    rows = np.flatnonzero(requests["flags"] & MULTI_DISPATCH).tolist() if config.enable_multi_dispatch else []
     if not rows:
         return requests, queues
     numbers = {queue: number for number, queue in enumerate(queues)}
@@ -226,7 +226,7 @@ def with_more(
     for row in rows:
         request = requests[row]
         properties = log.get_message(int(request["phy_offset"])).properties
-        for queue, queue_offset in more_queues(queues[request["queue"]], properties, enable_lmq):
+        for queue, queue_offset in more_queues(queues[request["queue"]], properties, config.enable_lmq):
             more = request.copy()
             more["queue"], more["msg_base_offset"] = numbers.setdefault(queue, len(numbers)), queue_offset
             more["flags"] = MORE_DISPATCH

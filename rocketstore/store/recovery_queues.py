@@ -222,7 +222,9 @@ def find_missing(
     late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
     seen: set[Queue] = set()
     wrong, first = set(), LONG_MAX
-    for requests, names in _requests(log, config, begin, end):
+    pieces = RequestPieces(log, config, begin, end)
+    for piece in pieces:
+        requests, names = with_more(log, config, piece.requests, pieces.queues)
         if late:
             for queue, request in _first_of_each(requests, names):
                 if request["phy_offset"] < late.pop(queue, 0):
@@ -235,18 +237,6 @@ def find_missing(
                 if request["msg_base_offset"] > ends.get(queue, (0, 0))[1]:
                     wrong.add(queue)
     return first, wrong
-
-
-def _requests(
-    log: CommitLog, config: StoreConfig, begin: int, end: int
-) -> Iterator[tuple[np.ndarray, Sequence[Queue]]]:
-    """Give the requests of a part of the log, and their queues by number."""
-    pieces = RequestPieces(log, config, begin, end)
-    for piece in pieces:
-        if config.enable_multi_dispatch:
-            yield with_more(log, piece.requests, pieces.queues, config.enable_lmq)
-        else:
-            yield piece.requests, pieces.queues
 
 
 def _first_of_each(requests: np.ndarray, names: Sequence[Queue]) -> Iterator[tuple[Queue, np.ndarray]]:
