@@ -118,6 +118,7 @@ def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "a
     Returns: Column of ``int``, none negative; null for a null key or topic. Raises: ValueError, an unknown engine.
     Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
     """
+    check_engine(engine)
     constant = topic if isinstance(topic, str) else None
     column: Column = batch_udf(
         engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int", udf_columns(topic, key)
@@ -141,6 +142,7 @@ def batch_udf(
     columns: list[Column],
 ) -> Any:
     """Apply one of two functions, of the columns of a batch to one column, to columns."""
+
     def one(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return (of_arrow((array,)) for array in arrays)
 
@@ -150,7 +152,6 @@ def batch_udf(
     def series(*columns: pd.Series) -> pd.Series:
         return of_pandas(columns)
 
-    check_engine(engine)
     if engine == "pandas":
         return F.pandas_udf(series, type_)(*columns)
     return F.arrow_udf(one if len(columns) == 1 else two, type_)(*columns)

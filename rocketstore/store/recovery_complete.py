@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -291,8 +292,7 @@ class Completion:
         newest = max((items.last_phy_offset for items, count in zip(files, kept, strict=True) if count), default=-1)
         begin = self._end_of_record(newest)
         is_last = [items.last_phy_offset == newest for items in files]
-        agree = all(self._are_of_record(items) for items, last in zip(files, is_last, strict=True) if last)
-        if bad < len(files) or not self.last_exit_ok or not agree:
+        if bad < len(files) or not self.last_exit_ok or not all(map(self._are_of_record, compress(files, is_last))):
             begin = newest
             kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
         self.index_begin = max(begin, self.log.min_phy_offset)
@@ -303,7 +303,6 @@ class Completion:
             if i >= first_cut or not items.slots_agree:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
-
         self._pass_what_has_no_items(files)
 
     def _are_of_record(self, items: IndexItems) -> bool:
