@@ -113,10 +113,11 @@ PRELOAD_thread := libtsan.so
 WRAPPER_thread := setarch -R
 
 # die_after_fork=0: else TSan ends a forked process that starts threads, as those of some tests do.
-# The tests run from a copy, beside which there is no package but the sanitized one.
+# The tests run from a copy, beside which there is no package but the sanitized one; each round of the soak from its own.
+ROUND = $(SANITIZED)/round-$(ROCKETSTORE_SEED)
 sanitize: build $(SANITIZED)/built $(SANITIZED)/c
-	rm -rf $(SANITIZED)/tests && cp -R pyproject.toml tests $(SANITIZED)
-	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
+	rm -rf $(ROUND) && mkdir $(ROUND) && cp -R pyproject.toml tests $(ROUND)
+	cd $(ROUND) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 \
 		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
 		$(CURDIR)/$(RUN) -m pytest -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
@@ -148,12 +149,13 @@ ROUNDS_crash := 32
 ROUNDS_sanitize := 8
 SEEDS_spark-versions := 4.1 4.2 4.3
 SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
-# So many rounds at once; those of the others share a directory.
+# So many rounds at once; Spark takes both cores itself.
 JOBS_differential := 2
 JOBS_flips := 2
 JOBS_crash := 2
+JOBS_sanitize := 2
 
-soak: build
+soak: build $(if $(filter sanitize,$(PART)),$(SANITIZED)/built $(SANITIZED)/c)
 	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 

@@ -36,14 +36,13 @@ def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
     assert not hostile.run("many bytes", seed, part, tmp_path)
 
 
-@parts(4)
-def test_what_is_no_file_in_the_place_of_one_is_survived(part, seed, tmp_path):
-    assert not hostile.run("replacements", seed, part, tmp_path)
+def test_what_is_no_file_in_the_place_of_one_is_survived(seed, tmp_path):
+    """One in eight of all there are, as the seed says; so with the names."""
+    assert not hostile.run("replacements", seed, 0, tmp_path)
 
 
-@parts(4)
-def test_strange_names_are_survived(part, seed, tmp_path):
-    assert not hostile.run("strange names", seed, part, tmp_path)
+def test_strange_names_are_survived(seed, tmp_path):
+    assert not hostile.run("strange names", seed, 0, tmp_path)
 
 
 # ---- the smallest cases of bugs that were found --------------------------------------------------------------
