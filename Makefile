@@ -149,8 +149,8 @@ ROUNDS_crash := 32
 ROUNDS_sanitize := 8
 SEEDS_spark-versions := 4.1 4.2 4.3
 SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
-# So many rounds at once; Spark takes both cores itself.
-JOBS_differential := 2
+# So many rounds at once; RocketMQ's stores wait for seconds when they stop, Spark takes both cores itself.
+JOBS_differential := 4
 JOBS_flips := 2
 JOBS_crash := 2
 JOBS_sanitize := 2
@@ -160,12 +160,13 @@ soak: build $(if $(filter sanitize,$(PART)),$(SANITIZED)/built $(SANITIZED)/c)
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 
 build/soak/differential/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/interop --ignore tests/interop/test_broker.py tests/test_java_hash.py tests/test_index_file_bytes.py \
-		tests/test_index_service_bytes.py
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m "seeded and not broker" tests/interop \
+		tests/test_java_hash.py tests/test_index_file_bytes.py tests/test_index_service_bytes.py
 	@mkdir -p $(@D) && touch $@
 
 build/soak/flips/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/test_index_file_hostile.py tests/test_store_hostile.py
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/test_index_file_hostile.py tests/test_store_hostile.py \
+		--deselect tests/test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items
 	@mkdir -p $(@D) && touch $@
 
 build/soak/crash/%: $(PACKAGE)

@@ -25,6 +25,8 @@ def pytest_configure(config):
 def pytest_itemcollected(item):
     if "seed" in item.fixturenames:
         item.add_marker("seeded")
+    if "client" in item.fixturenames:
+        item.add_marker("broker")
 
 
 def pytest_report_header(config):

@@ -43,10 +43,10 @@ QUERIES = [
 ]
 
 
-def run(kind, seed, part, directory, *, timeout=900):
-    """Read the store after each damage of a part of a kind's, in another process. Return what it says is wrong."""
+def run(kind, seed, directory, *, timeout=900):
+    """Read the store after each damage of a kind that the seed chooses, in another process; return what is wrong."""
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", __file__, kind, str(seed), str(part), str(directory)],
+        [sys.executable, "-X", "faulthandler", __file__, kind, str(seed), str(directory)],
         capture_output=True,
         text=True,
         timeout=timeout,
@@ -59,7 +59,7 @@ def run(kind, seed, part, directory, *, timeout=900):
 # ---- in the subprocess -------------------------------------------------------------------------------------
 
 
-def main(kind, seed, part, directory):
+def main(kind, seed, directory):
     warnings.simplefilter("error")
     signal.signal(signal.SIGALRM, on_alarm)
     time.sleep = lambda seconds: None  # nobody writes here who could be waited for
@@ -70,8 +70,8 @@ def main(kind, seed, part, directory):
         Reader(sound, root, config, is_strict=True, is_whole=True).read_all()
     limit_memory()
     chosen = {
-        "every byte": lambda: damages.every_byte(sound.files, damages.SHARES_OF_A_ROUND * seed + part),
-        "many bytes": lambda: damages.many_bytes(sound.files, 4 * seed + part, 50),
+        "every byte": lambda: damages.every_byte(sound.files, seed),
+        "many bytes": lambda: damages.many_bytes(sound.files, seed, 50),
         "replacements": lambda: islice(damages.replacements(sound.files), seed % 8, None, 8),
         "strange names": lambda: islice(damages.strange_names(), seed % 8, None, 8),
     }[kind]()
@@ -439,6 +439,6 @@ class Reader:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(dir=sys.argv[4]) as scratch:
-        problem = main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), scratch)
+    with tempfile.TemporaryDirectory(dir=sys.argv[3]) as scratch:
+        problem = main(sys.argv[1], int(sys.argv[2]), scratch)
     sys.exit(problem)
