@@ -24,7 +24,7 @@ INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LONG_MAX = 2**63 - 1
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 SHOWN_BYTES = 200
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
@@ -109,12 +109,12 @@ class Message:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        """Give what follows from other fields. AttributeError for a field that was not read."""
+        """Give what follows from other fields. Raises: AttributeError for one that was not read; CorruptFileError."""
         if name in ("keys", "tags", "uniq_key") and "properties" in self.__dict__:
             value = self.properties.get(name.upper())
             return [word for word in (value or "").split(" ") if word] if name == "keys" else value
         if name == "delay_time_level":
-            return int(self.properties.get("DELAY", "0"))
+            return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
         if name == "body" and ("raw_body" in self.__dict__ or "_stored" in self.__dict__):
             self.body = self._decompressed()
             return self.body
@@ -132,7 +132,7 @@ class Message:
 
         Raises: CorruptFileError if the body is no batch. Source: MessageDecoder.decodeMessages.
         """
-        base = inner_number(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
+        base = number_property(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
             fields = {name: value for name, value in self.__dict__.items() if name not in OF_PROPERTIES}
@@ -181,13 +181,19 @@ def utc(timestamp: int) -> str:
         return str(timestamp)
 
 
-def inner_number(message: Message, name: str, most: int) -> int:
-    """Return a number in the properties of an inner batch, as Java reads it. Raises: CorruptFileError if it is none."""
+def number_property(message: Message, name: str, most: int) -> int:
+    """Return a property as Java reads it as a number.
+
+    Raises: CorruptFileError if it is none; ValueError if it is none and the message is not known to be of a log.
+    """
     text = message.properties[name]
     found = re.fullmatch(r"([+-]?)0*(\d{1,19})", text)
     number = int(found[1] + found[2]) if found else most + 1
     if not -most - 1 <= number <= most:
-        raise CorruptFileError("commit log", message.phy_offset, name, f"{text!r:.80} is no number")
+        why = f"{text!r:.80} is no number"
+        if "phy_offset" not in message.__dict__:
+            raise ValueError(f"{message!r}: {name}: {why}")
+        raise CorruptFileError("commit log", message.phy_offset, name, why)
     return number
 
 

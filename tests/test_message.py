@@ -87,6 +87,22 @@ def test_keys_tags_and_delay_become_properties_after_those_given():
     assert (message.born_timestamp, message.born_host) == (9, "[::1]:2")
 
 
+@pytest.mark.parametrize(
+    ("stored", "level"), [("3", 3), ("+3", 3), ("-1", -1), ("0018", 18), ("2147483647", 2**31 - 1), ("٣", 3)]
+)
+def test_a_delay_level_is_read_as_java_reads_a_number(stored, level):
+    assert Message("T", b"", properties={"DELAY": stored}).delay_time_level == level
+
+
+@pytest.mark.parametrize("stored", ["x", "\x13", " 3", "3_0", "2147483648", "3\x00KEYS"])
+def test_a_delay_level_that_is_no_number_says_where(stored, tmp_path):
+    message = read_back(tmp_path, topic="T", properties={"DELAY": stored})
+    with pytest.raises(CorruptFileError, match=r"DELAY.*is no number"):
+        message.delay_time_level  # noqa: B018
+    with pytest.raises(ValueError, match=r"DELAY.*is no number"):
+        Message("T", b"", properties={"DELAY": stored}).delay_time_level  # noqa: B018
+
+
 def test_one_key_may_be_a_string():
     assert Message("T", b"", keys="one").keys == ["one"]
     assert Message("T", b"", keys=(word for word in ("a", "b"))).properties == {"KEYS": "a b"}

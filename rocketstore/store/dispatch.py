@@ -23,7 +23,7 @@ from rocketstore.files.log_writer import illegal
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.message import LONG_MAX, MAX_BATCH, Message, inner_number
+from rocketstore.message import LONG_MAX, MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
@@ -299,7 +299,8 @@ class DispatchRequest(NamedTuple):
         properties = fields["properties"]
         base, count = fields["queue_offset"], 1
         if "INNER_BASE" in properties and "INNER_NUM" in properties:
-            base, count = inner_number(message, "INNER_BASE", LONG_MAX), inner_number(message, "INNER_NUM", MAX_BATCH)
+            base = number_property(message, "INNER_BASE", LONG_MAX)
+            count = number_property(message, "INNER_NUM", MAX_BATCH)
         return cls(
             **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key, msg_base_offset=base, batch_size=count
         )
