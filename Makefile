@@ -74,7 +74,7 @@ $(VENV)/installed: pyproject.toml setup.py | $(VENV)/pip
 
 $(VENV)/built: $(EXTENSIONS)
 	@echo "compiling the extensions"
-	$(RUN) setup.py --quiet build_ext --inplace
+	$(RUN) setup.py --quiet build_clib build_ext --inplace
 	touch $@
 
 # A dependency group of pyproject.toml, beside what is there.

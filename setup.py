@@ -29,47 +29,22 @@ if sanitizer:
 if not checks:
     compile_args.append("-DNDEBUG")
 
-HASH = ["csrc/rs_java_hash.c", "csrc/rs_cpu.c"]
-BYTES = ["csrc/rs_scan_bytes.c", "csrc/rs_utf8.c"]
-SOURCES = {
-    "csrc": [*HASH, *BYTES, "csrc/rs_crc32.c"],
-    "buffer": [],
-    "text": HASH,
-    "arrow_c": [],
-    "arrow_export": [],
-    "keys": HASH,
-    "phy_offsets": [],
-    "record": [*HASH, *BYTES, "csrc/rs_crc32.c"],
-    "record_columns": [*BYTES, "csrc/rs_cpu.c"],
-    "record_filter": [*HASH, *BYTES],
-    "record_match": [],
-    "record_windows": [],
-    "record_encoder": ["csrc/rs_crc32.c", "csrc/rs_cpu.c"],
-    "column_encoder": [],
-    "appender": [],
-    "dispatch": [*HASH, *BYTES],
-    "commit_log": [*BYTES, "csrc/rs_cpu.c"],
-    "consume_queue": ["csrc/rs_columns.c", "csrc/rs_cpu.c"],
-    "verify": ["csrc/rs_crc32.c", "csrc/rs_cpu.c"],
-    "salvage": [*BYTES, "csrc/rs_cpu.c"],
-    "index_put": [],
-    "index_select": ["csrc/rs_cpu.c"],
-    "index_requests": HASH,
-    "index_file": [],
-}
+KERNELS = sorted(Path("rocketstore/kernels").glob("*.pyx"))
+C_SOURCES = sorted(map(str, Path("csrc").glob("*.c")))
+C_HEADERS = sorted(map(str, Path("csrc").glob("*.h")))
 
 setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"rocketstore.kernels.{name}",
-                [f"rocketstore/kernels/{name}.pyx", *sources],
+                f"rocketstore.kernels.{kernel.stem}",
+                [str(kernel)],
                 include_dirs=["csrc"],
-                depends=sorted(map(str, Path("csrc").glob("*.h"))),
+                depends=[*C_SOURCES, *C_HEADERS],
                 extra_compile_args=compile_args,
                 extra_link_args=SANITIZERS[sanitizer],
             )
-            for name, sources in SOURCES.items()
+            for kernel in KERNELS
         ],
         compiler_directives={
             "language_level": 3,
@@ -80,5 +55,17 @@ setup(
             "embedsignature": True,
             "freethreading_compatible": True,
         },
-    )
+    ),
+    libraries=[
+        (
+            "rocketstore_c",
+            {
+                "sources": C_SOURCES,
+                "include_dirs": ["csrc"],
+                "obj_deps": {"": C_HEADERS},
+                "cflags": compile_args,
+            },
+        )
+    ],
+    options={"build_ext": {"parallel": os.cpu_count()}},
 )
