@@ -155,6 +155,7 @@ JOBS_flips := 2
 JOBS_crash := 2
 JOBS_sanitize := 2
 
+# Two rounds at once would both make the sanitized build.
 soak: build $(if $(filter sanitize,$(PART)),$(SANITIZED)/built $(SANITIZED)/c)
 	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory

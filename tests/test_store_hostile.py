@@ -14,22 +14,26 @@ import rocketstore
 from rocketstore import CommitLog, CorruptFileError
 
 
+def parts(count):
+    """The first part is in `make test`; a round of the soak does all."""
+    return pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, count))])
+
+
 @pytest.fixture
 def root(tmp_path):
     hostile_store.build(tmp_path / "store")
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize(
-    "part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, hostile_store.SHARES_OF_A_ROUND))]
-)
+@parts(hostile_store.SHARES_OF_A_ROUND)
 def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(part, seed, tmp_path):
     """Some of all there are, as the seed says; the rounds of the soak do all."""
     assert not hostile.run("every byte", hostile_store.SHARES_OF_A_ROUND * seed + part, tmp_path)
 
 
-def test_damage_of_many_bytes_is_survived(seed, tmp_path):
-    assert not hostile.run("many bytes", seed, tmp_path)
+@parts(4)
+def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
+    assert not hostile.run("many bytes", 4 * seed + part, tmp_path)
 
 
 def test_what_is_no_file_in_the_place_of_one_is_survived(seed, tmp_path):
@@ -39,6 +43,14 @@ def test_what_is_no_file_in_the_place_of_one_is_survived(seed, tmp_path):
 
 def test_strange_names_are_survived(seed, tmp_path):
     assert not hostile.run("strange names", seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("kind", ["replacements", "strange names"])
+def test_all_that_is_no_file_and_all_strange_names_are_survived(kind, part, tmp_path):
+    """The same with every seed, so no affair of the soak's rounds."""
+    assert not hostile.run(kind, part, tmp_path)
 
 
 # ---- the smallest cases of bugs that were found --------------------------------------------------------------
