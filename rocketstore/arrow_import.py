@@ -9,12 +9,12 @@ import numpy as np
 
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn
+from rocketstore.limits import INT_MAX, LONG_MAX
 
 __all__ = ["BATCH_NAMES", "check_names", "join_columns", "read_columns"]
 
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"
 
 

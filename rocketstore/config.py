@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.storage import to_path
 
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
@@ -30,7 +31,6 @@ LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interv
 )
 TEXT_PATTERNS = {"flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH", "message_delay_level": "[0-9]+[smhd]( [0-9]+[smhd])*"}
 OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names of RocketMQ's
-INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 0)

@@ -16,6 +16,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.record_encoder import java_bytes
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message_id import offset_msg_id
 
 __all__ = ["Message", "utc"]
@@ -24,7 +25,6 @@ INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 SHOWN_BYTES = 200
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 

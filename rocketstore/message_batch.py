@@ -15,6 +15,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
 from rocketstore.kernels.record_columns import take_values
+from rocketstore.limits import INT_MAX
 from rocketstore.message import Message
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageBatch", "batch_of", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
-INT_MAX = 2**31 - 1
 CHUNK = 256  # messages that are made at once
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]

@@ -8,9 +8,10 @@ import click
 
 from rocketstore.cli.formats import Row, error_text, format_option, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
-from rocketstore.cli.options import LONG_MAX, scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import scan_conditions, selection_options, store_argument
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.scan import Skipped
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["cat", "skipped_text"]

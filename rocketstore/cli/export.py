@@ -15,11 +15,12 @@ from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import csv_line, finish, json_line
 from rocketstore.cli.messages import BODY_RULE, message_rows
-from rocketstore.cli.options import LONG_MAX, PATH, scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.message_columns import message_fields
+from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 

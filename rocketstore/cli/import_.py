@@ -20,6 +20,7 @@ from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
+from rocketstore.limits import INT_MAX
 from rocketstore.message import INNER_BATCH, Message
 from rocketstore.store.message_store import MessageStore
 
@@ -52,7 +53,7 @@ class State:
 @click.option("--resume", is_flag=True, help="Go on with an import that was interrupted.")
 @click.option("--force", is_flag=True, help="Begin anew, whatever an interrupted import has stored.")
 @click.option("--small", is_flag=True, help="Make a store with files for some megabytes, not a broker's.")
-@click.option("--log-file-size", type=click.IntRange(1, 2**31 - 1), metavar="BYTES", help="Of the commit log's files.")
+@click.option("--log-file-size", type=click.IntRange(1, INT_MAX), metavar="BYTES", help="Of the commit log's files.")
 @geometry_options
 @broker_conf_option
 @click.pass_context

@@ -11,6 +11,7 @@ import click
 import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
+from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
@@ -19,7 +20,6 @@ __all__ += ["selection_options", "store_argument", "store_or_index_argument"]
 __all__ += ["time_option", "time_options", "time_range", "utc_text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LONG_MAX = 2**63 - 1
 BROKER_CONF = "rocketstore.broker_conf"
 
 
@@ -39,8 +39,8 @@ class StorePath(click.Path):
 
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = click.IntRange(0, LONG_MAX)
-QUEUE_ID = click.IntRange(-(2**31), 2**31 - 1)
-COUNT = click.IntRange(1, 2**31 - 1)
+QUEUE_ID = click.IntRange(INT_MIN, INT_MAX)
+COUNT = click.IntRange(1, INT_MAX)
 
 Command = Callable[..., Any]
 
@@ -138,7 +138,7 @@ def store_or_index_argument(command: Command) -> Command:
 def geometry_options(command: Command) -> Command:
     """Add ``--slots`` and ``--items``, which a command gets as ``hash_slot_num`` and ``index_num``."""
     def option(name: str, parameter: str, least: int, meaning: str) -> Callable[[Command], Command]:
-        number = click.IntRange(least, 2**31 - 1)
+        number = click.IntRange(least, INT_MAX)
         return click.option(name, parameter, type=number, metavar="N", callback=both_or_none, help=meaning)
 
     return with_all(

@@ -10,8 +10,9 @@ from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
 from rocketstore.cli.options import COUNT, geometry_options, store_or_index_argument, time_options, time_range
+from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
-from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH
+from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["query"]

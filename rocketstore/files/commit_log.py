@@ -34,13 +34,13 @@ from rocketstore.kernels.commit_log import (
 )
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["CommitLog"]
 
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
 ON_CORRUPT = ("raise", "skip")

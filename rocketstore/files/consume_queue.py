@@ -25,11 +25,11 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_unit,
 )
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.storage import scandir, to_path
 
 __all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit"]
 
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 RECOVERED_FILES = 3
 READ_UNITS = 4096

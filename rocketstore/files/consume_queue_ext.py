@@ -7,11 +7,12 @@ from typing import NamedTuple, Self
 
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.consume_queue import read_ext_unit
+from rocketstore.limits import INT_MIN, LONG_MIN
 from rocketstore.storage import to_path
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
-LONG_MIN, MAX_ADDRESS = -(2**63), -(2**31) - 1
+MAX_ADDRESS = INT_MIN - 1
 LARGEST_UNIT = 2**15 - 1
 
 

@@ -7,10 +7,11 @@ import os
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.file_run import FileRun
 from rocketstore.kernels.consume_queue import pack_ext_unit
+from rocketstore.limits import INT_MIN, LONG_MIN
 
 __all__ = ["ConsumeQueueExtWriter"]
 
-LONG_MIN, MAX_ADDRESS = -(2**63), -(2**31) - 1
+MAX_ADDRESS = INT_MIN - 1
 SMALLEST_UNIT, LARGEST_UNIT = 20, 2**15 - 1
 END = b"\xff\xff"  # in place of a size: no unit follows in this file
 END_LENGTH = 4  # what units leave free for it

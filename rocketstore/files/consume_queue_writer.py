@@ -15,13 +15,13 @@ from rocketstore.files.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueue
 from rocketstore.files.file_run import FileRun
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, pack_batch_units, pack_units
+from rocketstore.limits import INT_MAX, LONG_MAX
 
 __all__ = ["BatchConsumeQueueWriter", "ConsumeQueueWriter"]
 
-LONG_MAX = 2**63 - 1
 UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">q20xqh8x")  # offset of the record, msgBaseOffset, batchSize
-FILLER = UNIT.pack(0, 2**31 - 1, 0)
+FILLER = UNIT.pack(0, INT_MAX, 0)
 RECOVERED_FILES = 3
 READ_UNITS = 4096  # at a time: behind its units a file is one hole
 

@@ -15,11 +15,11 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.index_file import IndexFileKernel
+from rocketstore.limits import INT_MAX, LONG_MAX
 
 __all__ = ["IndexFile", "IndexHeader", "geometry_of", "given_geometry"]
 
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
-INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
 
 

@@ -23,13 +23,13 @@ from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.limits import INT_MAX
 from rocketstore.message import Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
 __all__ = ["LogWriter", "StoreTimestamp", "encode_batch", "encoder_of", "illegal"]
 
 END_FILE_MIN_BLANK_LENGTH = 8
-INT_MAX = 2**31 - 1
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
 ADDED = 4096  # messages that are encoded before other threads have a turn

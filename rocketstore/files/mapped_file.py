@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, is_remote, local_path, scandir, to_path
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
@@ -33,7 +34,6 @@ REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and another machine's
 LISTED = 1_000_000_000  # ns that a list is believed: some file systems tell no change of a directory
 UNKNOWN = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTSUP, errno.ENOTTY)  # to this file system
-LONG_MAX = 2**63 - 1
 
 
 class SelectMappedBufferResult(NamedTuple):

@@ -9,8 +9,9 @@ from typing import cast
 import numpy as np
 
 from rocketstore.errors import StoreClosedError
-from rocketstore.files.mapped_file import LONG_MAX, LogFile, MappedFileQueue, Window
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
 
 __all__ = ["RemoteFileQueue", "open_queue"]

@@ -13,6 +13,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
+from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, batch_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
 
-LONG_MAX = 2**63 - 1
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 MAX_BATCH_BYTES = 32 << 20  # of bodies and properties
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["checked_hashes", "checked_offsets", "int64_column"]
+from rocketstore.limits import LONG_MAX
 
-LONG_MAX = 2**63 - 1
+__all__ = ["checked_hashes", "checked_offsets", "int64_column"]
 
 
 def checked_hashes(key_hashes: Any) -> np.ndarray:

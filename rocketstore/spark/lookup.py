@@ -17,13 +17,13 @@ from pyspark.sql import Column
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.phy_offsets import PhyOffsets
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.cache import open_index, open_store
 from rocketstore.storage import to_path
-from rocketstore.store.index_service import LONG_MAX, IndexService
+from rocketstore.store.index_service import IndexService
 
 __all__ = ["hash_keys", "select_phy_offset"]
 
-INT_MAX = 2**31 - 1
 ENGINES = ("arrow", "pandas")
 
 # PySpark's own type hints know no UDF whose kind follows from its type hints.

@@ -25,6 +25,7 @@ import rocketstore
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.plan import LogEnd, Range, begin_of, lose, parts_of, times_of
@@ -33,7 +34,6 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["LogPart", "MessagesReader", "PushdownReader", "conditions", "read_part"]
 
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRANSACTION_ROLLBACK = 0xC
 MAX_SCAN = 1 << 40  # entries of the index: all

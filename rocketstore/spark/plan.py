@@ -10,13 +10,13 @@ from itertools import pairwise
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.commit_log import HALF, OK
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["LARGE_RECORD", "LogEnd", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of"]
 
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 CLOCK_SLACK = 3_600_000  # ms
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 LOOK_AHEAD_SECONDS = 10.0

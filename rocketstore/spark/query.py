@@ -13,13 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.limits import LONG_MAX
 from rocketstore.spark.cache import open_store
 from rocketstore.spark.lookup import udf_columns
 from rocketstore.spark.messages import finished
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import TableSchema, default_schema, table_schema
 from rocketstore.storage import to_path
-from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH
+from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]

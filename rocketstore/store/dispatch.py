@@ -23,7 +23,8 @@ from rocketstore.files.log_writer import illegal
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.message import LONG_MAX, MAX_BATCH, Message, number_property
+from rocketstore.limits import LONG_MAX
+from rocketstore.message import MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
@@ -36,7 +37,7 @@ MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
 BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
-MAX_QUEUE_OFFSET = (2**63 - 1) // 20
+MAX_QUEUE_OFFSET = LONG_MAX // 20
 MAX_DIGITS = 100  # int() takes no more than some thousand
 NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",

@@ -24,6 +24,7 @@ from rocketstore.kernels.columns import checked_offsets, int64_column
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
+from rocketstore.limits import LONG_MAX
 from rocketstore.storage import is_exchanged, local_path, to_path
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
@@ -33,7 +34,6 @@ logger = logging.getLogger("rocketstore")
 MAX_MSGS_NUM_BATCH = 64
 CREATE_ATTEMPTS = 3
 CREATE_RETRY_SECONDS = 1.0
-LONG_MAX = 2**63 - 1
 REQUIRED = ("topic", "phy_offset", "store_timestamp")
 OPTIONAL = ("uniq_key", "keys", "tags", "sys_flag")
 INDEX_TYPES = (None, "K", "U", "T")

@@ -22,13 +22,13 @@ from rocketstore.files.mapped_file import sync_directory
 from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.pieces import Piece, read_blocks
 
 __all__ = ["PIECES", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path"]
 
 PIECES = "rocketstore-write-"  # and the job: a directory under the root
 NO_HOST = "0.0.0.0:0"
-LONG_MAX = 2**63 - 1
 
 logger = logging.getLogger("rocketstore")
 

@@ -26,6 +26,7 @@ from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
+from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import phy_offset_of
@@ -33,7 +34,7 @@ from rocketstore.storage import RemotePath, local_path, scandir, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, get_message
-from rocketstore.store.index_service import LONG_MAX, MAX_MSGS_NUM_BATCH, IndexService
+from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.reput import OwnDispatcher
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary

@@ -14,12 +14,12 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexFile
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
 
-LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 MAX_SCAN = 100_000
 MAX_KEPT = 10_000
 TRANSACTION_ROLLBACK = 0xC

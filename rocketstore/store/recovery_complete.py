@@ -18,6 +18,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
 from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
@@ -36,7 +37,6 @@ from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
 __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 
-LONG_MAX = 2**63 - 1
 CHUNK = 1 << 20
 TAIL_SIZE = 64 << 20
 

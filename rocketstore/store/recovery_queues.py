@@ -15,16 +15,16 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
+from rocketstore.files.consume_queue_ext import MAX_ADDRESS
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import is_file_name, with_more
 from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
-LONG_MAX = 2**63 - 1
-MAX_EXT_ADDRESS = -(2**31) - 1
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
 COLUMNS = ("topic", "queue_id", "size", "tags_code")
@@ -186,7 +186,7 @@ def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
 
 def _is_unit_of(log: CommitLog, queue: QueueEnd, topic: str, queue_id: int, size: int, tags_code: int) -> bool:
     unit: Any = queue.unit
-    if unit.size != size or (unit.tags_code != tags_code and unit.tags_code > MAX_EXT_ADDRESS):
+    if unit.size != size or (unit.tags_code != tags_code and unit.tags_code > MAX_ADDRESS):
         return False
     if (topic, queue_id) == queue.queue:
         return True

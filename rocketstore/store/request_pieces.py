@@ -14,9 +14,10 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import LONG_MAX, SPAN, CommitLog
+from rocketstore.files.commit_log import SPAN, CommitLog
 from rocketstore.files.mapped_file import LogFile
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.recovery_report import ADVICE
 
 __all__ = ["Piece", "RequestPieces"]

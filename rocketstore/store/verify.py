@@ -14,10 +14,11 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
-from rocketstore.files.commit_log import LONG_MAX, CommitLog
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.limits import LONG_MAX
 from rocketstore.storage import local_path
 from rocketstore.store.dispatch import LMQ_PREFIX, batch_topics
 from rocketstore.store.geometry import PATHS, read_saved, saved_path

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.files.consume_queue_ext import LONG_MIN, MAX_ADDRESS
+from rocketstore.files.consume_queue_ext import MAX_ADDRESS
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue
+from rocketstore.limits import LONG_MIN
 from rocketstore.store.verify_report import read_bytes
 
 __all__ = ["ExtFiles"]

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.files.commit_log import LONG_MAX, CommitLog
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 from rocketstore.files.mapped_file import MappedFile, nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.verify import FALLING_OFFSET, NEGATIVE_HASH, NEWER_LINK, WRONG_LINK, check_chains
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.store.recovery_index import HEADER
 from rocketstore.store.verify_report import Findings, read_bytes
 
 __all__ = ["IndexPart", "IndexVerifier", "Items"]
 
-INT_MAX = 2**31 - 1
 NOTED = 64
 FAULTS = {
     WRONG_LINK: ("index-chain", "prevIndex is not the item before it in its slot"),

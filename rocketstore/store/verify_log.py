@@ -14,11 +14,12 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import LONG_MAX, CommitLog
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, Window, data_ranges, nonzero_end
 from rocketstore.kernels.commit_log import BLANK, CUT, END, OK, bad_reason, read_message
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.verify import TIME_FALLS, LogChecker
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.recovery_tail import tails
 from rocketstore.store.verify_index import IndexVerifier, Items
 from rocketstore.store.verify_queues import QueueRows, QueueVerifier

@@ -16,6 +16,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
+from rocketstore.limits import INT_MAX
 from rocketstore.store.dispatch import is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
@@ -29,7 +30,6 @@ BATCH_UNIT = np.dtype([
 ])
 FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
           "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
-INT_MAX = 2**31 - 1
 NEAR = 64  # units around where a unit should be, among which it is looked for
 NOTED = 100
 FIRST = operator.itemgetter(0)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.files.commit_log import LONG_MAX, CommitLog
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import nonzero_end
 from rocketstore.kernels.commit_log import OK
+from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.store.dispatch import more_queues
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier, fillers, valid
