@@ -118,7 +118,7 @@ def answers(store, seed=0, *, keys=()):
         "scan of a part": scanned(log.scan(*bounds, on_corrupt="skip", columns=["phy_offset"], batch_size=3)),
         "range": (log.min_phy_offset, end, log.last_phy_offset, log.mapped_file_size),
         "one by one": [said(lambda at=at: log.get_message(at).to_dict()) for at in shuffled[:50]],
-        "none": [said(lambda at=at: log.get_message(at)) for at in [-1, end, end + 1, 1 << 62, *bounds]],
+        "none": [said(lambda at=at: log.get_message(at).to_dict()) for at in [-1, end, end + 1, 1 << 62, *bounds]],
         "together": said(lambda: rows_of([log.get_messages(shuffled)])),
         "with wrong ones": said(lambda: log.find_messages(np.array([*bounds, *shuffled[:9], end]))[1].tolist()),
         "followed": said(lambda: [tuple(request) for request in store.follow(poll=None)]),
