@@ -88,7 +88,7 @@ def test_a_capsule_refused_for_its_type_is_given_back():
         pa.array([1, 2]).dictionary_encode(),
         pa.chunked_array([[1.5]]),
     ],
-    ids=str,
+    ids=lambda column: type(column).__name__,
 )
 def test_what_is_no_column_of_strings_is_refused(column):
     for _ in range(2):

@@ -235,7 +235,7 @@ def test_a_missing_value_in_a_pandas_series_is_a_null():
         np.array(["a", 1], dtype=object),
         5,
         None,
-        object(),
+        pytest.param(object(), id="object"),
     ],
     ids=repr,
 )
