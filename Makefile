@@ -21,28 +21,31 @@ endif
 # Releases of Spark, each in a virtual environment of its own.
 SPARK := 4.1 4.2 4.3
 
+# A file of tests is one worker's; ARGS="-n 0" is for a debugger.
+PYTEST := -m pytest -n 2
+
 # Arguments of the demo, as ARGS="--messages 100000".
 demo: build
 	$(VENV)/bin/rocketstore demo $(ARGS)
 
 test: build
 	@$(SAY_JAVA)
-	$(RUN) -m pytest -m "not slow and not interop$(NO_JAVA)" $(ARGS)
+	$(RUN) $(PYTEST) -m "not slow and not interop$(NO_JAVA)" $(ARGS)
 
 test-all: build
 	@$(SAY_JAVA)
-	$(RUN) -m pytest -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
+	$(RUN) $(PYTEST) -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
 	$(if $(NO_JAVA),,$(MAKE) test-connect)
 	$(MAKE) sanitize
 
 # The tests of Spark once more, through Spark Connect.
 test-connect: build $(VENV)/connect
-	ROCKETSTORE_SPARK=connect $(RUN) -m pytest -m spark $(ARGS)
+	ROCKETSTORE_SPARK=connect $(RUN) $(PYTEST) -m spark $(ARGS)
 
 # PySpark itself leaves sockets open in some releases.
 test-spark: $(SPARK:%=build/spark-%/installed)
 	for release in $(SPARK); do for session in classic connect; do \
-		ROCKETSTORE_SPARK=$$session PYTHONSAFEPATH=1 build/spark-$$release/bin/python -m pytest -q -m spark \
+		ROCKETSTORE_SPARK=$$session PYTHONSAFEPATH=1 build/spark-$$release/bin/python $(PYTEST) -q -m spark \
 			-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS) || exit; \
 	done; done
 
@@ -113,14 +116,13 @@ PRELOAD_thread := libtsan.so
 WRAPPER_thread := setarch -R
 
 # die_after_fork=0: else TSan ends a forked process that starts threads, as those of some tests do.
-# The tests run from a copy, beside which there is no package but the sanitized one; each round of the soak from its own.
-ROUND = $(SANITIZED)/round-$(ROCKETSTORE_SEED)
+# The tests run from a copy, beside which there is no package but the sanitized one.
 sanitize: build $(SANITIZED)/built $(SANITIZED)/c
-	rm -rf $(ROUND) && mkdir $(ROUND) && cp -R pyproject.toml tests $(ROUND)
-	cd $(ROUND) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
+	rm -rf $(SANITIZED)/tests && cp -R pyproject.toml tests $(SANITIZED)
+	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 \
 		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
-		$(CURDIR)/$(RUN) -m pytest -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
+		$(CURDIR)/$(RUN) $(PYTEST) -p no:cacheprovider -m "($(MARKERS)) and not interop and not java and not spark" \
 		$(TESTS_$(SANITIZE)) $(ARGS)
 
 # gcc, whose run-time libraries can be preloaded by name.
@@ -153,10 +155,8 @@ SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
 JOBS_differential := 4
 JOBS_flips := 2
 JOBS_crash := 2
-JOBS_sanitize := 2
 
-# Two rounds at once would both make the sanitized build.
-soak: build $(if $(filter sanitize,$(PART)),$(SANITIZED)/built $(SANITIZED)/c)
+soak: build
 	@case " $(PARTS) " in *" $(or $(PART),?) "*) ;; *) echo "make soak PART=... is one of: $(PARTS)" >&2; exit 2;; esac
 	@printf 'build/soak/$(PART)/%s\n' $(SEEDS) | xargs -P $(or $(JOBS_$(PART)),1) -n 1 $(MAKE) --no-print-directory
 

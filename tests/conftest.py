@@ -29,6 +29,20 @@ def pytest_itemcollected(item):
         item.add_marker("broker")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        """A file is one worker's, and so is all of interop, which builds RocketMQ's classes and starts each JVM once."""
+
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            return "interop" if "interop/" in file else file
+
+    return Scheduling(config, log)
+
+
 def pytest_report_header(config):
     import rocketstore
     from rocketstore.kernels import csrc
