@@ -148,7 +148,7 @@ PART ?=
 ROUNDS_differential := 50
 ROUNDS_flips := 100
 ROUNDS_crash := 32
-ROUNDS_sanitize := 8
+ROUNDS_sanitize := 5
 SEEDS_spark-versions := 4.1 4.2 4.3
 SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
 # So many rounds at once; RocketMQ's stores wait for seconds when they stop, Spark takes both cores itself.
