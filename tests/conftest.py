@@ -34,7 +34,7 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
-        """A file is one worker's, and so is all of interop, which builds RocketMQ's classes and starts each JVM once."""
+        """A file is one worker's; so is all of interop, which builds RocketMQ's classes and starts each JVM once."""
 
         def _split_scope(self, nodeid):
             file = nodeid.partition("::")[0]

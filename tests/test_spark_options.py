@@ -161,6 +161,17 @@ def test_a_table_takes_only_its_own_options(table):
             parse(table=table, subscribe="T")
     else:
         assert parse(table=table, subscribe="T").topics == {"T"}
+        with pytest.raises(ValueError, match=f"option maxIndexNum: is none of table {table}"):
+            parse(table=table, maxIndexNum="5")
+
+
+def test_only_the_index_has_a_geometry_and_not_half_of_one():
+    options = parse(table="index", maxHashSlotNum="7", maxindexnum="20")
+    assert (options.max_hash_slot_num, options.max_index_num) == (7, 20)
+    with pytest.raises(ValueError, match="option maxIndexNum: give both maxHashSlotNum and maxIndexNum, or none"):
+        parse(table="index", maxIndexNum="20")
+    with pytest.raises(ValueError, match="option maxHashSlotNum: is none of table messages"):
+        parse(maxHashSlotNum="7", maxIndexNum="20")
 
 
 def test_a_stream_has_no_end_and_no_other_table():

@@ -13,6 +13,7 @@ from pyspark.sql import datasource
 from spark_reads import read_batches, read_table, reader_of
 
 import rocketstore
+from rocketstore import IndexFile
 from rocketstore.spark import register, tables
 
 NAMES = ["rich-5.5.0", "broker-5.5.0", "cut-5.3.3", "batch-5.5.0", "crash-5.3.3", "lmq-5.5.0", "cqext-5.3.3"]
@@ -110,6 +111,16 @@ def test_a_store_without_an_index_has_no_items(rich, tmp_path):
     assert reader.partitions() == []
     assert list(reader.read(datasource.InputPartition(None))) == []
     assert schema.names == ["file", "ordinal", "keyHash", "phyOffset", "timeDiff", "prevIndex", "storeTimeApprox"]
+
+
+def test_a_geometry_that_does_not_follow_from_the_files_is_given(tmp_path):
+    (tmp_path / "index").mkdir()
+    with IndexFile.create(tmp_path / "index" / "20240101000000000", hash_slot_num=7, index_num=20) as file:
+        file.put_key("\0", 0, 1_700_000_000_000)  # a hash of 0, so that the item is all zeros
+    with pytest.raises(ValueError, match="do not follow from the files"):
+        read_table(tmp_path, table="index")
+    (row,) = rows_of(read_table(tmp_path, table="index", maxHashSlotNum="7", maxIndexNum="20", columns="phyOffset"))
+    assert row == (0,)
 
 
 # ---- offsets -----------------------------------------------------------------------------------------------

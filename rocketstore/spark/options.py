@@ -62,6 +62,8 @@ class ReadOptions:
     verify_crc: bool = False
     broker_name: str | None = None
     pushdown: bool = False
+    max_hash_slot_num: int | None = None
+    max_index_num: int | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> Self:
@@ -249,11 +251,20 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "verifyCrc": boolean,
     "brokerName": str,
     "pushdown": boolean,
+    "maxHashSlotNum": positive,
+    "maxIndexNum": positive,
 }
 NAMES = {name.lower(): name for name in PARSERS}
 FIELDS = {name: re.sub("([A-Z])", r"_\1", name).lower() for name in PARSERS}
 OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
 OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
+OF_INDEX = {"maxHashSlotNum", "maxIndexNum"}
+OF_TABLES = {
+    "messages": PARSERS.keys() - OF_INDEX,
+    "consumequeue": OF_ALL_TABLES | OF_QUEUES,
+    "index": OF_ALL_TABLES | OF_INDEX,
+    "offsets": OF_ALL_TABLES | OF_QUEUES,
+}
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
 OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}
 EXCLUSIVE = (
@@ -269,9 +280,11 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     for group in EXCLUSIVE:
         if len(both := [name for name in group if name in given]) > 1:
             raise ValueError(f"options {' and '.join(both)}: give one of them")
-    allowed = OF_ALL_TABLES | (OF_QUEUES if table in ("consumequeue", "offsets") else set())
-    if table != "messages" and (others := sorted(given.keys() - allowed)):
+    allowed = OF_TABLES[table]
+    if others := sorted(given.keys() - allowed):
         raise ValueError(f"option {others[0]}: is none of table {table}, which has {', '.join(sorted(allowed))}")
+    if len(half := OF_INDEX & given.keys()) == 1:
+        raise ValueError(f"option {half.pop()}: give both maxHashSlotNum and maxIndexNum, or none")
     if streaming is None:
         return
     if streaming and table != "messages":

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import rocketstore
+from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
@@ -37,8 +38,13 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         self.options = options
         self.table = table
 
+    def open(self) -> MessageStore:
+        options = self.options
+        config = StoreConfig(max_hash_slot_num=options.max_hash_slot_num, max_index_num=options.max_index_num)
+        return rocketstore.open(options.path, config=config)
+
     def partitions(self) -> list[TablePart]:
-        with rocketstore.open(self.options.path) as store:
+        with self.open() as store:
             return [TablePart(pieces) for pieces in self.plan(store)]
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
@@ -46,7 +52,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
-            with rocketstore.open(self.options.path) as store:
+            with self.open() as store:
                 for columns, n in self.columns(store, partition.pieces):
                     yield self.batch(columns, n)
 
