@@ -111,14 +111,18 @@ def answers(store, seed=0, *, keys=()):
     shuffled = rng.sample(offsets, len(offsets))
     end = log.max_phy_offset
     bounds = sorted(rng.randrange(end + 2) for _ in range(2))
+
+    def message(at):
+        return said(lambda: log.get_message(at).to_dict())
+
     return {
         "scan": whole,
         "scan by two": scanned(log.scan(on_corrupt="skip", threads=2, columns=["phy_offset", "topic", "body"])),
         "scan raising": said(lambda: scanned(log.scan(batch_size=7))),
         "scan of a part": scanned(log.scan(*bounds, on_corrupt="skip", columns=["phy_offset"], batch_size=3)),
         "range": (log.min_phy_offset, end, log.last_phy_offset, log.mapped_file_size),
-        "one by one": [said(lambda at=at: log.get_message(at).to_dict()) for at in shuffled[:50]],
-        "none": [said(lambda at=at: log.get_message(at).to_dict()) for at in [-1, end, end + 1, 1 << 62, *bounds]],
+        "one by one": [message(at) for at in shuffled[:50]],
+        "none": [message(at) for at in [-1, end, end + 1, 1 << 62, *bounds]],
         "together": said(lambda: rows_of([log.get_messages(shuffled)])),
         "with wrong ones": said(lambda: log.find_messages(np.array([*bounds, *shuffled[:9], end]))[1].tolist()),
         "followed": said(lambda: [tuple(request) for request in store.follow(poll=None)]),
