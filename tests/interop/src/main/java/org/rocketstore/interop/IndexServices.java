@@ -140,6 +140,20 @@ final class IndexServices {
     }
 
     /**
+     * Waits for the threads that flush full index files. No shutdown of a store does, so one that comes late writes
+     * into a mapping that is gone, and the JVM dies.
+     */
+    static void joinFlush() throws InterruptedException {
+        Thread[] threads = new Thread[Thread.activeCount() + 8];
+        int count = Thread.enumerate(threads);
+        for (int i = 0; i < count; i++) {
+            if (threads[i].getName().equals("FlushIndexFileThread")) {
+                threads[i].join();
+            }
+        }
+    }
+
+    /**
      * Creates no two files in one millisecond, which would give them one name, and waits for the thread that flushes
      * the full one, so that the checkpoint is set in the order of the files.
      */
@@ -157,27 +171,17 @@ final class IndexServices {
             }
             IndexFile file = super.getAndCreateLastIndexFile();
             if (files(this).size() > before) {
-                joinFlush();
+                try {
+                    joinFlush();
+                } catch (InterruptedException e) {
+                    throw new IllegalStateException(e);
+                }
             }
             return file;
         }
 
         private static String name(IndexFile file) {
             return Path.of(file.getFileName()).getFileName().toString();
-        }
-
-        private static void joinFlush() {
-            Thread[] threads = new Thread[Thread.activeCount() + 8];
-            int count = Thread.enumerate(threads);
-            for (int i = 0; i < count; i++) {
-                if (threads[i].getName().equals("FlushIndexFileThread")) {
-                    try {
-                        threads[i].join();
-                    } catch (InterruptedException e) {
-                        throw new IllegalStateException(e);
-                    }
-                }
-            }
         }
     }
 }

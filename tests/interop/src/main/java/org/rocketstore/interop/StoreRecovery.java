@@ -26,12 +26,12 @@ final class StoreRecovery {
         DefaultMessageStore store = Stores.create(root, options);
         Map<String, Object> answer = Json.of("loaded", store.load());
         if (!(Boolean) answer.get("loaded")) {
-            release(store);
+            Stores.release(store);
             return Json.write(answer);
         }
         answer.putAll(state(store));
         if (!(Boolean) options.get("start")) {
-            release(store);
+            Stores.release(store);
             return Json.write(answer);
         }
         store.start();
@@ -57,15 +57,5 @@ final class StoreRecovery {
                 "masterFlushedOffset", Reflect.callIfAny(checkpoint, "getMasterFlushedOffset"),
                 "confirmPhyOffset", Reflect.callIfAny(checkpoint, "getConfirmPhyOffset"),
                 "logicsPhysicalOffset", Reflect.callIfAny(checkpoint, "getLogicsPhysicalOffset")));
-    }
-
-    /** Stops what the constructor of a store that was never started began; its files stay. */
-    private static void release(DefaultMessageStore store) throws Exception {
-        for (String service : List.of("allocateMappedFileService", "indexService", "messageRocksDBStorage")) {
-            Object running = Reflect.get(store, service);
-            if (running != null) {
-                Reflect.call(running, "shutdown");
-            }
-        }
     }
 }

@@ -67,16 +67,23 @@ final class Stores {
         }
         // An index file is named after the millisecond it is made in: two in one would be one file.
         Thread.sleep(2);
+        IndexServices.joinFlush();
     }
 
-    /** Ends a store that was never started: stops what its constructor began, and deletes its files. */
-    static void discard(DefaultMessageStore store, Path root) throws Exception {
+    /** Stops what the constructor of a store that was never started began; its files stay. */
+    static void release(DefaultMessageStore store) throws Exception {
+        IndexServices.joinFlush();
         for (String service : List.of("allocateMappedFileService", "indexService", "messageRocksDBStorage")) {
             Object running = Reflect.get(store, service);
             if (running != null) {
                 Reflect.call(running, "shutdown");
             }
         }
+    }
+
+    /** Releases a store that was never started, and deletes its files. */
+    static void discard(DefaultMessageStore store, Path root) throws Exception {
+        release(store);
         store.destroy();
         delete(root);
     }
