@@ -27,7 +27,8 @@ def create_uniq_id() -> str:
     now = datetime.now()
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     millis = int((now - begin).total_seconds() * 1000)
-    return (process_prefix(os.getpid()) + struct.pack(">iH", millis, next(counter) & 0xFFFF)).hex().upper()
+    # From the 25th on they are more than an int holds, and wrap as Java's cast does.
+    return (process_prefix(os.getpid()) + struct.pack(">IH", millis & 0xFFFFFFFF, next(counter) & 0xFFFF)).hex().upper()
 
 
 @functools.cache

@@ -15,7 +15,7 @@ def fields_of(key):
     """Address, process, number of the process, milliseconds of the month, counter."""
     data = bytes.fromhex(key)
     address = data[: len(data) - 12]
-    return (address, *struct.unpack(">H4siH", data[len(address) :]))
+    return (address, *struct.unpack(">H4sIH", data[len(address) :]))
 
 
 def test_a_unique_key_has_address_process_time_and_a_counter():
@@ -46,6 +46,16 @@ def test_no_two_keys_are_alike_with_threads_and_after_a_fork():
     assert len({*keys}) == len(keys)
     assert fields_of(other)[1] == child & 0xFFFF
     assert fields_of(other)[2] != fields_of(keys[0])[2]
+
+
+def test_late_in_a_month_the_milliseconds_are_more_than_an_int_holds(monkeypatch):
+    class LastOfMonth(datetime):
+        @classmethod
+        def now(cls):
+            return cls(2026, 1, 31, 23, 59, 59, 999_000)
+
+    monkeypatch.setattr(message_id, "datetime", LastOfMonth)
+    assert fields_of(create_uniq_id())[3] == 31 * 24 * 3600 * 1000 - 1
 
 
 def test_an_ipv6_address_makes_56_digits(monkeypatch):
