@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import resource
 import sys
 import threading
 import time
@@ -443,6 +444,22 @@ def test_many_messages_are_encoded_in_pieces(monkeypatch, tmp_path):
         with pytest.raises(PutMessageError):
             log.append_batch([message()] * 7 + [Message("T" * 128_000, b"")])
         assert log.append(message()).queue_offset == 10
+
+
+@pytest.mark.parametrize("size", [2, 1000])
+def test_a_write_that_fails_half_way_leaves_no_record_of_it_and_takes_no_queue_offset(size, tmp_path):
+    with CommitLog.open(tmp_path, "a", mapped_file_size=1 << 20) as log:
+        log.append(message())
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (log.max_phy_offset + 30_000, limit[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                log.append_batch([message(91 + size)] * 600)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        assert sum(map(len, log.scan())) == 1
+        assert log.append(message()).queue_offset == 1
+        assert sum(map(len, log.scan())) == 2
 
 
 def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):

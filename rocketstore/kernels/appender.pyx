@@ -2,7 +2,7 @@
 
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from rocketstore.kernels.buffer cimport Buffer
@@ -130,7 +130,7 @@ cdef class Appender:
         Raises: PutMessageError if one, or the batch, fits no file; StoreClosedError; OSError;
         what ``find_queue_offset`` raises.
         """
-        cdef Py_ssize_t n = len(records), i = first, stop
+        cdef Py_ssize_t n = len(records), i = first, stop = first
         cdef int64_t at, start, time = 0 if store_timestamp is None else store_timestamp
         cdef bint is_given = store_timestamp is None
         cdef int64_t[::1] following
@@ -166,6 +166,9 @@ cdef class Appender:
                 self.write_blank()
         finally:
             self.buffer.leave()
+            while stop > i:  # not published
+                stop -= 1
+                following[records.at(stop).queue] -= records.at(stop).message_num
             self.queue_offsets.update(zip(records.queues, following.base.tolist()))
         return i
 
@@ -226,9 +229,14 @@ cdef class Appender:
             memcpy(into + HEAD, made + HEAD, <size_t>(size - HEAD))
         else:
             with nogil:
-                while done < size and n >= 0:
+                while done < size:
                     n = pwrite(self.fd, made + done, <size_t>(size - done), self.position + done)
+                    if n < 0:
+                        break
                     done += n
+                if n < 0:
+                    # Whole records behind a head that is missing would be found behind a shorter one.
+                    memset(into + HEAD, 0, <size_t>(done - HEAD))
             if n < 0:
                 PyErr_SetFromErrno(OSError)
         rs_release_fence()
