@@ -190,16 +190,13 @@ cdef class PieceFinder:
         base = record.phy_offset - pos
         if record.phy_offset < 0 or record.phy_offset > INT64_MAX - record.size:
             return BAD_PHY_OFFSET
-        if base != self.named and base != self.base:
-            # Each of very many places may look like a record to the end of the file.
-            if self.work > 4 * size:
-                return BAD_PHY_OFFSET
-            status = self.check(record)
-            if status != RECORD_OK:
-                self.work += record.size
-                return status
-        else:
-            status = self.check(record)
+        # Each of very many places may look like a record to the end of the file.
+        if base != self.named and self.work > 4 * size:
+            return BAD_PHY_OFFSET
+        status = self.check(record)
+        if status != RECORD_OK and base != self.named and base != self.base:
+            self.work += record.size
+            return status
         if base != self.named and status == RECORD_OK and self.has_own(data, pos + 1, pos + record.size, size):
             self.work += record.size
             return BAD_PHY_OFFSET
@@ -216,8 +213,10 @@ cdef class PieceFinder:
         while self.named != NOWHERE and pos < end:
             pos += <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(end + 3 - pos))
             if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &record) == RECORD_OK
-                    and record.phy_offset - pos == self.named and self.check(&record) == RECORD_OK):
-                return True
+                    and record.phy_offset - pos == self.named):
+                if self.work > 4 * size or self.check(&record) == RECORD_OK:
+                    return True
+                self.work += record.size
             pos += 1
         return False
 
