@@ -15,7 +15,7 @@ from rocketstore.compression import compress as compress_body
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
-from rocketstore.kernels.record_encoder import java_bytes
+from rocketstore.kernels.text import java_bytes
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message_id import offset_msg_id
 

@@ -487,6 +487,7 @@ def test_a_closed_file_answers_nothing_more(tmp_path):
         file.flush,
         lambda: file.is_time_matched(0, 1),
         lambda: file.is_write_full,
+        lambda: file._seed_header(1, 1),
     ):
         with pytest.raises(StoreClosedError):
             call()

@@ -176,6 +176,17 @@ def close_beside_a_select_of_a_long_chain(directory):
     thread.join()
 
 
+def interrupt_select_of_empty_slots(directory):
+    with IndexFile.create(Path(directory, "index"), hash_slot_num=1000, index_num=1000) as file:
+        file.put_key_hashes(*columns(1, 1))
+        asked = np.full(30_000_000, 7, np.int32)
+        assert interrupt(lambda: file.select_phy_offsets_by_hash(asked), 0.05)
+
+
+def test_ctrl_c_while_keys_that_are_not_there_are_looked_up_is_answered_at_once(tmp_path):
+    in_subprocess(interrupt_select_of_empty_slots, tmp_path)
+
+
 @pytest.mark.parametrize("work", [interrupt_select_of_a_long_chain, close_beside_a_select_of_a_long_chain])
 def test_one_long_chain_delays_neither_ctrl_c_nor_close(work, tmp_path):
     in_subprocess(work, tmp_path)

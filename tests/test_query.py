@@ -282,6 +282,14 @@ def test_a_lone_surrogate_is_a_key_that_no_record_can_have(tmp_path):
         assert np.diff(found.offsets).tolist() == [0, 1, 1]
 
 
+def test_two_surrogates_that_are_a_pair_are_one_character_of_a_key(tmp_path):
+    store, log = store_of(tmp_path, [message("\U0001f600")])
+    pair = "\ud83d\ude00"
+    with store:
+        assert query(store, pair) == [log.records[0][0]]
+        assert len(store.query_messages("TopicTest", [pair]).messages) == 1
+
+
 def test_prepared_messages_are_found_and_rolled_back_ones_are_not(tmp_path):  # points 16 and 17
     records = [message("k", sys_flag=flag) for flag in (0, 0x4, 0x8, 0xC)]
     store, log = store_of(tmp_path, records)

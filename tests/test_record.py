@@ -336,7 +336,9 @@ def test_a_delay_level_that_is_not_positive_leaves_the_tags_code(delay):
 
 
 @pytest.mark.parametrize(
-    "number", ["abc", "1 ", " 1", "1_0", "+", "-", "1.0", "2147483648", "-2147483649", "0x1", "\U0001d7cf"]
+    "number",
+    ["abc", "1 ", " 1", "1_0", "+", "-", "1.0", "2147483648", "-2147483649", "0x1", "\U0001d7cf", "\uff11" * 5000],
+    ids=lambda number: ascii(number)[:20],
 )
 def test_a_delay_that_java_cannot_parse_makes_the_record_unreadable_in_the_schedule_topic_only(number):
     assert check(build_record(SCHEDULE_TOPIC, properties={"DELAY": number})) == (False, -1, None)
@@ -344,7 +346,9 @@ def test_a_delay_that_java_cannot_parse_makes_the_record_unreadable_in_the_sched
 
 
 @pytest.mark.parametrize(
-    ("number", "level"), [("+5", 5), ("05", 5), ("\u0665", 5), ("\uff15", 5), ("-\u0665", -5), ("+०५", 5)]
+    ("number", "level"),
+    [("+5", 5), ("05", 5), ("\u0665", 5), ("\uff15", 5), ("-\u0665", -5), ("+०५", 5), ("\uff10" * 5000 + "5", 5)],
+    ids=lambda value: ascii(value)[:20],
 )
 def test_a_number_may_have_a_sign_and_digits_of_any_script(number, level):
     fields = check_fields(topic=SCHEDULE_TOPIC, properties={"DELAY": number}, store_timestamp=0)

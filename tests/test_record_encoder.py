@@ -11,7 +11,8 @@ from reference.record import CRC_RESERVED, build_record, host
 
 from rocketstore import Message
 from rocketstore.errors import PutMessageError
-from rocketstore.kernels.record_encoder import RecordEncoder, java_bytes, parse_host
+from rocketstore.kernels.record_encoder import RecordEncoder, parse_host
+from rocketstore.kernels.text import java_bytes
 
 
 def encoder_of(**options):

@@ -131,6 +131,20 @@ def test_a_filter_sees_text_as_java_decodes_it(tmp_path):
     assert offsets_of(log.scan(keys=["a b", "", "a"])) == []
 
 
+def test_two_surrogates_that_are_a_pair_are_one_character_to_a_filter(tmp_path):
+    log, offsets = make(tmp_path, [{"topic": "\U0001f600", "properties": {"TAGS": "\U0001f600"}}, {"topic": "?"}])
+    pair = "\ud83d\ude00"
+    for condition in ({"topics": [pair]}, {"tags": pair}):
+        assert offsets_of(log.scan(**condition)) == offsets[:1]
+
+
+def test_queue_ids_that_no_record_has_match_nothing(tmp_path):
+    least, most = -(1 << 31), (1 << 31) - 1
+    log, offsets = make(tmp_path, [{"queue_id": number} for number in (0, least, most)])
+    for number, expected in ((least, offsets[1:2]), (most, offsets[2:]), (-(1 << 63), []), (1 << 32, [])):
+        assert offsets_of(log.scan(queue_ids=[number])) == expected
+
+
 def test_conditions_without_a_value_match_nothing(tmp_path):
     log, _ = make(tmp_path, some(5))
     for condition in (

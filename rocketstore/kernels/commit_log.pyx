@@ -246,7 +246,7 @@ cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept
         return WHOLE
     size = <int32_t>rs_load_be32(data)
     if size < MIN_RECORD or size > remaining:
-        return WHOLE
+        return HALF_WRITTEN  # or no record, unless its head is written before it is read again
     if data[size - 1] != 0 or (remaining - size >= 4 and rs_load_be32(data + size) != 0):
         return WHOLE
     # Without properties the record ends with their length, 0, after the topic.

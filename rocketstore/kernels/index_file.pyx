@@ -150,12 +150,14 @@ cdef class IndexFileKernel:
     def _seed_header(self, int64_t end_phy_offset, int64_t end_timestamp):
         """Begin where the file before ended; only what is above 0 counts. Source: IndexFile.<init>."""
         self.require_writable()
+        self.buffer.enter()
         if end_phy_offset > 0:
             rs_store_be64_release(self.view.header + BEGIN_PHY_OFFSET, <uint64_t>end_phy_offset)
             rs_store_be64_release(self.view.header + END_PHY_OFFSET, <uint64_t>end_phy_offset)
         if end_timestamp > 0:
             rs_store_be64_release(self.view.header + BEGIN_TIMESTAMP, <uint64_t>end_timestamp)
             rs_store_be64_release(self.view.header + END_TIMESTAMP, <uint64_t>end_timestamp)
+        self.buffer.leave()
 
     def _write_count(self):
         """Write the count of an empty file, 1 instead of 0. Source: IndexHeader.updateByteBuffer."""

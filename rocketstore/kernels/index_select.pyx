@@ -113,7 +113,10 @@ cdef bint walk_on(Walk *walk, int64_t hops) noexcept nogil:
         if not walk.walking:
             if walk.start == walk.n:
                 return True
+            if hops <= 0:
+                return False
             begin_block(walk)
+            hops -= walk.size // 4  # keys whose slots are empty cost time, too
         hops = walk_block(walk, hops)
         if walk.active > 0 and walk.found.status == WALK_OK:
             return False

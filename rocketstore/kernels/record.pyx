@@ -326,7 +326,10 @@ cdef bint parse_unicode_number(const Slice *text, int64_t least, int64_t most, i
     digits = [unicodedata.decimal(unit, None) if unit <= "\uffff" else None for unit in string[len(sign):]]
     if None in digits or not digits:
         return False
-    value = int(sign + "".join(map(str, digits)))
+    number = "".join(map(str, digits)).lstrip("0") or "0"
+    if len(number) > 19:  # more than a long has; int() refuses very many
+        return False
+    value = int(sign + number)
     if not least <= value <= most:
         return False
     ret[0] = value

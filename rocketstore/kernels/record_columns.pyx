@@ -119,7 +119,7 @@ cdef array_of(Growing bytes, dtype):
 cdef Growing next_of(Growing last):
     """Make the next batch's bytes: they will be about as many."""
     cdef Growing bytes = Growing()
-    if last is not None and last.size and not bytes.allocate(last.size + last.size // 16):
+    if last is not None and last.size and not bytes.allocate(min(last.size + last.size // 16, <Py_ssize_t>INT32_MAX)):
         raise MemoryError
     return bytes
 

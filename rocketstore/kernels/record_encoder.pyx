@@ -47,6 +47,7 @@ from operator import index
 import numpy as np
 
 from rocketstore.errors import PutMessageError
+from rocketstore.kernels.text import java_bytes
 
 cdef enum:
     MAX_V1_TOPIC = 127
@@ -410,12 +411,7 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
     text[CRC_PROPERTY_SIZE - 1] = 2
 
 
-# ---- texts and hosts -------------------------------------------------------------------------------------------
-
-
-def java_bytes(str text not None):
-    """Return the UTF-8 of a str, as Java makes it: a surrogate that has no partner becomes "?"."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass").encode("utf-8", "replace")
+# ---- hosts ----------------------------------------------------------------------------------------------------
 
 
 def parse_host(str host not None):

@@ -9,6 +9,7 @@ from rocketstore.kernels.record cimport MAX_PROPERTIES, next_word
 import numpy as np
 
 from rocketstore.kernels.columns import int64_column
+from rocketstore.kernels.text import join_surrogates
 
 
 __all__ = ["RecordFilter"]
@@ -22,7 +23,7 @@ cdef class TextSet:
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{name}: strings were expected, not {text!r}")
-        encoded = sorted({text.encode() for text in texts})
+        encoded = sorted({join_surrogates(text).encode() for text in texts})
         self.data = b"".join(encoded)
         self.start = self.data
         self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
@@ -80,7 +81,8 @@ cdef class RecordFilter:
         if queue_ids is not None:
             ids = list(queue_ids)
             wide = int64_column(ids, "queue_ids", len(ids))
-            self.queue_ids = wide[np.abs(wide) < 1 << 31].astype(np.int32)
+            narrow = wide.astype(np.int32)
+            self.queue_ids = narrow[narrow == wide]
         self.begin_timestamp = INT64_MIN if begin_timestamp is None else begin_timestamp
         self.end_timestamp = INT64_MAX if end_timestamp is None else end_timestamp
         self.needs_properties = tags is not None or keys is not None

@@ -20,7 +20,7 @@ from rocketstore.kernels.text cimport TEXT_LATIN1, TEXT_NULL, TEXT_UTF8, Text
 
 import numpy as np
 
-from rocketstore.kernels.text import RowError
+from rocketstore.kernels.text import RowError, java_bytes
 
 
 cdef extern from "Python.h":
@@ -63,8 +63,7 @@ cdef class Utf8Texts:
         if text.form == TEXT_UTF8 or (text.form == TEXT_LATIN1 and is_ascii(<const uint8_t *>text.data, text.length)):
             room = self.values.add_bytes(text.data, text.length)
         else:
-            # A lone surrogate becomes ?, as where Java writes it.
-            encoded = (<str>PyUnicode_FromKindAndData(<int>text.form, text.data, text.length)).encode(errors="replace")
+            encoded = java_bytes(PyUnicode_FromKindAndData(<int>text.form, text.data, text.length))
             room = self.values.add_bytes(<const char *>encoded, len(encoded))
         if not room:
             raise MemoryError("the keys are more than 2 GiB: look up fewer at once")

@@ -110,3 +110,13 @@ cdef bint hash_text(uint32_t seed, const Text *text, uint32_t *hash_ret) noexcep
     else:
         return False
     return True
+
+
+def join_surrogates(str text not None):
+    """Return a str in which two surrogates that are a pair are one character, as they are to Java."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+
+def java_bytes(str text not None):
+    """Return the UTF-8 of a str, as Java makes it: a surrogate that has no partner becomes "?"."""
+    return join_surrogates(text).encode("utf-8", "replace")
