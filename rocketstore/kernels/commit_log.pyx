@@ -107,7 +107,7 @@ cdef class RecordScanner:
             self.todo |= CHECK_PROPERTY_CRC
         if self.columns.needs_properties or (record_filter is not None and record_filter.needs_properties):
             self.todo |= FIND_PROPERTIES
-        if self.columns.needs_tags_code:
+        if "tags_code" in self.columns.names:
             self.todo |= FIND_DISPATCH
 
     @property

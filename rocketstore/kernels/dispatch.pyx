@@ -27,7 +27,7 @@ from rocketstore.kernels.record cimport (
     parse_record,
     prefetch_following,
 )
-from rocketstore.kernels.record_columns cimport Growing
+from rocketstore.kernels.record_columns cimport Growing, array_of
 
 import numpy as np
 
@@ -215,7 +215,7 @@ cdef class RequestScanner:
 
         Requests have no uncommitted transactions, items no rolled-back ones; both are in the order of the log.
         """
-        taken = taken_array(self.requests, REQUEST), taken_array(self.items, ITEM)
+        taken = array_of(self.requests, REQUEST), array_of(self.items, ITEM)
         self.requests, self.items = Growing(), Growing()
         return taken
 
@@ -320,7 +320,3 @@ def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
     if not good:
         raise ValueError(f"a request is of queue {queue}, of {n_queues}")
     return columns, ends
-
-
-cdef taken_array(Growing rows, dtype):
-    return np.frombuffer(rows, dtype) if rows.size else np.empty(0, dtype)

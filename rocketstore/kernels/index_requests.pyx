@@ -17,7 +17,6 @@ from rocketstore.kernels.text cimport (
 
 import numpy as np
 
-from rocketstore.kernels.text import RowError
 
 cdef enum:
     PIECE = 16384  # messages between two looks at the signals: some 15 ms
@@ -104,18 +103,11 @@ cdef TextColumn optional_column(column, str name, Py_ssize_t n):
     return text
 
 
-cdef int get_text(TextColumn column, Py_ssize_t row, Text *text) except -1:
-    try:
-        return column.get(row, text)
-    except RowError as error:
-        raise error.error(f"{column.name}[{row}] {error.reason}") from None
-
-
 cdef uint32_t topic_prefix(TextColumn topics, Py_ssize_t row) except? 0:
     """The hash of "topic#"."""
     cdef Text text
     cdef uint32_t code
-    get_text(topics, row, &text)
+    topics.get(row, &text)
     if text.form == TEXT_NULL:
         raise ValueError(f"topic[{row}] is null: each message has a topic")
     code = add_hash(topics, row, 0, &text)
@@ -134,7 +126,7 @@ cdef int add_whole(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t
     cdef Text text
     if column is None:
         return 0
-    get_text(column, row, &text)
+    column.get(row, &text)
     if text.form != TEXT_NULL and (text.length or empty_counts):
         items.add(row, add_hash(column, row, prefix, &text))
     return 0
@@ -147,7 +139,7 @@ cdef int add_words(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t
     cdef int width
     if column is None:
         return 0
-    get_text(column, row, &text)
+    column.get(row, &text)
     if text.form == TEXT_NULL:
         return 0
     width = 1 if text.form == TEXT_UTF8 else <int>text.form

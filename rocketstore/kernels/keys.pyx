@@ -50,7 +50,10 @@ cdef class TextColumn:
 
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
         chunk = self.chunk_of(row)
-        return chunk.get(row - self.chunk_start, text)
+        try:
+            return chunk.get(row - self.chunk_start, text)
+        except RowError as error:
+            raise error.error(f"{self.name}[{row}] {error.reason}") from None
 
 
 cdef list chunks_of(column, str name):

@@ -19,6 +19,7 @@ cdef enum:
     IPV6_HOST_SIZE = 20
     MIN_RECORD = 91  # V1, IPv4 hosts, all three lengths 0
     MAX_PROPERTIES = 32767
+    CRC_PROPERTY_SIZE = 20  # "__CRC32#", 0x01, ten digits, 0x02
 
 cdef enum:
     MAGIC_V1 = 0xDAA320A7

@@ -23,7 +23,6 @@ from rocketstore.kernels.csrc cimport (
 )
 
 cdef enum:
-    CRC_PROPERTY_SIZE = 20  # "__CRC32#", 0x01, ten digits, 0x02
     KEYS = 0x4B455953  # "KEYS", "TAGS" as they are loaded
     TAGS = 0x54414753
 

@@ -15,6 +15,9 @@ cdef class Growing:
     cdef bint add_int32(self, Py_ssize_t value) noexcept nogil
 
 
+cdef array_of(Growing bytes, dtype)
+
+
 cdef class Column:
     cdef Column following
     cdef bint append_all(self, const Record *records, Py_ssize_t n) noexcept nogil
@@ -43,7 +46,6 @@ cdef class RecordColumns:
     cdef Column first
     cdef readonly Py_ssize_t rows
     cdef readonly bint needs_properties
-    cdef readonly bint needs_tags_code
     cdef bint expect(self, double factor) noexcept nogil
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil
 

@@ -18,6 +18,8 @@ from rocketstore.kernels.record cimport (
     BORN_HOST_V6,
     BORN_TIMESTAMP,
     FLAG,
+    HOST_SIZE,
+    IPV6_HOST_SIZE,
     MAX_PROPERTIES,
     PHY_OFFSET,
     QUEUE_ID,
@@ -457,13 +459,15 @@ cdef class HostColumn(BytesColumn):
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t i
         cdef const uint8_t *host
+        cdef bint is_v6
         cdef int size
         self.last = NULL  # of a block before, whose memory may be gone
         for i in range(n):
             host = records[i].data + (BORN_HOST if self.is_born else records[i].store_host)
-            size = 20 if records[i].sys_flag & (BORN_HOST_V6 if self.is_born else STORE_HOST_V6) else 8
+            is_v6 = records[i].sys_flag & (BORN_HOST_V6 if self.is_born else STORE_HOST_V6) != 0
+            size = IPV6_HOST_SIZE if is_v6 else HOST_SIZE
             if self.last == NULL or size != self.last_size or memcmp(host, self.last, <size_t>size) != 0:
-                self.length = host_text(host, size == 20, self.text)
+                self.length = host_text(host, is_v6, self.text)
                 self.last, self.last_size = host, size
             if not self.values.add_bytes(self.text, self.length):
                 return False
@@ -517,7 +521,7 @@ cdef class MsgIdColumn(BytesColumn):
         cdef char text[56]
         cdef int size
         for i in range(n):
-            size = 20 if records[i].sys_flag & STORE_HOST_V6 else 8
+            size = IPV6_HOST_SIZE if records[i].sys_flag & STORE_HOST_V6 else HOST_SIZE
             write_hex(records[i].data + records[i].store_host, size, text)
             write_hex(records[i].data + PHY_OFFSET, 8, text + 2 * size)
             if not self.values.add_bytes(text, 2 * size + 16):
@@ -565,7 +569,6 @@ cdef class RecordColumns:
             (<Column>last).following = column
             last = column
         self.needs_properties = not {"keys", "tags", "uniq_key"}.isdisjoint(self.names)
-        self.needs_tags_code = "tags_code" in self.names
 
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         self.rows += n

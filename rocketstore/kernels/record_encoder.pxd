@@ -28,9 +28,6 @@ cdef struct Parts:
     Slice store_host
 
 
-cdef enum:
-    CRC_PROPERTY_SIZE = 20
-
 cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil
 
 

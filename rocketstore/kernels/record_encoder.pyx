@@ -16,6 +16,7 @@ from rocketstore.kernels.record cimport (
     BORN_HOST_V6,
     BORN_TIMESTAMP,
     COMPRESSED,
+    CRC_PROPERTY_SIZE,
     FIND_DISPATCH,
     FLAG,
     HOST_SIZE,

@@ -20,7 +20,7 @@ from rocketstore.kernels.text cimport TEXT_LATIN1, TEXT_NULL, TEXT_UTF8, Text
 
 import numpy as np
 
-from rocketstore.kernels.text import RowError, java_bytes
+from rocketstore.kernels.text import java_bytes
 
 
 cdef extern from "Python.h":
@@ -30,7 +30,11 @@ cdef extern from "Python.h":
 cdef enum:
     PIECE = 4096  # records between two looks at the signals
 
-ANY_KEY, UNIQ_KEY, TAGS = range(3)  # what of a record a key is compared with
+# What of a record a key is compared with.
+cpdef enum:
+    ANY_KEY
+    UNIQ_KEY
+    TAGS
 
 
 cdef class Utf8Texts:
@@ -50,10 +54,7 @@ cdef class Utf8Texts:
         for row in range(texts.length):
             if row % 65536 == 0:
                 PyErr_CheckSignals()
-            try:
-                texts.get(row, &text)
-            except RowError as error:
-                raise error.error(f"{name}[{row}] {error.reason}") from None
+            texts.get(row, &text)
             if text.form == TEXT_NULL:
                 raise ValueError(f"{name}[{row}] is null")
             self.add(&text)
@@ -129,11 +130,11 @@ cdef bint matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int
     if not equals_decoded(&record.topic, wanted.data, wanted.size):
         return False
     keys.get(row, &wanted)
-    if kind == 2:
+    if kind == TAGS:
         return record.tags.data != NULL and equals_decoded(&record.tags, wanted.data, wanted.size)
     if record.uniq_key.data != NULL and equals_decoded(&record.uniq_key, wanted.data, wanted.size):
         return True
-    return kind == 0 and has_word(&record.keys, &wanted)
+    return kind == ANY_KEY and has_word(&record.keys, &wanted)
 
 
 cdef bint has_word(const Slice *text, const Slice *wanted) noexcept nogil:

@@ -17,6 +17,7 @@ from rocketstore.kernels.record cimport (
     BAD_SIZE,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
+    CRC_PROPERTY_SIZE,
     FIND_DISPATCH,
     MAGIC,
     PHY_OFFSET,
@@ -31,8 +32,8 @@ from rocketstore.kernels.record cimport (
     fill_delays,
     parse_record,
 )
-from rocketstore.kernels.record_columns cimport Growing
-from rocketstore.kernels.record_encoder cimport CRC_PROPERTY_SIZE, write_crc
+from rocketstore.kernels.record_columns cimport Growing, array_of
+from rocketstore.kernels.record_encoder cimport write_crc
 
 import numpy as np
 
@@ -118,7 +119,7 @@ cdef class PieceFinder:
         if not room or not self.add_last():
             raise MemoryError
         pieces, self.pieces = self.pieces, Growing()
-        return np.frombuffer(pieces, PIECE) if (<Growing>pieces).size else np.empty(0, PIECE)
+        return array_of(pieces, PIECE)
 
     cdef bint scan_step(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit) noexcept nogil:
         cdef Record record

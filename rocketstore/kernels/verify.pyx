@@ -17,6 +17,7 @@ from rocketstore.kernels.record cimport (
     BAD_PHY_OFFSET,
     BAD_PROPERTY_CRC,
     BODY_CRC,
+    CRC_PROPERTY_SIZE,
     RECORD_OK,
     Record,
     parse_record,
@@ -25,14 +26,12 @@ from rocketstore.kernels.record cimport (
 cdef enum:
     PIECE = 16 << 20  # bytes between two looks at the signals: some milliseconds
     ITEMS = 1 << 19  # likewise
-    CRC_PROPERTY_SIZE = 20  # "__CRC32#", 0x01, ten digits, 0x02
     FALLS = BAD_HALF + 1
     KINDS = FALLS + 1
     CHAIN = 0  # kinds of faults of an item
     NEWER = 1
     HASH = 2
     ORDER = 3
-    ITEM_KINDS = 4
     NOTED = 16  # faults of each kind
 
 TIME_FALLS = FALLS
