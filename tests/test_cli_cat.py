@@ -147,6 +147,15 @@ def test_follow_shows_what_is_written_and_ends_with_ctrl_c(tmp_path):
     assert (process.returncode, out, err) == (130, "", "")
 
 
+def test_follow_goes_over_damage_and_names_it(tmp_path):
+    first = build_record("T", b"first")
+    third = build_record("T", b"third", phy_offset=2 * len(first))
+    write_file(tmp_path / "commitlog", 0, (first + bytes(len(first)) + third).ljust(4096, b"\0"))
+    result = run("cat", tmp_path, "--follow", "--end-offset", 2 * len(first) + 1)
+    assert [row["body"] for row in rows(result, exit_code=1)] == ["first", "third"]
+    assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")
+
+
 def test_follow_up_to_an_offset_ends_there():
     found = rows(run("cat", golden(RICH), "--follow", "--end-offset", 80_000, "--topic", "TopicTest"))
     assert [row["phyOffset"] for row in found] == expected(

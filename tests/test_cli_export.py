@@ -8,7 +8,9 @@ import time
 import pytest
 import stores
 from cli import assert_one_line, golden, on_terminal, rows, run, start
+from reference.commit_log import write_file
 from reference.message_store import make_store
+from reference.record import build_record
 
 import rocketstore
 
@@ -170,6 +172,17 @@ def test_what_is_damaged_is_left_out_and_named_also_after_a_break(interrupted, t
     monkeypatch.setitem(globals(), "golden", lambda name: root)
     target = interrupted("jsonl", 2)
     assert_one_line(run("export", root, target, "--resume"), file, "offsets 255 to 1541 are left out")
+
+
+def test_what_is_behind_damage_in_the_last_file_is_exported(tmp_path):
+    records = [build_record(body=b"%d" % n, phy_offset=0) for n in range(3)]
+    size = len(records[0])
+    records = [build_record(body=b"%d" % n, phy_offset=n * size) for n in range(3)]
+    write_file(tmp_path / "commitlog", 0, (records[0] + bytes(size) + records[2]).ljust(4096, b"\0"))
+    result = run("export", tmp_path, tmp_path / "out.jsonl")
+    assert_one_line(result, "magic", f"offsets {size} to {2 * size} are left out")
+    bodies = [json.loads(line)["body"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert bodies == ["0", "2"]
 
 
 def test_what_is_written_meanwhile_is_not_exported(interrupted):

@@ -102,6 +102,18 @@ def test_following_from_within_a_record_begins_with_the_next(tmp_path):
         assert [request.phy_offset for request in store.follow(offsets[1] + 5, poll=None)] == offsets[2:]
 
 
+def test_following_does_not_end_at_damage_before_other_messages_without_a_word(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
+    with (tmp_path / "store" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(offsets[2] + 4)
+        file.write(b"....")
+    with rocketstore.open(tmp_path / "store") as reader:
+        with pytest.raises(CorruptFileError, match=f"at byte {offsets[2]}"):
+            list(reader.follow(0, poll=None))
+        assert [request.phy_offset for request in reader.follow(offsets[3], poll=None)] == offsets[3:]
+
+
 def test_following_an_expired_place_begins_at_the_log_s_first_file(seed, tmp_path):
     root = tmp_path / "store"
     with open_store(root) as store:

@@ -221,6 +221,17 @@ def test_after_a_lost_record_the_broker_skips_to_the_next_file_of_the_log(tmp_pa
         assert read(store, 2)[1:] == (6, [4, 5])
 
 
+def test_without_limits_messages_behind_damage_are_read(tmp_path):
+    """A broker's log ends at the damage."""
+    with store_of(tmp_path, [{}] * 4) as store:
+        second = store.consume_queue("TopicTest", 0)[1].phy_offset
+        with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(second + 4)
+            file.write(b"....")
+        assert read(store, 1) == ("FOUND", 4, [2, 3])
+        assert read(store, 1, limits="broker") == ("MESSAGE_WAS_REMOVING", 4, [])
+
+
 def test_a_unit_that_leads_to_no_record_is_not_found(tmp_path):
     """RocketMQ would hand the bytes out as they are."""
     with store_of(tmp_path, [{}] * 3) as store:

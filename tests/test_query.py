@@ -290,6 +290,21 @@ def test_two_surrogates_that_are_a_pair_are_one_character_of_a_key(tmp_path):
         assert len(store.query_messages("TopicTest", [pair]).messages) == 1
 
 
+def test_an_answer_says_that_a_damaged_record_may_have_been_meant(tmp_path):
+    store, log = store_of(tmp_path, [message("k"), message("k"), message("other")])
+    damaged = log.records[0][0]
+    with store:
+        with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(damaged + 4)
+            file.write(b"....")
+        found = store.query_messages("TopicTest", ["k", "other"])
+        assert found.phy_offsets.tolist() == [log.records[1][0], log.records[2][0]]
+        assert found.complete.tolist() == [False, True]
+        (reason,) = found.reasons
+        assert "magic" in reason
+        assert not store.query_message("TopicTest", "k").complete
+
+
 def test_prepared_messages_are_found_and_rolled_back_ones_are_not(tmp_path):  # points 16 and 17
     records = [message("k", sys_flag=flag) for flag in (0, 0x4, 0x8, 0xC)]
     store, log = store_of(tmp_path, records)

@@ -19,6 +19,7 @@ from reference.message_store import build_index, build_queues, make_store
 from reference.record import PREPARED, ROLLBACK
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 
+import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.files.broker_config import extend_topics
@@ -764,3 +765,16 @@ def test_recovery_that_is_killed_is_done_again(store, tmp_path, seed, what):
             break
         call += 1 + call // 12  # the first ones each, then fewer
     assert call > 8
+
+
+@pytest.mark.parametrize("policy", ["complete", "broker"])
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue/TopicTest/0", "index"])
+def test_a_directory_of_a_store_is_not_taken_for_one(name, policy, tmp_path):
+    root = tmp_path / "store"
+    make_store(root, [{"properties": {"KEYS": "k"}}], file_size=FILE, cq_file_size=CQ_FILE)
+    before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match="no store is here"):
+        recover(root / name, policy=policy, config=CONFIG)
+    with pytest.raises(StoreError, match="give the root of a store"):
+        rocketstore.open(root / name, "a", config=CONFIG)
+    assert sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before

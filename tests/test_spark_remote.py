@@ -25,11 +25,12 @@ from unfinished import kill_at_append, make_pieces
 
 import rocketstore
 from rocketstore import RemotePath, StoreConfig, rebuild, storage
+from rocketstore.files import log_end
+from rocketstore.files.log_end import LogEnd
 from rocketstore.spark import (
     build,
     build_consume_queue,
     build_index,
-    plan,
     query_messages,
     rebuild_consume_queue,
     register,
@@ -39,7 +40,6 @@ from rocketstore.spark import (
 )
 from rocketstore.spark.cache import IndexCache, StoreCache
 from rocketstore.spark.lookup import Lookup, find
-from rocketstore.spark.plan import LogEnd
 from rocketstore.spark.sink import writer_of
 from rocketstore.spark.splits import LogReader
 from rocketstore.storage import to_path
@@ -188,7 +188,7 @@ def test_a_stream_goes_on_as_a_remote_store_grows(tmp_path, no_believing):
 
 
 def test_what_is_behind_a_remote_log_is_fetched_only_where_the_log_stands(tmp_path, no_believing, monkeypatch):
-    monkeypatch.setattr(plan, "LOOK_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(log_end, "LOOK_AHEAD_SECONDS", 0.0)
     small_blocks(monkeypatch)
     options = {"mapped_file_size_commit_log": 1 << 20}
     with open_store(tmp_path, **options) as writer, rocketstore.open(counted(tmp_path)) as store:
@@ -211,7 +211,7 @@ def test_what_is_behind_a_remote_log_is_fetched_only_where_the_log_stands(tmp_pa
 
 
 def test_records_behind_damage_of_a_remote_log_are_found_as_it_grows(tmp_path, no_believing, monkeypatch):
-    monkeypatch.setattr(plan, "LOOK_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(log_end, "LOOK_AHEAD_SECONDS", 0.0)
     with open_store(tmp_path) as writer, rocketstore.open(counted(tmp_path)) as store:
         put(writer, 20)
         writer.flush()

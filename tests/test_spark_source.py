@@ -22,7 +22,9 @@ from spark_reads import as_spark, batches_of, partitions_of, read_batches, read_
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.spark import messages, plan, register
+from rocketstore.files import log_end
+from rocketstore.files.log_end import LogEnd
+from rocketstore.spark import messages, register
 from rocketstore.spark.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
@@ -527,7 +529,7 @@ def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):
     for path in list(data)[1:]:
         path.unlink()
     with rocketstore.open(tmp_path) as opened:
-        end = plan.LogEnd(opened.commit_log)
+        end = LogEnd(opened.commit_log)
         assert end.find() == place
         for path, content in data.items():
             path.write_bytes(content)
@@ -537,7 +539,7 @@ def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):
         assert end.find() == last
         damage(tmp_path, last, build_record(phy_offset=last + 40, body=b"behind it"), at=40)
         assert end.find() == last
-        monkeypatch.setattr(plan, "LOOK_AHEAD_SECONDS", -1.0)
+        monkeypatch.setattr(log_end, "LOOK_AHEAD_SECONDS", -1.0)
         assert end.find() == last + 40 + len(build_record(body=b"behind it"))
 
 

@@ -199,6 +199,31 @@ def test_a_store_without_messages_is_read(tmp_path):
         assert store.get_phy_offset_by_time(0) == 0
 
 
+def test_damage_in_the_last_file_hides_no_message_from_a_search_by_time_and_is_a_problem(tmp_path):
+    log = make_store(tmp_path, [{"properties": {"KEYS": "k"}, "store_timestamp": T0 + n} for n in range(3)])
+    offsets = [offset for offset, _ in log.records]
+    with (tmp_path / "commitlog" / LOG).open("r+b") as file:
+        file.seek(offsets[1] + 4)
+        file.write(b"....")
+    with rocketstore.open(tmp_path) as store:
+        assert [store.get_phy_offset_by_time(T0 + n) for n in range(3)] == [offsets[0], offsets[2], offsets[2]]
+        about = store.summary()
+        assert about.max_phy_offset == offsets[1]
+        assert f"the index reaches {offsets[2]}, sound messages end at {offsets[1]}" in about.problems[0]
+
+
+def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_noted(tmp_path):
+    """As that of messages without keys."""
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
+        store.put_message(rocketstore.Message("T", b"body"))
+    with rocketstore.open(tmp_path) as store:
+        assert not store.query_message("T", "k").messages
+        assert store.summary().problems == []
+    (tmp_path / "config" / "rocketstore.json").unlink()
+    with rocketstore.open(tmp_path) as store, pytest.raises(ValueError, match="give hash_slot_num"):
+        _ = store.index
+
+
 def test_a_directory_that_is_no_store_is_refused(tmp_path):
     with pytest.raises(rocketstore.StoreError, match="no store"):
         rocketstore.open(tmp_path)

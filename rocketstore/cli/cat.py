@@ -10,6 +10,7 @@ from rocketstore.cli.formats import Row, error_text, format_option, report, writ
 from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Skipped
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.message_store import MessageStore
@@ -48,9 +49,9 @@ def read(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> 
 def tail(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> Iterator[Sequence[Row]]:
     """Read on whenever the log has grown, up to the end offset if there is one."""
     last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
-    begin = conditions["begin_offset"] or 0
+    begin, log_end = conditions["begin_offset"] or 0, LogEnd(log)
     while begin < last:
-        end = min(log.max_phy_offset, last)
+        end = min(log_end.find(), last)
         if begin < end:
             yield from read(log, conditions | {"begin_offset": begin, "end_offset": end}, damaged)
             begin = end

@@ -18,6 +18,7 @@ from rocketstore.cli.messages import BODY_RULE, message_rows
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.limits import LONG_MAX
@@ -87,7 +88,7 @@ def begin(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force
             return state
         shutil.rmtree(work)
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
-    first, last = max(first, log.min_phy_offset), min(last, log.max_phy_offset)
+    first, last = max(first, log.min_phy_offset), min(last, LogEnd(log).find())
     state = {"asked": asked, "begin": first, "end": last, "problems": []}
     work.mkdir()
     save(work, state)

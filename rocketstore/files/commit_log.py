@@ -158,14 +158,14 @@ class CommitLog:
         end = self._end
         files = self.queue.files
         if end is None or (files and not any(file.file_from_offset <= end <= self.end_of(file) for file in files)):
-            end = self._last_begun_file()
+            end = self.last_begun_file()
         scanner = self.scanner(())
         self._end = end = self.walk(scanner, end)
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         return end
 
-    def _last_begun_file(self) -> int:
+    def last_begun_file(self) -> int:
         """Where the last file that begins with a record begins: after it there are files made ahead, of zeros."""
         for file in reversed(self.queue.files):
             if self.begins_record(file.file_from_offset):

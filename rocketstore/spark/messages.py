@@ -23,12 +23,13 @@ from pyspark.sql.datasource import (
 
 import rocketstore
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import LogEnd, Range, begin_of, lose, parts_of, times_of
+from rocketstore.spark.plan import Range, begin_of, lose, parts_of, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import time
 from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.kernels.commit_log import HALF, OK
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.storage import is_remote
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LARGE_RECORD", "LogEnd", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of"]
+__all__ = ["LARGE_RECORD", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of"]
 
 CLOCK_SLACK = 3_600_000  # ms
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
-LOOK_AHEAD_SECONDS = 10.0
 Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
 
 
@@ -27,53 +22,6 @@ def lose(options: ReadOptions, what: str) -> None:
     """Refuse to go on without what was asked for, unless the user allows it."""
     if options.fail_on_data_loss:
         raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
-
-
-class LogEnd:
-    """Where a log ends: after its last record, with damage before that one in between, or none. Moves on with it."""
-
-    def __init__(self, log: CommitLog) -> None:
-        self._log = log
-        self._end: int | None = None
-        self._last: int | None = None  # record
-        self._looked = 0.0
-        self._versions: list[tuple[object, ...]] = []  # of remote files, when it was looked behind the end
-
-    def find(self) -> int:
-        """Look where the log ends now. That nothing is behind bad bytes is looked for again every 10 seconds."""
-        log, before, scanner = self._log, self._end, self._log.scanner(())
-        log.refresh()
-        if before is None or self._is_cut():
-            with copy.copy(log) as anew:  # which remembers no end
-                end, self._last = anew.max_phy_offset, anew.last_phy_offset
-        else:
-            end = log.walk(scanner, before)
-        if self._is_to_look(end != before):
-            while (later := log.find_later(end, LONG_MAX)) not in (None, end):
-                end = log.walk(scanner, later)
-            self._looked, self._versions = time.monotonic(), self._remote_versions()
-        if scanner.last_phy_offset >= 0:
-            self._last = scanner.last_phy_offset
-        self._end = end
-        return end
-
-    def _is_to_look(self, moves_on: bool) -> bool:
-        """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""
-        versions, is_late = self._remote_versions(), time.monotonic() > self._looked + LOOK_AHEAD_SECONDS
-        if versions and self._end is not None:
-            return is_late and not moves_on and versions != self._versions
-        return is_late or moves_on
-
-    def _remote_versions(self) -> list[tuple[object, ...]]:
-        return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
-
-    def _is_cut(self) -> bool:
-        """Whether the last record is gone, as one of a write that was undone, and did not expire."""
-        log, last = self._log, self._last
-        if last is None or last < log.min_phy_offset:
-            return False
-        step = log.step(log.scanner(()), last, last + 1)
-        return step is None or step[1] not in (OK, HALF)
 
 
 def is_inside(log: CommitLog, offset: int) -> bool:

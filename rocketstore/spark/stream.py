@@ -11,9 +11,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_end import LogEnd
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LARGE_RECORD, LogEnd, begin_of, is_inside, lose, parts_of
+from rocketstore.spark.plan import LARGE_RECORD, begin_of, is_inside, lose, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 

@@ -19,6 +19,7 @@ from rocketstore.files.broker_config import TopicConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.log_writer import illegal
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
@@ -316,14 +317,15 @@ def follow_batches(
 ) -> Iterator[MessageBatch]:
     """Give the messages of a log that something else may be writing; the documentation is MessageStore's."""
     at = log.min_phy_offset if from_phy_offset is None else from_phy_offset
+    log_end = LogEnd(log)
     while stop is None or not stop.is_set():
-        end = log.max_phy_offset
+        end = log_end.find()
         at = max(at, log.min_phy_offset)
         if at < end:
             for batch in log.scan(at, end, columns=columns):
                 if len(batch):
                     yield batch
-            _require_last(log, at, columns)
+            _require_last(log, log_end.last_phy_offset, at, columns)
             at = end
         elif poll is None:
             return
@@ -333,9 +335,8 @@ def follow_batches(
             stop.wait(poll)
 
 
-def _require_last(log: CommitLog, begin: int, columns: Iterable[str] | None) -> None:
+def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterable[str] | None) -> None:
     """Raise CorruptFileError if these columns of the last record cannot be read: a scan takes it for the log's end."""
-    last = log.last_phy_offset
     if last is not None and last >= begin:
         step = log.step(log.scanner(message_fields(columns)), last, last + 1)
         if step is not None and step[1] != OK:

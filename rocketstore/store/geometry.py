@@ -14,14 +14,22 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
 
-__all__ = ["known_config", "read_saved", "save_geometry", "saved_path", "with_default_sizes", "writing_config"]
+__all__ = [
+    "known_config",
+    "read_saved",
+    "require_store",
+    "save_geometry",
+    "saved_path",
+    "with_default_sizes",
+    "writing_config",
+]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 # The other sizes, of which directory, and of how many bytes a multiple.
@@ -38,6 +46,15 @@ SAVED: dict[str, type] = {
     **dict.fromkeys(("enable_consume_queue_ext", "enable_multi_dispatch", "enable_lmq"), bool),
     **dict.fromkeys(("enabled_append_prop_crc", "message_index_enable", "allocate_file_ahead"), bool),
 }
+
+
+def require_store(root: Path, config: StoreConfig) -> None:
+    """Raise StoreError if a directory is no store's root, OSError if it is none at all."""
+    with scandir(root):
+        pass
+    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+    if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
+        raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:

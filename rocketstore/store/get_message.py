@@ -205,7 +205,10 @@ class _Reader:
 
     def _is_in_log(self, unit: CqUnit) -> bool:
         begin, end = self.log_range
-        return begin <= unit.phy_offset and unit.size <= end - unit.phy_offset
+        if begin <= unit.phy_offset and unit.size <= end - unit.phy_offset:
+            return True
+        # A broker's log ends at the first bytes that are no message.
+        return not self.as_broker and self.log.find_message(unit.phy_offset) is not None
 
     def _next_log_file(self, phy_offset: int) -> int:
         size = self.log.mapped_file_size

@@ -23,6 +23,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
@@ -33,6 +34,7 @@ from rocketstore.message_id import phy_offset_of
 from rocketstore.storage import RemotePath, local_path, scandir, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
+from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
@@ -76,11 +78,7 @@ class MessageStore:
         if mode == "a":
             return cls._open_writer(root, mode, config)
         given, config = config, config or StoreConfig()
-        with scandir(root):
-            pass
-        parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
-        if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
-            raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
+        require_store(root, config)
         return cls(root, config) if mode == "r" else cls._open_writer(root, mode, given)
 
     @classmethod
@@ -125,13 +123,20 @@ class MessageStore:
             if has_rocksdb_data(self.path / "rocksdbstore"):
                 raise UnsupportedFormatError(f"{self.path}: the index is in RocksDB, which is not read")
             return None
-        self._index = IndexService.open(
-            directory,
-            hash_slot_num=self.config.max_hash_slot_num,
-            index_num=self.config.max_index_num,
-            compat=self.config.compat,
-        )
+        self._index = self._open_index(directory)
         return self._index
+
+    def _open_index(self, directory: Path) -> IndexService:
+        """Open the index; where its files do not show their geometry, with the one that their writer noted."""
+        slots, items, compat = self.config.max_hash_slot_num, self.config.max_index_num, self.config.compat
+        try:
+            return IndexService.open(directory, hash_slot_num=slots, index_num=items, compat=compat)
+        except ValueError:
+            noted = read_saved(saved_path(self.path))
+            if slots or items or not noted:
+                raise
+        slots, items = noted.get("max_hash_slot_num"), noted.get("max_index_num")
+        return IndexService.open(directory, hash_slot_num=slots, index_num=items, compat=compat)
 
     @property
     def _coverage(self) -> Coverage:
@@ -269,19 +274,22 @@ class MessageStore:
     def get_phy_offset_by_time(self, timestamp: int) -> int:
         """Find the physical offset of the first message of a store time, epoch ms, or later; the log's end if none is.
 
-        Looks for the last file that begins before that time: clocks that went back in between are not seen.
+        Looks for the last file that begins before that time: clocks that went back in between are not seen, nor are
+        messages that cannot be read.
         """
         log = self.commit_log
-        end = log.max_phy_offset
         begin = log.min_phy_offset
         for file in reversed(log.queue.files):
             first = log.find_message(file.file_from_offset)
             if first is not None and first.store_timestamp < timestamp:
                 begin = file.file_from_offset
                 break
-        for batch in log.scan(begin, end, columns=["phy_offset"], begin_timestamp=timestamp, batch_size=1):
+        found = log.scan(
+            begin, columns=["phy_offset"], begin_timestamp=timestamp, on_corrupt="skip", batch_size=1
+        )
+        for batch in found:
             return int(batch.phy_offset[0])
-        return end
+        return LogEnd(log).find()
 
     def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
         """Give how far consumer groups, or one, are behind, by consumerOffset.json and the queues.

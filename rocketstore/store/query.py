@@ -12,6 +12,7 @@ import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexFile
+from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
@@ -115,6 +116,9 @@ def query_messages(
                 search.look_into(file, hashes)
     reasons = coverage.reasons(index_type)
     complete = np.full(len(hashes), not reasons)
+    if search.damage is not None:
+        complete &= ~search.damaged
+        reasons = [*reasons, str(search.damage)]
     if search.cut.any():
         complete &= ~search.cut
         reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
@@ -141,6 +145,8 @@ class _Search:
         self.counts = np.zeros(keys.length, np.int64)
         self.scanned = np.zeros(keys.length, np.int64)
         self.cut = np.zeros(keys.length, np.bool_)
+        self.damaged = np.zeros(keys.length, np.bool_)
+        self.damage: Exception | None = None  # of the first damaged record
         self.least = LONG_MAX  # of the offsets found
 
     def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
@@ -186,6 +192,7 @@ class _Search:
             with ThreadPoolExecutor(self.threads, "rocketstore-query") as pool:
                 list(pool.map(match, parts))
         hits = matched.view(np.bool_)
+        self.note_damage(rows[~hits], phy_offsets[~hits])
         rows, phy_offsets = distinct(rows[hits], phy_offsets[hits])
         known = self.are_known(rows, phy_offsets)
         if known.any():
@@ -194,6 +201,16 @@ class _Search:
             self.found.append((rows, phy_offsets))
             self.least = min(self.least, int(phy_offsets.min()))
             self.counts += np.bincount(rows, minlength=len(self.counts))
+
+    def note_damage(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
+        """Mark the keys of candidates that are damaged records: what they were is not known."""
+        if not len(rows):
+            return
+        statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])[1]
+        damaged = np.flatnonzero(~np.isin(statuses, (OK, END, HALF)))
+        self.damaged[rows[damaged]] = True
+        if len(damaged) and self.damage is None:
+            self.damage = self.log.error(int(phy_offsets[damaged[0]]), int(statuses[damaged[0]]))
 
     def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
         """Tell which are hits already. Files and chains go back in the log, so mostly none can be."""

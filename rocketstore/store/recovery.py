@@ -8,7 +8,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_directory
 from rocketstore.storage import local_path
-from rocketstore.store.geometry import writing_config
+from rocketstore.store.geometry import require_store, writing_config
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -52,7 +52,7 @@ def recover(
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
     root = local_path(path)
-    os.scandir(root).close()
+    require_store(root, config or StoreConfig())
     config = writing_config(root, config)
     if policy == "broker" and config.compat not in RELEASES:
         raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {' and '.join(RELEASES)}")

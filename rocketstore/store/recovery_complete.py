@@ -97,7 +97,7 @@ class Completion:
         if is_clean:
             self.checked_from = self._tail_begin()
         elif last_file and flushed <= 0:
-            self.checked_from = self.log._last_begun_file()
+            self.checked_from = self.log.last_begun_file()
         else:
             self.checked_from = self._last_file_before(flushed)
         self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
@@ -168,7 +168,7 @@ class Completion:
 
     def _tail_begin(self) -> int:
         """Where to begin after a clean stop: in the last file, some way before what was last at some start or stop."""
-        file, begin = self.log._last_begun_file(), self.checkpoint.confirm_phy_offset - TAIL_SIZE
+        file, begin = self.log.last_begun_file(), self.checkpoint.confirm_phy_offset - TAIL_SIZE
         found = self.log.find_later(begin, self.checkpoint.confirm_phy_offset + 1) if begin > file else None
         return file if found is None else found
 
@@ -456,6 +456,7 @@ def open_completion(root: Path, config: StoreConfig) -> Completion:
     """Open the log of a store, of which every size is set, to look at it."""
     paths = config.commit_log_paths(root)
     log = CommitLog.open(
+        # Where the log is gone it is empty, and so is a store's root of files of a log.
         [path for path in paths if path.is_dir()] or [root], mapped_file_size=config.mapped_file_size_commit_log,
         force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
     )

@@ -109,6 +109,9 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             headers = [file.header for file in service.files if len(file)]
             if headers:
                 index = headers[0].begin_phy_offset, headers[-1].end_phy_offset
+    with noted():
+        if index[1] is not None and index[1] >= (end := store.commit_log.max_phy_offset):
+            problems.append(f"{store.path}: the index reaches {index[1]}, sound messages end at {end}: see verify")
     topics = len({topic for topic, _ in queues})
     is_locked = False
     with noted():

@@ -411,6 +411,9 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     """Take the lock, recover the store, and go on with it. Raises: StoreLockedError, CorruptFileError, OSError."""
     if mode == "a":
         make_directory(root)
+        for path in root.iterdir():
+            if path.name.isdecimal() and path.is_file():
+                raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
     lock = StoreLock(root / "lock")
     lock.acquire()
     with contextlib.ExitStack() as stack:

@@ -1,0 +1,65 @@
+"""LogEnd: where the messages of a commit log end, whatever is damaged before that."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.kernels.commit_log import HALF, OK
+from rocketstore.limits import LONG_MAX
+from rocketstore.storage import is_remote
+
+__all__ = ["LogEnd"]
+
+LOOK_AHEAD_SECONDS = 10.0
+
+
+class LogEnd:
+    """Where a log ends: after its last record, with damage before that one in between, or none. Moves on with it.
+
+    Attributes: last_phy_offset: of the last record that ``find`` saw, bytes; None if there is none.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.last_phy_offset: int | None = None
+        self._log = log
+        self._end: int | None = None
+        self._looked = -math.inf
+        self._versions: list[tuple[object, ...]] = []  # of remote files, when it was looked behind the end
+
+    def find(self) -> int:
+        """Look where the log ends now, bytes. That nothing is behind bad bytes is looked for again every 10 seconds."""
+        log, before, scanner = self._log, self._end, self._log.scanner(())
+        log.refresh()
+        if before is None or self._is_cut():
+            self.last_phy_offset = None
+            end = log.walk(scanner, log.last_begun_file())
+        else:
+            end = log.walk(scanner, before)
+        if self._is_to_look(end != before):
+            while (later := log.find_later(end, LONG_MAX)) not in (None, end):
+                end = log.walk(scanner, later)
+            self._looked, self._versions = time.monotonic(), self._remote_versions()
+        if scanner.last_phy_offset >= 0:
+            self.last_phy_offset = scanner.last_phy_offset
+        self._end = end
+        return end
+
+    def _is_to_look(self, moves_on: bool) -> bool:
+        """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""
+        if time.monotonic() < self._looked + LOOK_AHEAD_SECONDS:
+            return False
+        versions = self._remote_versions()
+        return not versions or self._end is None or (not moves_on and versions != self._versions)
+
+    def _remote_versions(self) -> list[tuple[object, ...]]:
+        return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
+
+    def _is_cut(self) -> bool:
+        """Whether the last record is gone, as one of a write that was undone, and did not expire."""
+        log, last = self._log, self.last_phy_offset
+        if last is None or last < log.min_phy_offset:
+            return False
+        step = log.step(log.scanner(()), last, last + 1)
+        return step is None or step[1] not in (OK, HALF)
