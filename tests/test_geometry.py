@@ -107,7 +107,8 @@ def test_a_last_file_of_no_length_is_passed_over(store, name):
 
 
 def test_what_is_no_file_of_a_run_is_passed_over(store):
-    make(store / "consumequeue" / "T" / "abc", 77)
+    for name in ("abc", "--5", "007", "+1", "\u0663", "99999999999"):  # of 007 and +1 RocketMQ loads 7 and 1
+        make(store / "consumequeue" / "T" / name, 77)
     make(store / "consumequeue" / "T" / "0" / f"{99:020}", 77)
     (store / "consumequeue" / "file").write_bytes(b"x")
     (store / "consumequeue" / "T" / "7").write_bytes(b"x")
@@ -117,7 +118,7 @@ def test_what_is_no_file_of_a_run_is_passed_over(store):
     assert sizes(writing_config(store, StoreConfig(**INDEX))) == SMALL
 
 
-@pytest.mark.parametrize("queue", ["-1", "+1", "007"])
+@pytest.mark.parametrize("queue", ["-1", "7", "2147483647"])
 def test_every_queue_that_rocketmq_loads_counts(store, queue):
     make(store / "consumequeue" / "T" / queue, 220)
     with pytest.raises(ValueError, match="mapped_file_size_consume_queue"):

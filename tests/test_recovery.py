@@ -206,6 +206,51 @@ def test_policy_broker_is_known_of_two_releases(store):
         recover(store(), policy="broker", config=dataclasses.replace(CONFIG, compat="5.4.0"))
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_policy_broker_passes_over_what_java_does_not_take_for_a_queue_id(store, dry_run):
+    root = store()
+    topic = root / "consumequeue" / "TopicTest"
+    for name in ("--5", "abc", "99999999999", "\N{MATHEMATICAL BOLD DIGIT ONE}"):
+        (topic / name).mkdir()
+        (topic / name / f"{0:020}").write_bytes(b"of another length")
+    for name in ("notes.txt", "7"):
+        (topic / name).write_bytes(b"hello")
+    assert not recover(root, policy="broker", config=CONFIG, dry_run=dry_run).actions
+
+
+@pytest.mark.parametrize("name", ["+7", "007", "\u0667"])
+def test_policy_broker_loads_the_usual_directory_of_a_number_that_is_written_otherwise(store, name):
+    root = store()
+    topic = root / "consumequeue" / "TopicTest"
+    (topic / name).mkdir()
+    (topic / name / f"{0:020}").write_bytes(b"of another length")
+    assert not recover(root, policy="broker", config=CONFIG).actions
+    (topic / "7").mkdir()
+    empty = topic / "7" / f"{0:020}"
+    empty.touch()
+    assert [action.path for action in recover(root, policy="broker", config=CONFIG).actions] == [empty]
+
+
+def test_policy_broker_refuses_a_topic_of_batches_by_any_name_of_a_queue(store):
+    root = store()
+    extend_topics(root, {"Batches": 4}, {"Batches": "BatchCQ"})
+    (root / "consumequeue" / "Batches" / "abc").mkdir(parents=True)
+    recover(root, policy="broker", config=CONFIG)
+    (root / "consumequeue" / "Batches" / "007").mkdir()
+    with pytest.raises(StoreError, match=r"Batches/007: queue\.type"):
+        recover(root, policy="broker", config=CONFIG)
+
+
+def test_policy_broker_leaves_what_is_of_no_queue_where_it_deletes_all_queues(store):
+    root = store()
+    damages.missing_log(root, None)
+    other = root / "consumequeue" / "TopicTest" / "abc" / f"{0:020}"
+    other.parent.mkdir()
+    other.write_bytes(b"x")
+    recover(root, policy="broker", config=CONFIG)
+    assert [path for path in (root / "consumequeue").rglob("*") if path.is_file()] == [other]
+
+
 def test_another_policy_is_refused(store):
     with pytest.raises(ValueError, match="policy='quick'"):
         recover(store(), policy="quick", config=CONFIG)
@@ -482,6 +527,19 @@ def test_a_topic_of_batches_may_have_directories_without_files(store):
     (root / "consumequeue" / "Batches" / "0").mkdir(parents=True)
     recover(root, config=CONFIG)
     assert recover(root, config=CONFIG).actions == ()
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("name", ["--5", "\u0663", "007", "+3", "-0", "99999999999", "abc"])
+def test_directories_that_are_no_queues_are_left_as_they_are(store, name, mode):
+    root = store()
+    mode(root, None)
+    (root / "consumequeue" / "TopicTest" / name).mkdir()
+    before = contents(root)
+    for complete in (recover, complete_store_of):
+        complete(root, config=CONFIG)
+        assert (root / "consumequeue" / "TopicTest" / name).is_dir()
+    assert contents(root) == before
 
 
 def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp_path):

@@ -7,6 +7,7 @@ import functools
 import mmap
 import operator
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,10 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_unit,
 )
-from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import scandir, to_path
 
-__all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit"]
+__all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 RECOVERED_FILES = 3
@@ -541,3 +542,12 @@ class BatchConsumeQueue(ConsumeQueue):
                 right = middle - (not lower)
         found = left if times[left] >= timestamp else right
         return int(firsts[found]) if times[found] >= timestamp else -1
+
+
+def is_queue_name(name: str) -> bool:
+    """Whether a name is that of a queue's directory: an int as Java writes one.
+
+    Of other numbers, such as 007, RocketMQ loads the directory of the usual name.
+    Source: ConsumeQueueStore.loadConsumeQueues.
+    """
+    return re.fullmatch("0|-?[1-9][0-9]{0,9}", name) is not None and INT_MIN <= int(name) <= INT_MAX

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.storage import scandir, to_path
@@ -132,13 +132,13 @@ def read_saved(path: Path) -> dict[str, Any]:
 
 
 def _queue_directories(directory: Path) -> Iterator[Path]:
-    """Give the directories of queues that RocketMQ loads. Source: ConsumeQueueStore.loadConsumeQueues."""
+    """Give the directories of queues."""
     with contextlib.suppress(FileNotFoundError), scandir(directory) as topics:
         for topic in topics:
             if topic.is_dir():
                 path = directory / topic.name
                 with scandir(path) as queues:
-                    yield from (path / queue.name for queue in queues if re.fullmatch("[+-]?[0-9]+", queue.name))
+                    yield from (path / queue.name for queue in queues if is_queue_name(queue.name))
 
 
 def _length(

@@ -7,7 +7,6 @@ import errno
 import io
 import operator
 import os
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,7 @@ from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatEr
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_end import LogEnd
@@ -549,14 +548,8 @@ def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig) -> Message
 
 
 def is_queue(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory's name is an int as Java writes one: of others RocketMQ loads another directory, or none.
-
-    Source: ConsumeQueueStore.loadConsumeQueues.
-    """
-    if not re.fullmatch("0|-?[1-9][0-9]{0,9}", entry.name) or not -(2**31) <= int(entry.name) < 2**31:
-        return False
     with contextlib.suppress(OSError):  # a link that leads to itself
-        return entry.is_dir()
+        return is_queue_name(entry.name) and entry.is_dir()
     return False
 
 

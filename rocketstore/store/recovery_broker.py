@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +15,11 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_directory
 from rocketstore.kernels.record import check_message_and_return_size
+from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -72,7 +75,7 @@ class BrokerRecovery:
             return self._recover(log, Dispatcher(self.root, self.config, log, index, self.batch_topics))
 
     def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
-        writers = [dispatcher.queue(topic, queue_id) for topic, queue_id in self._queues()]
+        writers = [dispatcher.queue(path.parent.name, int(path.name)) for path in self._queue_directories()]
         before = {path for writer in writers for path in files_of(writer.directory)}
         max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
         scanned = self._scan(log, self._first_file(log, max_phy_offset), max_phy_offset)
@@ -99,14 +102,14 @@ class BrokerRecovery:
 
     def _check_lengths(self) -> None:
         """Refuse what a broker refuses to load, and delete empty last files. Source: MappedFileQueue.doLoad."""
-        queues = {
+        sizes = {
             "consumequeue": self.config.mapped_file_size_consume_queue,
             "batchconsumequeue": self.config.mapper_file_size_batch_consume_queue,
         }
-        runs = [(path, self.config.mapped_file_size_commit_log) for path in self.directories]
-        runs += [(path, size) for name, size in queues.items() for path in (self.root / name).glob("*/*")]
+        runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
+        runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
         empty = []
-        for directory, size in runs:
+        for directory, size in runs.items():
             files = MappedFileQueue([directory]).files
             for file in files:
                 if file.size == 0 and file == files[-1]:
@@ -119,19 +122,24 @@ class BrokerRecovery:
             sync_directory(path.parent)
             self.actions.append(RecoveryAction(path, "delete"))
 
-    def _queues(self) -> Iterator[tuple[str, int]]:
+    def _queue_directories(self) -> Iterator[Path]:
+        """The directories that a broker loads, which for 007 is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
         for name in ("consumequeue", "batchconsumequeue"):
-            for directory in sorted((self.root / name).glob("*/*")):
-                topic, queue_id = directory.parent.name, directory.name
-                if not queue_id.lstrip("-").isdecimal():
+            for path in sorted((self.root / name).glob("*/*")):
+                queue_id = parse_int(path.name)
+                if queue_id is None:
                     continue
-                if (topic in self.batch_topics) != (name == "batchconsumequeue"):
-                    raise StoreError(f"{directory}: queue.type in topics.json is another: a broker does not start")
-                yield topic, int(queue_id)
+                if (path.parent.name in self.batch_topics) != (name == "batchconsumequeue"):
+                    raise StoreError(f"{path}: queue.type in topics.json is another: a broker does not start")
+                directory = path.parent / str(queue_id)
+                if directory.is_dir():
+                    yield directory
 
     def _destroy_queues(self) -> None:
         for name in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
             for path in sorted((self.root / name).glob("*/*/*")):
+                if not is_queue_name(path.parent.name):
+                    continue
                 self.actions.append(RecoveryAction(path, "delete"))
                 path.unlink()
                 sync_directory(path.parent)
@@ -300,6 +308,12 @@ def link_files(directory: Path, target: Path, copied: int) -> None:
             (target / path.name).symlink_to(path.absolute())
         else:
             shutil.copy(path, target)
+
+
+def parse_int(text: str) -> int | None:
+    """Read a number as Integer.parseInt does, None for what it refuses: digits of any script, none beyond U+FFFF."""
+    is_number = re.fullmatch(r"[+-]?\d+", text) is not None and max(text) <= "\uffff"
+    return int(text) if is_number and INT_MIN <= int(text) <= INT_MAX else None
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -14,7 +14,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
+from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit, is_queue_name
 from rocketstore.files.consume_queue_ext import MAX_ADDRESS
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.kernels.buffer import Buffer
@@ -161,11 +161,11 @@ def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
 
 
 def _directories(path: Path) -> Iterator[Path]:
-    """The directories of queues. Names that are no numbers are not of queues."""
+    """The directories of queues."""
     topics = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if path.is_dir() else []
     for topic in topics:
         with os.scandir(topic) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.lstrip("-").isdecimal() and entry.is_dir())
+            names = sorted(entry.name for entry in entries if is_queue_name(entry.name) and entry.is_dir())
         yield from (Path(topic, name) for name in names)
 
 

@@ -15,6 +15,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
@@ -154,7 +155,7 @@ class Verification:
                     self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
                 continue
             for queue in self._entries(Path(topic.path)):
-                if re.fullmatch("0|-?[1-9][0-9]{0,9}", queue.name) and is_so(queue.is_dir):
+                if is_queue_name(queue.name) and is_so(queue.is_dir):
                     yield (topic.name, int(queue.name)), Path(queue.path)
                 else:
                     self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
