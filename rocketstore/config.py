@@ -197,15 +197,20 @@ class StoreConfig:
     def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
         """Give the directories of the commit log, read-only ones last or not at all.
 
-        Source: CommitLog, MultiPathMappedFileQueue.
+        Raises: ValueError if ``writable`` leaves none. Source: CommitLog, MultiPathMappedFileQueue.
         """
         text = (self.store_path_commit_log or "").strip()
         if "," in text:  # without one, RocketMQ knows no read-only paths
             text += "," + (self.read_only_commit_log_store_paths or "").strip()
         paths = [to_path(path) for path in dict.fromkeys(text.split(",")) if path]
-        if writable and len(paths) > 1:
+        if writable and "," in text and paths:
             read_only = set(map(Path, (self.read_only_commit_log_store_paths or "").strip().split(",")))
             paths = [path for path in paths if path not in read_only]
+            if not paths:
+                raise ValueError(
+                    f"read_only_commit_log_store_paths={self.read_only_commit_log_store_paths!r}: all directories of "
+                    "the commit log are among them: leave one to write to"
+                )
         return paths or [to_path(store_path_root_dir) / "commitlog"]
 
 

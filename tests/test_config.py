@@ -345,6 +345,14 @@ def test_read_only_paths_count_only_beside_several_others():
     assert config.commit_log_paths("/root") == [Path("/a")]
 
 
+@pytest.mark.parametrize("paths", ["/a,/b", "/a,", ",/a"])
+def test_a_log_of_nothing_but_read_only_paths_is_read_and_cannot_be_written(paths):
+    config = StoreConfig(store_path_commit_log=paths, read_only_commit_log_store_paths="/a,/b")
+    assert config.commit_log_paths("/root") == [Path("/a"), Path("/b")]
+    with pytest.raises(ValueError, match="read_only_commit_log_store_paths"):
+        config.commit_log_paths("/root", writable=True)
+
+
 # (difference, release before it, the first with it, what it was, what it is)
 CHANGES = [
     ("counts_every_put", "4.7.0", "4.7.1", True, False),

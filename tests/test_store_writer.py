@@ -172,6 +172,19 @@ def test_a_root_that_is_a_file_is_refused(tmp_path):
     assert (tmp_path / "file").read_bytes() == b"x"
 
 
+def test_a_store_without_a_writable_directory_of_its_log_is_read_alone(tmp_path):
+    paths = f"{tmp_path}/a,{tmp_path}/b"
+    with open_store(tmp_path, store_path_commit_log=paths) as store:
+        store.put_message(Message("T", b"x"))
+    before = files_under(tmp_path, "")
+    options = {"store_path_commit_log": paths, "read_only_commit_log_store_paths": paths}
+    with pytest.raises(ValueError, match="read_only_commit_log_store_paths"):
+        open_store(tmp_path, **options)
+    assert files_under(tmp_path, "") == before
+    with rocketstore.open(tmp_path, config=config_of(**options)) as store:
+        assert sum(map(len, store.scan())) == 1
+
+
 def test_only_a_writer_writes(tmp_path):
     open_store(tmp_path / "store").close()
     with rocketstore.open(tmp_path / "store") as reader:

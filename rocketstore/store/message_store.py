@@ -82,6 +82,8 @@ class MessageStore:
 
     @classmethod
     def _open_writer(cls, root: Path, mode: str, config: StoreConfig | None) -> Self:
+        if config is not None:
+            config.commit_log_paths(root, writable=True)  # refuses one that has none before anything is made
         writer = open_writer(root, mode, config)
         return cls(root, writer.config, mode, writer)
 
