@@ -477,6 +477,18 @@ def test_a_log_open_for_reading_is_not_appended_to(tmp_path):
                 call()
 
 
+@pytest.mark.parametrize("size", [0, 3000, 8192])
+def test_a_log_with_a_file_of_another_length_is_not_appended_to(size, tmp_path):
+    with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
+        log.append(message())
+    length = (tmp_path / f"{0:020}").stat().st_size
+    path = tmp_path / f"{0:020}"
+    os.truncate(path, size)
+    with pytest.raises(StoreError, match=f"{path.name}: {size} bytes, not {length}: recover"):
+        CommitLog.open(tmp_path, mode="a", mapped_file_size=length)
+    assert path.stat().st_size == size
+
+
 def test_a_log_that_ends_in_something_else_is_not_appended_to(tmp_path):
     with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
         log.append(message(), store_timestamp=BEGIN)

@@ -87,11 +87,13 @@ class LogWriter:
     def of_log(cls, log: Any, config: StoreConfig) -> Self:
         """Go on where a CommitLog ends, with queue offsets that go on with those of its records.
 
-        Raises: StoreError if something else than zeros is behind its last record.
+        Raises: StoreError if something else than zeros is behind its last record, or a file has another length.
         """
         size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
         end = log.max_phy_offset
         for file in log.queue.files:
+            if file.size != size:
+                raise StoreError(f"{file.path}: {file.size} bytes, not {size}: recover the store first")
             begin = max(end - file.file_from_offset, 0)
             if nonzero_end(file.path, begin, file.size) > begin:
                 raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
