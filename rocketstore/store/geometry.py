@@ -150,7 +150,7 @@ def _length(
     last one that is shorter than what is known was cut, or made when
     the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
     """
-    known, whose = given, "what is given"
+    known, whose = given, "config/rocketstore.json" if given == saved else "what is given"
     found = None
     for directory in directories:
         try:
@@ -165,7 +165,9 @@ def _length(
             if file.size < known and file is files[-1] and known in (saved, found):
                 continue
             if file.size != known:
-                raise ValueError(f"{name}: {known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it")
+                reason = f"{known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it"
+                hint = f"; rebuild{'' if given else ' with this size given'} writes the queues again"
+                raise ValueError(f"{name}: {reason}{hint if name in QUEUES else ''}")
             if given is None and (known == 0 or known % unit or file.file_from_offset % known):
                 raise ValueError(f"{name}: give it: {known}, the length of {file.path}, does not fit its name or units")
             found = known
