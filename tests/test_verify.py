@@ -263,6 +263,16 @@ def test_stores_of_killed_writers_are_sound_when_they_are_recovered(number, tmp_
     assert bad(verify(root, config=config)) == []
 
 
+def test_a_log_in_directories_of_its_own_below_the_root_is_sound(tmp_path):
+    paths = f"{tmp_path}/store/log/a,{tmp_path}/store/b"
+    config = StoreConfig(**planted.SIZES, store_path_commit_log=paths)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+        store.put_message(Message("T", b""))
+    (tmp_path / "store" / "c").mkdir()
+    findings = verify(tmp_path / "store", config=config).findings
+    assert [finding.path.name for finding in findings if finding.kind == "foreign-file"] == ["c"]
+
+
 def test_an_empty_store_is_sound(tmp_path):
     rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES)).close()
     report = verify(tmp_path / "store")

@@ -258,10 +258,12 @@ class Verification:
 
     def _check_state(self) -> None:
         add, root = self.findings.add, self.root
+        logs = self.config.commit_log_paths(root)
+        known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
         for entry in self._entries(root):
-            if not KNOWN.fullmatch(entry.name):
+            if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
                 add("foreign-file", Path(entry.path), 0, "none of a store's")
-        for directory in self.config.commit_log_paths(root):
+        for directory in logs:
             self._check_run(directory)
         if not self.last_exit_ok:
             add("abort", root / "abort", 0, "the file is there")
