@@ -29,7 +29,10 @@ DEFAULT_SIZES: dict[str, Any] = {
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
     ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
-TEXT_PATTERNS = {"flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH", "message_delay_level": "[0-9]+[smhd]( [0-9]+[smhd])*"}
+TEXT_PATTERNS = {
+    "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
+    "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
+}
 OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names of RocketMQ's
 
 OLDEST = (4, 5, 2)
