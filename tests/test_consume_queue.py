@@ -521,6 +521,7 @@ def test_an_empty_batch_queue_begins_at_minus_one(directory):
         queue = BatchConsumeQueue.open(directory)
         assert (queue.min_queue_offset, queue.max_queue_offset, len(queue), list(queue[:])) == (-1, 0, 0, [])
         assert queue.get_offset_by_time(5) == -1
+        assert queue.file_range(0) is None
         with pytest.raises(IndexError):
             queue[0]
         (directory / f"{0:020}").write_bytes(bytes(BATCH_FILE_SIZE))

@@ -496,6 +496,8 @@ class BatchConsumeQueue(ConsumeQueue):
 
     def _position(self, queue_offset: int) -> int:
         held = self._held()
+        if not held:
+            return 0
         at = bisect.bisect_right(held, queue_offset, key=lambda span: self._unit_at(span[0]).queue_offset) - 1
         return self._find(held[max(at, 0)], MSG_BASE_OFFSET, min(queue_offset + 1, LONG_MAX)) - 46
 
