@@ -96,6 +96,17 @@ def test_following_begins_at_an_offset_and_goes_over_all_files(seed, tmp_path):
         assert {tuple(batch.columns) for batch in batches} == {("phy_offset",)}
 
 
+def test_columns_of_an_iterator_are_followed_in_every_batch(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        put_many(store, 1, 3)
+        batches = store.follow_batches(columns=iter(["topic", "phy_offset"]), stop=threading.Event())
+        first = next(batches)
+        put_many(store, 2, 3)
+        second = next(batches)
+        assert (len(first), len(second)) == (3, 3)
+        assert list(first.columns) == list(second.columns) == ["topic", "phy_offset"]
+
+
 def test_following_from_within_a_record_begins_with_the_next(tmp_path):
     with open_store(tmp_path / "store") as store:
         offsets = [result.phy_offset for result in put_many(store, 1, 3)]

@@ -503,7 +503,8 @@ class MessageStore:
         stop: threading.Event | None = None,
     ) -> Iterator[MessageBatch]:
         """Give messages as ``follow`` does, in batches of columns as ``scan`` has them."""
-        return follow_batches(self.commit_log, from_phy_offset, poll, stop, columns)
+        names = None if columns is None else list(columns)  # which are asked for again and again
+        return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)
 
     # ---- the rest ------------------------------------------------------------------------------------------
 
@@ -512,7 +513,10 @@ class MessageStore:
         return summary(self, count_messages)
 
     def close(self) -> None:
-        """Close all parts, and leave a store that was written as a broker does. Later calls raise StoreClosedError."""
+        """Close all parts, and leave a store that was written as a broker does.
+
+        Later calls for messages, queues and index, and to write, raise StoreClosedError.
+        """
         if self._writer is not None and self._writer.reput.is_current:
             raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
