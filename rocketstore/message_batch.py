@@ -106,7 +106,9 @@ class MessageBatch:
 
     def select(self, names: Iterable[str]) -> MessageBatch:
         """Return a batch of these columns."""
-        return MessageBatch({name: self.columns[name] for name in names}, self._length)
+        names = list(names)
+        columns = self.columns if "body" in names else self._columns  # bodies are decompressed where they are wanted
+        return MessageBatch({name: columns[name] for name in names}, self._length)
 
     def to_put(self) -> Iterator[Message]:
         """Give messages that can be put, from these columns: topic and body or raw_body at least; see ``to_put``."""
