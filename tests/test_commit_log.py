@@ -326,6 +326,22 @@ def test_offsets_that_are_none_are_a_type_or_value_error(wrong, tmp_path):
         log.get_messages([2**63])
 
 
+def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selected(tmp_path):
+    log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}])
+    batch = log.get_messages(offsets, columns=["phy_offset", "body"])
+    assert batch.select(iter(["phy_offset"])).phy_offset.tolist() == offsets
+    with pytest.raises(CorruptFileError, match="does not decompress"):
+        batch.select(["phy_offset", "body"])
+
+
+def test_times_beyond_a_long_are_refused(tmp_path):
+    log, _ = make(tmp_path, some(1))
+    for times in ({"begin_timestamp": -(2**63) - 1}, {"end_timestamp": 2**63}):
+        with pytest.raises(ValueError, match=f"{next(iter(times))}=.* is beyond int64"):
+            log.scan(**times)
+    assert sum(map(len, log.scan(begin_timestamp=-(2**63), end_timestamp=2**63 - 1))) == 1
+
+
 def test_an_unknown_column_is_named(tmp_path):
     log, offsets = make(tmp_path, some(1))
     with pytest.raises(ValueError, match="'nothing' is none of topic, "):
@@ -469,6 +485,11 @@ def test_a_directory_that_does_not_exist_is_an_error_unless_another_does(tmp_pat
         CommitLog.open([tmp_path / "nothing", tmp_path / "either"])
     with pytest.raises(ValueError, match="mode='r\\+'"):
         CommitLog.open(tmp_path, "r+")
+
+
+def test_a_log_needs_a_directory():
+    with pytest.raises(ValueError, match=r"directory=\[\]: at least one"):
+        CommitLog.open([])
 
 
 def test_an_empty_directory_is_an_empty_log(tmp_path):

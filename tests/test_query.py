@@ -175,6 +175,16 @@ def test_messages_come_newest_first_and_max_num_counts_them(tmp_path):
         assert query(store, "k", 10) == query(store, "k", 11) == expected
 
 
+def test_times_beyond_a_long_are_refused(tmp_path):
+    store, _ = store_of(tmp_path, [message("k")])
+    with store:
+        for times in ({"begin_timestamp": -(2**63) - 1}, {"end_timestamp": 2**63}):
+            with pytest.raises(ValueError, match=f"{next(iter(times))}=.* is beyond int64"):
+                query(store, "k", **times)
+        with pytest.raises(ValueError, match=f"{2**63} is beyond int64"):
+            store.get_phy_offset_by_time(2**63)
+
+
 def test_more_than_64_are_returned_if_asked_for(tmp_path):  # point 69: RocketMQ caps at 64
     store, log = store_of(tmp_path, [message("k") for _ in range(200)])
     with store:

@@ -19,7 +19,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, make
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
-from rocketstore.kernels.columns import int64_column
+from rocketstore.kernels.columns import int64_column, require_int64
 from rocketstore.kernels.commit_log import (
     BLANK,
     CUT,
@@ -86,6 +86,8 @@ class CommitLog:
         """
         if mode not in ("r", "a"):
             raise ValueError(f"mode={mode!r}: must be 'r' or 'a'")
+        if is_list(directory) and not directory:
+            raise ValueError(f"directory={directory!r}: at least one is needed")
         paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
         if mode == "a":
             make_directory(paths[0])
@@ -398,6 +400,7 @@ class CommitLog:
         for name, value in (("topics", topics), ("keys", keys)):
             if isinstance(value, str):
                 raise TypeError(f"{name}={value!r}: a list of str was expected")
+        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         fields = message_fields(columns)
         wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]
         record_filter = RecordFilter(topics, queue_ids, wanted, keys, begin_timestamp, end_timestamp)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.limits import LONG_MAX
+from rocketstore.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["checked_hashes", "checked_offsets", "int64_column"]
+__all__ = ["checked_hashes", "checked_offsets", "int64_column", "require_int64"]
 
 
 def checked_hashes(key_hashes: Any) -> np.ndarray:
@@ -41,3 +41,10 @@ def int64_column(column: Any, name: str, n: int) -> np.ndarray:
     if values.dtype.kind == "u" and n and values.max() > LONG_MAX:
         raise ValueError(f"{name}: {values.max()} is beyond int64")
     return np.ascontiguousarray(values, np.int64)
+
+
+def require_int64(**numbers: int | None) -> None:
+    """Raise ValueError for a number that a long cannot be."""
+    for name, number in numbers.items():
+        if number is not None and not LONG_MIN <= number <= LONG_MAX:
+            raise ValueError(f"{name}={number} is beyond int64")

@@ -12,6 +12,7 @@ import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexFile
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
@@ -90,6 +91,7 @@ def query_messages(
     """Find the messages of keys; the documentation is MessageStore.query_messages'."""
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
+    require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
     if index_type not in KINDS:
         raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
     prefix = topic
