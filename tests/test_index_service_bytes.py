@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import reference
 from reference import LONG_MAX
+from reference.commit_log import make_commit_log
 
-from rocketstore import CorruptFileError, IndexService, StoreCheckpoint, StoreError
+import rocketstore
+from rocketstore import CommitLog, CorruptFileError, IndexService, Message, StoreCheckpoint, StoreConfig, StoreError
 
 SLOTS, ITEMS = 7, 25
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
@@ -221,6 +223,36 @@ def test_a_message_without_entries_makes_the_first_file(row, batch, index):
     pair.check()
     assert len(pair.names()) == 1
     assert len(pair.service.files[0]) == 0
+
+
+def test_messages_that_were_scanned_are_indexed_as_they_were_dispatched(tmp_path):
+    config = StoreConfig(mapped_file_size_commit_log=1 << 16, max_hash_slot_num=SLOTS, max_index_num=ITEMS)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+        for n, sys_flag in enumerate([0, PREPARED, ROLLBACK, COMMIT, 0]):
+            keys, tags = ["a", f"k{n}"][: n % 3], "x" if n % 2 else None
+            store.put_message(Message("主题", b"", keys=keys, tags=tags, sys_flag=sys_flag))
+        store.flush()
+        (batch,) = store.scan()
+    with IndexService.open(tmp_path / "index", "a", **GEOMETRY) as service:
+        assert service.build_indexes(batch) == len(service.files[0])
+    (expected,), (found,) = (list((root / "index").iterdir()) for root in (tmp_path / "store", tmp_path))
+    assert found.read_bytes() == expected.read_bytes()
+
+
+def test_messages_without_a_column_that_is_needed_are_refused(tmp_path, index):
+    make_commit_log(tmp_path / "log", 4096, [{}])
+    with CommitLog.open(tmp_path / "log") as log, IndexService.open(index, "a", **GEOMETRY) as service:
+        (batch,) = log.scan(columns=["topic", "phy_offset"])
+        with pytest.raises(ValueError, match="no column 'store_timestamp'"):
+            service.build_indexes(batch)
+
+
+def test_times_beyond_a_long_are_refused(index):
+    with IndexService.open(index, "a", **GEOMETRY) as service:
+        for query in (service.query_offset, lambda topic, key, **times: service.query_offsets(topic, [key], **times)):
+            for name in ("begin_timestamp", "end_timestamp"):
+                with pytest.raises(ValueError, match=f"{name}=.* is beyond int64"):
+                    query("T", "k", **{name: 2**63})
 
 
 @pytest.mark.parametrize("batch", [False, True])

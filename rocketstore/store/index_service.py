@@ -20,11 +20,12 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
 from rocketstore.files.mapped_file import make_directory, sync_directory
-from rocketstore.kernels.columns import checked_offsets, int64_column
+from rocketstore.kernels.columns import checked_offsets, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
+from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.storage import is_exchanged, local_path, to_path
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
@@ -168,14 +169,14 @@ class IndexService:
         """
         self.build_indexes({name: [getattr(request, name)] for name in REQUIRED + OPTIONAL})
 
-    def build_indexes(self, requests: Mapping[str, Any] | Any) -> int:
+    def build_indexes(self, requests: MessageBatch | Mapping[str, Any] | Any) -> int:
         """Index dispatched messages, in order.
 
         Parameters
         ----------
-        requests : columns by name, as a dict of arrays or an Arrow, pandas or polars table: ``topic``; ``phy_offset``,
-            bytes; ``store_timestamp``, epoch ms; and as far as there are any ``uniq_key``, ``keys`` (the KEYS
-            property), ``tags``, null where a message has none, and ``sys_flag``.
+        requests : a MessageBatch, or columns by name, as a dict of arrays or an Arrow, pandas or polars table:
+            ``topic``; ``phy_offset``, bytes; ``store_timestamp``, epoch ms; and as far as there are any ``uniq_key``,
+            ``keys`` (the KEYS property), ``tags``, null where a message has none, and ``sys_flag``.
 
         Returns
         -------
@@ -190,6 +191,7 @@ class IndexService:
         """
         self._require_open(writing=True)
         self.check_file_sizes()
+        requests = _columns_of(requests) if isinstance(requests, MessageBatch) else requests
         columns = {name: _column(requests, name) for name in REQUIRED + OPTIONAL}
         n = len(columns["phy_offset"])
         offsets = checked_offsets(columns["phy_offset"], n)
@@ -294,6 +296,7 @@ class IndexService:
         Source: IndexService.queryOffset.
         """
         self._require_open()
+        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         prefix = _prefix(topic, index_type)
         max_num = _limit(max_num)
         offsets: list[int] = []
@@ -330,6 +333,7 @@ class IndexService:
         """
         self._require_open()
         self.check_file_sizes()
+        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         max_num = _limit(max_num)
         hashes = hash_keys(keys, topic=_prefix(topic, index_type))
         parts = [
@@ -459,6 +463,15 @@ def _column(requests: Any, name: str) -> Any:
     if name in REQUIRED:
         raise ValueError(f"requests have no column {name!r}: {', '.join(REQUIRED)} are needed")
     return None
+
+
+def _columns_of(batch: MessageBatch) -> dict[str, Any]:
+    """Give the columns that a batch has of what is indexed, KEYS as one text again."""
+    found = {name: column for name in REQUIRED + OPTIONAL if (column := getattr(batch, name, None)) is not None}
+    columns = {name: values_of(name, column, 0, len(batch)) for name, column in found.items()}
+    if "keys" in columns:
+        columns["keys"] = [" ".join(keys) for keys in columns["keys"]]
+    return columns
 
 
 def _messages_after(rows: np.ndarray, n: int) -> bool:
