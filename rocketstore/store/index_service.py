@@ -28,7 +28,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.storage import is_exchanged, local_path, to_path
 
-__all__ = ["IndexService", "QueryOffsetResult", "index_file_name"]
+__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -297,7 +297,7 @@ class IndexService:
         """
         self._require_open()
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
-        prefix = _prefix(topic, index_type)
+        prefix = index_key_prefix(topic, index_type)
         max_num = _limit(max_num)
         offsets: list[int] = []
         for file in self._matching_files(begin_timestamp, end_timestamp):
@@ -335,7 +335,7 @@ class IndexService:
         self.check_file_sizes()
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         max_num = _limit(max_num)
-        hashes = hash_keys(keys, topic=_prefix(topic, index_type))
+        hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
         parts = [
             file.select_phy_offsets_by_hash(
                 hashes, max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp, threads=threads
@@ -484,7 +484,7 @@ def _limit(max_num: int) -> int:
     return min(max_num, MAX_MSGS_NUM_BATCH)
 
 
-def _prefix(topic: Any, index_type: str | None) -> Any:
+def index_key_prefix(topic: Any, index_type: str | None) -> Any:
     """What stands before "#key" in an index key of this type. Source: IndexService.buildKey."""
     if index_type not in INDEX_TYPES:
         raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")

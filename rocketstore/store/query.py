@@ -18,7 +18,7 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.index_service import IndexService, index_key_prefix
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
 
@@ -92,14 +92,7 @@ def query_messages(
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
-    if index_type not in KINDS:
-        raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
-    prefix = topic
-    if index_type == "T":
-        if not isinstance(topic, str):
-            raise TypeError("topic: one str is needed to look for tags")
-        prefix = f"{topic}#T"
-    hashes = hash_keys(keys, topic=prefix)
+    hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
     log, index = coverage.log, coverage.index
     search = _Search(
         log,
