@@ -47,7 +47,6 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "has_ipv6": {OLDEST: False, (4, 6, 0): True},
     "has_v2": {OLDEST: False, (5, 1, 0): True},
     "has_prop_crc": {OLDEST: False, (5, 2, 0): True},
-    "has_master_flushed_offset": {OLDEST: False, (5, 0, 0): True},
     "has_confirm_phy_offset": {OLDEST: False, (5, 1, 1): True},
     "has_logics_physical_offset": {OLDEST: False, (5, 5, 0): True},
 }
@@ -63,7 +62,7 @@ class Compat:
     they follow as they are; "separated", they follow after a 0x02.
     ``trailing_separator``: the last property ends with 0x02 too.
     ``has_ipv6``, ``has_v2``, ``has_prop_crc``: records have IPv6 hosts, topics beyond 127 bytes, a CRC property.
-    ``has_master_flushed_offset``, ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
+    ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
     """
 
     release: str
@@ -74,7 +73,6 @@ class Compat:
     has_ipv6: bool
     has_v2: bool
     has_prop_crc: bool
-    has_master_flushed_offset: bool
     has_confirm_phy_offset: bool
     has_logics_physical_offset: bool
 
@@ -131,7 +129,6 @@ class StoreConfig:
     mapped_file_size_consume_queue_ext: int | None = None
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
-    max_msgs_num_batch: int = 64
     enable_consume_queue_ext: bool = False
     enable_multi_dispatch: bool = False
     enable_lmq: bool = False
