@@ -29,7 +29,7 @@ from rocketstore.kernels.consume_queue import (
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import scandir, to_path
 
-__all__ = ["BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
+__all__ = ["QUEUE_KINDS", "BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 RECOVERED_FILES = 3
@@ -112,6 +112,8 @@ class ConsumeQueue:
     """
 
     __slots__ = ("_closed", "_commit_log", "_end", "_file_size", "_given_size", "_queue", "directory")
+    directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
+    size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
     unit_size: ClassVar[int] = 20
     rounded_to: ClassVar[int] = 20  # what the length of every file is a multiple of
 
@@ -465,6 +467,8 @@ class BatchConsumeQueue(ConsumeQueue):
     """
 
     __slots__ = ()
+    directory_name = "batchconsumequeue"
+    size_name = "mapper_file_size_batch_consume_queue"
     unit_size = 46
     rounded_to = 1
 
@@ -544,6 +548,9 @@ class BatchConsumeQueue(ConsumeQueue):
                 right = middle - (not lower)
         found = left if times[left] >= timestamp else right
         return int(firsts[found]) if times[found] >= timestamp else -1
+
+
+QUEUE_KINDS = ConsumeQueue, BatchConsumeQueue
 
 
 def is_queue_name(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.consume_queue import read_ext_unit
@@ -26,6 +26,10 @@ class ExtUnit(NamedTuple):
 
 class ConsumeQueueExt:
     """The ext units of one queue, by the address that a unit has in place of a tags code. Source: ConsumeQueueExt."""
+
+    directory_name: ClassVar[str] = "consumequeue_ext"
+    size_name: ClassVar[str] = "mapped_file_size_consume_queue_ext"
+    unit_size: ClassVar[int] = 1  # units are of any length
 
     def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None = None) -> None:
         self.directory = to_path(directory)

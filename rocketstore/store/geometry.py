@@ -15,7 +15,8 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
-from rocketstore.files.consume_queue import is_queue_name
+from rocketstore.files.consume_queue import QUEUE_KINDS, is_queue_name
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.storage import scandir, to_path
@@ -32,12 +33,7 @@ __all__ = [
 ]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
-# The other sizes, of which directory, and of how many bytes a multiple.
-QUEUES = {
-    "mapped_file_size_consume_queue": ("consumequeue", 20),
-    "mapper_file_size_batch_consume_queue": ("batchconsumequeue", 46),
-    "mapped_file_size_consume_queue_ext": ("consumequeue_ext", 1),
-}
+QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # What rocketstore.json has: all that the bytes of a store depend on.
 SAVED: dict[str, type] = {
@@ -89,9 +85,10 @@ def known_config(
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
     shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
-    for name, (directory, unit) in QUEUES.items():
+    for name, kind in QUEUES.items():
         if not (name in replaced and given[name]):
-            shown[name] = _length(name, _queue_directories(root / directory), given[name], saved.get(name), unit)
+            directories = _queue_directories(root / kind.directory_name)
+            shown[name] = _length(name, directories, given[name], saved.get(name), kind.unit_size)
     if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
         shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
     if not (shown[LOG] or given[LOG]) and any(shown.values()):

@@ -19,7 +19,7 @@ from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatEr
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_end import LogEnd
@@ -186,7 +186,7 @@ class MessageStore:
         self._require_open()
         self._dispatch_pending()
         found = set()
-        for _, topic_dir in self._topic_directories():
+        for topic_dir in self._topic_directories():
             with contextlib.suppress(OSError), scandir(topic_dir) as entries:
                 found |= {(topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry)}
         if not found:
@@ -195,13 +195,12 @@ class MessageStore:
                     raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
         return iter(sorted(found))
 
-    def _topic_directories(self) -> Iterator[tuple[type[ConsumeQueue], Path]]:
-        kinds: list[tuple[type[ConsumeQueue], str]]
-        kinds = [(ConsumeQueue, "consumequeue"), (BatchConsumeQueue, "batchconsumequeue")]
-        for kind, name in kinds:
+    def _topic_directories(self) -> Iterator[Path]:
+        for kind in QUEUE_KINDS:
+            directory = self.path / kind.directory_name
             try:
-                with scandir(self.path / name) as entries:
-                    yield from ((kind, self.path / name / entry.name) for entry in entries)
+                with scandir(directory) as entries:
+                    yield from (directory / entry.name for entry in entries)
             except OSError as error:
                 if error.errno not in NO_DIRECTORY:
                     raise
@@ -224,11 +223,9 @@ class MessageStore:
 
     def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         if is_file_name(topic):
-            for kind, name, size in (
-                (ConsumeQueue, "consumequeue", self.config.mapped_file_size_consume_queue),
-                (BatchConsumeQueue, "batchconsumequeue", self.config.mapper_file_size_batch_consume_queue),
-            ):
-                directory = self.path / name / topic / str(queue_id)
+            for kind in QUEUE_KINDS:
+                directory = self.path / kind.directory_name / topic / str(queue_id)
+                size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     return kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
         next(self.queues(), None)  # names RocksDB, if that is why there is none
@@ -240,7 +237,7 @@ class MessageStore:
         if is_file_name(topic):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 return ConsumeQueueExt.open(
-                    self.path / "consumequeue_ext" / topic / str(operator.index(queue_id)),
+                    self.path / ConsumeQueueExt.directory_name / topic / str(operator.index(queue_id)),
                     mapped_file_size=self.config.mapped_file_size_consume_queue_ext,
                 )
         raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")

@@ -15,7 +15,8 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import is_queue_name
+from rocketstore.files.consume_queue import QUEUE_KINDS, BatchConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
@@ -161,12 +162,9 @@ class Verification:
                     self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
 
     def _queues(self) -> Iterator[tuple[Queue, QueueFiles]]:
-        config = self.config
-        ext = dict(self._queue_directories("consumequeue_ext"))
-        for name, size, is_batch in (
-            ("consumequeue", config.mapped_file_size_consume_queue, False),
-            ("batchconsumequeue", config.mapper_file_size_batch_consume_queue, True),
-        ):
+        ext = dict(self._queue_directories(ConsumeQueueExt.directory_name))
+        for kind in QUEUE_KINDS:
+            name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
             if self._is_rocksdb(name):
                 self.findings.add("not-checked", self.root / name, 0, "queues in RocksDB")
             found: dict[Queue, QueueFiles] = {}
