@@ -266,7 +266,10 @@ def test_an_inner_batch_of_a_topic_of_plain_queues_is_illegal(tmp_path):
             assert refusal(store, batch) == "MESSAGE_ILLEGAL"
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "32768", "99999", "abc", "1_0", " 1", "1.0", ""])
+LONG = pytest.param("1" * 5000, id="more digits than int() takes")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "32768", "99999", "abc", "1_0", " 1", "1.0", "", LONG])
 def test_an_inner_batch_whose_number_could_not_be_read_is_refused(number, tmp_path):
     # RocketMQ stores it, and its dispatch stops there.
     with open_store(tmp_path / "store") as store:

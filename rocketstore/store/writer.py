@@ -22,7 +22,15 @@ from rocketstore.files.mapped_file import make_directory, sync_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
-from rocketstore.store.dispatch import LMQ_PREFIX, Dispatcher, batch_topics, check_queue, is_file_name, java_split
+from rocketstore.store.dispatch import (
+    LMQ_PREFIX,
+    MAX_DIGITS,
+    Dispatcher,
+    batch_topics,
+    check_queue,
+    is_file_name,
+    java_split,
+)
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.store.geometry import save_geometry, writing_config
@@ -402,8 +410,8 @@ class StoreWriter:
 def inner_num(message: Message) -> int:
     """Give the number of messages of an inner batch. Source: DefaultMessageStore.getMessageNum."""
     text = message.properties.get("INNER_NUM", "1")
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_BATCH):
-        raise illegal(f"INNER_NUM={text!r} must be 1 to {MAX_BATCH}")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
+        raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
     return int(text)
 
 
