@@ -129,6 +129,7 @@ class StoreConfig:
     mapped_file_size_consume_queue_ext: int | None = None
     max_hash_slot_num: int | None = None
     max_index_num: int | None = None
+    max_msgs_num_batch: int = 64
     enable_consume_queue_ext: bool = False
     enable_multi_dispatch: bool = False
     enable_lmq: bool = False

@@ -27,6 +27,7 @@ ROCKETMQ_DEFAULTS = {
     "mappedFileSizeConsumeQueueExt": 50331648,
     "maxHashSlotNum": 5000000,
     "maxIndexNum": 20000000,
+    "maxMsgsNumBatch": 64,
     "enableConsumeQueueExt": False,
     "enableMultiDispatch": False,
     "enableLmq": False,
@@ -158,7 +159,7 @@ def test_every_key_of_rocketmq_is_read(conf):
 
 
 def test_keys_that_matter_to_the_broker_alone_are_kept_as_text(conf):
-    config = conf("brokerName = broker-a\ncompat=4.9\nother=x\nallocateFileAhead=48 \nStoreType=x\nmaxMsgsNumBatch=9")
+    config = conf("brokerName = broker-a\ncompat=4.9\nother=x\nallocateFileAhead=48 \nStoreType=x")
     # Trailing blanks are part of a value in Java.
     assert config.other == {
         "brokerName": "broker-a",
@@ -166,7 +167,6 @@ def test_keys_that_matter_to_the_broker_alone_are_kept_as_text(conf):
         "other": "x",
         "allocateFileAhead": "48 ",
         "StoreType": "x",
-        "maxMsgsNumBatch": "9",
     }
     assert config.allocate_file_ahead
     assert config.compat == "5.5.0"

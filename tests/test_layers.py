@@ -71,7 +71,7 @@ def test_imports_go_only_down(path):
 )
 def test_a_kind_of_file_knows_no_other_kind(path):
     inner = {inner for name, inner in own_imports(path) if name == "files"}
-    # A scan is no kind of file but a part of the commit log, as its end is; a queue's ext units are a part of the queue.
+    # A scan and the end of a log are no kinds of files but parts of the commit log, as ext units are of a queue.
     parts = {"commit_log": {"scan"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
     parts["commit_log"] |= {"log_writer", "put_result"}

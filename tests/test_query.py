@@ -283,6 +283,14 @@ def test_keys_of_malformed_utf_8_are_found_as_java_decodes_them(tmp_path):
             assert found == brute_force(log, "TopicTest", record.keys)
 
 
+def test_the_index_gives_as_many_offsets_as_max_msgs_num_batch_says(tmp_path):
+    make_store(tmp_path, [message("k") for _ in range(70)])
+    for most in (2, 64, 100):
+        with rocketstore.open(tmp_path, config=rocketstore.StoreConfig(max_msgs_num_batch=most)) as store:
+            assert len(store.index.query_offset("TopicTest", "k", 1000).phy_offsets) == min(most, 70)
+            assert len(store.index.query_offsets("TopicTest", ["k"], 1000).values) == min(most, 70)
+
+
 def test_a_lone_surrogate_is_a_key_that_no_record_can_have(tmp_path):
     store, _ = store_of(tmp_path, [message("?"), message("\ufffd"), message("k")])
     with store:

@@ -63,11 +63,13 @@ class IndexService:
         geometry: tuple[int, int] | None,
         compat: str,
         checkpoint: StoreCheckpoint,
+        max_msgs_num_batch: int,
     ) -> None:
         self.directory = directory
         self.mode = mode
         self.compat = compat
         self.checkpoint = checkpoint
+        self.max_msgs_num_batch = max_msgs_num_batch
         self.rejected: list[Path] = []
         self._geometry = geometry
         self._files: list[IndexFile] = []
@@ -86,6 +88,7 @@ class IndexService:
         compat: str = DEFAULT_COMPAT,
         last_exit_ok: bool = True,
         checkpoint: StoreCheckpoint | None = None,
+        max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
@@ -93,6 +96,7 @@ class IndexService:
         of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat: the
         RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
         ``checkpoint.index_msg_timestamp`` are then not to be trusted. checkpoint: moved on as files fill.
+        max_msgs_num_batch: the most offsets that a query of a key gives.
         Raises: FileNotFoundError in mode "r"; CorruptFileError, ValueError for a file that is no index of the geometry.
         Source: IndexService.load.
         """
@@ -103,7 +107,7 @@ class IndexService:
         directory = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
             make_directory(directory)
-        self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint())
+        self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint(), max_msgs_num_batch)
         try:
             self._load(last_exit_ok)
         except BaseException:
@@ -289,8 +293,8 @@ class IndexService:
     ) -> QueryOffsetResult:
         """Look a key up in all files, exactly as a broker does: by hash, without a look at the messages.
 
-        Parameters: max_num: 64 at most count, and at most so many offsets come back. begin_timestamp, end_timestamp:
-        epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
+        Parameters: max_num: at most so many offsets come back, and at most ``max_msgs_num_batch``. begin_timestamp,
+        end_timestamp: epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
         Returns: QueryOffsetResult; offsets newest file first, in a file newest first.
         Raises: ValueError for a negative max_num; CorruptFileError.
         Source: IndexService.queryOffset.
@@ -298,7 +302,7 @@ class IndexService:
         self._require_open()
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         prefix = index_key_prefix(topic, index_type)
-        max_num = _limit(max_num)
+        max_num = self._limit(max_num)
         offsets: list[int] = []
         for file in self._matching_files(begin_timestamp, end_timestamp):
             if file is not None:
@@ -334,7 +338,7 @@ class IndexService:
         self._require_open()
         self.check_file_sizes()
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
-        max_num = _limit(max_num)
+        max_num = self._limit(max_num)
         hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
         parts = [
             file.select_phy_offsets_by_hash(
@@ -344,6 +348,11 @@ class IndexService:
             if file is not None
         ]
         return join_newest_first(parts, len(hashes), max_num)
+
+    def _limit(self, max_num: int) -> int:
+        if max_num < 0:
+            raise ValueError(f"max_num={max_num}: must not be negative")
+        return min(max_num, self.max_msgs_num_batch)
 
     def _matching_files(self, begin_timestamp: int, end_timestamp: int) -> Iterator[IndexFile | None]:
         """Give the files to search, newest first, None for one whose times do not match."""
@@ -476,12 +485,6 @@ def _columns_of(batch: MessageBatch) -> dict[str, Any]:
 
 def _messages_after(rows: np.ndarray, n: int) -> bool:
     return len(rows) == 0 or int(rows[-1]) < n - 1
-
-
-def _limit(max_num: int) -> int:
-    if max_num < 0:
-        raise ValueError(f"max_num={max_num}: must not be negative")
-    return min(max_num, MAX_MSGS_NUM_BATCH)
 
 
 def index_key_prefix(topic: Any, index_type: str | None) -> Any:

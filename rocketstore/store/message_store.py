@@ -129,15 +129,24 @@ class MessageStore:
 
     def _open_index(self, directory: Path) -> IndexService:
         """Open the index; where its files do not show their geometry, with the one that their writer noted."""
-        slots, items, compat = self.config.max_hash_slot_num, self.config.max_index_num, self.config.compat
+        config = self.config
+
+        def open_with(hash_slot_num: int | None, index_num: int | None) -> IndexService:
+            return IndexService.open(
+                directory,
+                hash_slot_num=hash_slot_num,
+                index_num=index_num,
+                compat=config.compat,
+                max_msgs_num_batch=config.max_msgs_num_batch,
+            )
+
         try:
-            return IndexService.open(directory, hash_slot_num=slots, index_num=items, compat=compat)
+            return open_with(config.max_hash_slot_num, config.max_index_num)
         except ValueError:
             noted = read_saved(saved_path(self.path))
-            if slots or items or not noted:
+            if config.max_hash_slot_num or config.max_index_num or not noted:
                 raise
-        slots, items = noted.get("max_hash_slot_num"), noted.get("max_index_num")
-        return IndexService.open(directory, hash_slot_num=slots, index_num=items, compat=compat)
+        return open_with(noted.get("max_hash_slot_num"), noted.get("max_index_num"))
 
     @property
     def _coverage(self) -> Coverage:

@@ -440,7 +440,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = IndexService.open(
             root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
-            compat=config.compat, checkpoint=checkpoint,
+            compat=config.compat, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
         )
         stack.callback(index.close)
         batches = batch_topics(BrokerConfig.open(root).topics)
