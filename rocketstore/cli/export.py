@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import csv_line, finish, json_line
 from rocketstore.cli.messages import BODY_RULE, message_rows
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
+from rocketstore.cli.progress import bar
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -25,14 +24,15 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["export"]
+__all__ = ["FORMATS", "export", "format_of"]
 
 SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".csv": "csv"}
+FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
 STATE = "export.json"
 BATCH_SIZE = 8192
 format_option = click.option(
-    "--format", "form", type=click.Choice(["parquet", "arrow", "json", "csv"]),
+    "--format", "form", type=click.Choice(FORMATS),
     help="json: one object a line; csv: lists and maps in it are JSON.  [default: by the name of TARGET]",
 )
 
@@ -53,9 +53,7 @@ def export(
     Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
     the last whole piece. What is damaged is left out and named on standard error; the exit status is then 1.
     """
-    form = form or SUFFIXES.get(target.suffix)
-    if form is None:
-        raise click.UsageError(f"--format is needed, or one of {', '.join(SUFFIXES)} at the end of TARGET")
+    form = format_of(target, form, "TARGET")
     if target.is_dir() or (target.exists() and not force):
         raise click.ClickException(f"{target}: exists: give another name, or --force to replace a file")
     if form in TABLES:
@@ -74,6 +72,14 @@ def export(
         raise
     shutil.rmtree(work)
     finish(state["problems"])
+
+
+def format_of(path: Path, form: str | None, name: str) -> str:
+    """Choose the format of a file by the option or by its end; name: what the file is called in the usage."""
+    form = form or SUFFIXES.get(path.suffix)
+    if form is None:
+        raise click.UsageError(f"--format is needed, or one of {', '.join(SUFFIXES)} at the end of {name}")
+    return form
 
 
 def begin(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
@@ -117,8 +123,7 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
     start, end = state["begin"], state["end"]
     done = pieces_of(work)
     position = int(done[-1].stem.split("-")[1]) if done else start
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+    with bar() as progress:
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
         while position < end or not pieces_of(work):
             starts = [file.file_from_offset for file in log.queue.files]

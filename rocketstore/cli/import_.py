@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 import rocketstore
-from rocketstore.cli.export import SUFFIXES
+from rocketstore.cli.export import FORMATS, format_of
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
+from rocketstore.cli.progress import bar
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
@@ -28,7 +27,6 @@ __all__ = ["import_"]
 
 STATE = "rocketstore-import.json"  # in config/
 SAVE_SECONDS = 1.0
-FORMATS = sorted({*SUFFIXES.values()})
 
 
 @dataclass
@@ -66,10 +64,7 @@ def import_(
     Of the columns only topic and body are needed. No broker may run on STORE. An interrupted import goes on where it
     stopped, and stores nothing twice.
     """
-    form = form or SUFFIXES.get(source.suffix)
-    if form is None:
-        raise click.UsageError(f"--format is needed, or one of {', '.join(SUFFIXES)} at the end of SOURCE")
-    rows = Source(source, form)
+    rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
     with open_store(store, config_of(ctx, small, sizes)) as opened:
@@ -200,8 +195,7 @@ class Import:
         self.state.phy_offset = phy_offset
 
     def put_all(self) -> None:
-        console = Console(stderr=True)
-        with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        with bar() as progress:
             task = progress.add_task("import", total=self.source.size)
             for piece in self.source.read(self.state.rows):
                 with without_interrupts():
