@@ -1,6 +1,9 @@
 """``rocketstore export``: whole files or none, in four formats, going on where it was interrupted."""
 
 import json
+import os
+import re
+import resource
 import shutil
 import signal
 import time
@@ -20,7 +23,8 @@ RICH = "rich-5.5.0"
 
 def export(name, target, *options):
     result = run("export", golden(name), target, *options)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert re.fullmatch(rf"{target}: [0-9,]+ messages\n", result.stderr)
     return target
 
 
@@ -82,6 +86,27 @@ def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
     assert export(RICH, tmp_path / f"none.{form}", "--begin-offset", 10**12).exists()
 
 
+def test_what_was_written_is_counted(tmp_path):
+    assert run("export", golden(RICH), tmp_path / "a.csv").stderr == f"{tmp_path / 'a.csv'}: 288 messages\n"
+
+
+@pytest.mark.parametrize("options", [["--format", "json"], ["--format", "csv"], ["--format", "csv", "--raw-body"]])
+def test_json_and_csv_can_go_to_standard_output(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("export", golden(RICH), "-", *options)
+    assert (result.exit_code, result.stderr) == (0, "-: 288 messages\n")
+    assert files_in(tmp_path) == []
+    run("export", golden(RICH), "out", *options)
+    assert result.stdout.encode() == (tmp_path / "out").read_bytes()
+
+
+@pytest.mark.parametrize("options", [["--format", "arrow"], ["--format", "parquet"], ["--format", "csv", "--resume"]])
+def test_tables_and_what_is_resumed_do_not_go_to_standard_output(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("export", golden(RICH), "-", *options).exit_code == 2
+    assert files_in(tmp_path) == []
+
+
 # ---- whole or not at all -----------------------------------------------------------------------------------
 
 
@@ -92,6 +117,17 @@ def test_a_target_that_exists_is_left_alone_unless_forced(tmp_path):
     assert target.read_text() == "mine"
     assert len(export(RICH, target, "--force").read_text("utf-8").splitlines()) == 288
     assert_one_line(run("export", golden(RICH), tmp_path, "--format", "csv", "--force"), tmp_path, "exists")
+
+
+@pytest.mark.parametrize("options", [[], ["--force"], ["--resume"]])
+def test_what_is_no_regular_file_is_never_replaced(options, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to(tmp_path / "fifo")
+    for name in ("fifo", "link"):
+        result = run("export", golden(RICH), tmp_path / name, "--format", "csv", *options)
+        assert_one_line(result, tmp_path / name, "is no regular file")
+    assert files_in(tmp_path) == ["fifo", "link"]
+    assert (tmp_path / "fifo").is_fifo()
 
 
 @pytest.fixture
@@ -152,6 +188,55 @@ def test_an_unfinished_export_is_not_begun_again_unasked(interrupted, tmp_path):
     assert files_in(tmp_path) == ["out.jsonl"]
 
 
+def test_a_forced_export_that_was_interrupted_goes_on_too(interrupted, tmp_path):
+    (tmp_path / "out.jsonl").write_text("mine")
+    (tmp_path / "out.jsonl").rename(tmp_path / "old")
+    target = interrupted("jsonl", 2, "--force")
+    (tmp_path / "old").rename(target)
+    assert run("export", golden(RICH), target, "--resume", "--force").exit_code == 2
+    assert len(export(RICH, target, "--resume").read_text("utf-8").splitlines()) == 288
+
+
+def test_a_target_made_meanwhile_is_left_alone(interrupted):
+    target = interrupted("jsonl", 2)
+    target.write_text("mine")
+    assert_one_line(run("export", golden(RICH), target, "--resume"), target, "exists", "--force")
+    assert target.read_text() == "mine"
+
+
+def test_an_export_that_is_done_is_not_done_again_by_resume(tmp_path):
+    target = export(RICH, tmp_path / "out.jsonl")
+    target.write_text("kept")
+    result = run("export", golden(RICH), target, "--resume")
+    assert (result.exit_code, result.stderr) == (0, f"{target}: exists, and nothing of it is unfinished\n")
+    assert target.read_text() == "kept"
+
+
+@pytest.mark.parametrize("state", [None, "", "{", "[]", "5", "{}", "\xff"])
+def test_a_state_that_cannot_be_read_names_force(state, tmp_path):
+    target, work = tmp_path / "out.csv", tmp_path / "out.csv.partial"
+    work.mkdir()
+    if state is not None:
+        (work / "export.json").write_text(state, "latin-1")
+    for options in ([], ["--resume"]):
+        assert_one_line(run("export", golden(RICH), target, *options), work / "export.json", "--force")
+    export(RICH, target, "--force")
+    assert files_in(tmp_path) == ["out.csv"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
+def test_a_file_that_cannot_grow_is_named_and_gone_on_with(form, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    target = tmp_path / f"out.{form}"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        result = run("export", golden(RICH), target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_one_line(result, f"{target}.partial", "File too large", "--resume")
+    export(RICH, target, "--resume")
+
+
 def test_a_directory_that_is_no_export_is_not_removed(tmp_path):
     (tmp_path / "out.csv.partial").mkdir()
     (tmp_path / "out.csv.partial" / "mine").touch()
@@ -170,8 +255,10 @@ def test_what_is_damaged_is_left_out_and_named_also_after_a_break(interrupted, t
     assert_one_line(result, file, "offsets 255 to 1541 are left out")
     assert len((tmp_path / "out" / "a.jsonl").read_text("utf-8").splitlines()) == 287
     monkeypatch.setitem(globals(), "golden", lambda name: root)
-    target = interrupted("jsonl", 2)
-    assert_one_line(run("export", root, target, "--resume"), file, "offsets 255 to 1541 are left out")
+    for pieces in (0, 2):
+        target = interrupted("jsonl", pieces, "--force")
+        assert_one_line(run("export", root, target, "--resume"), file, "offsets 255 to 1541 are left out")
+        target.unlink()
 
 
 def test_what_is_behind_damage_in_the_last_file_is_exported(tmp_path):

@@ -1,17 +1,19 @@
 """``rocketstore export``: the messages of a commit log as one file."""
 
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
-from rocketstore.cli.formats import csv_line, finish, json_line
+from rocketstore.cli.formats import csv_line, error_text, finish, json_line
 from rocketstore.cli.messages import BODY_RULE, message_rows
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
@@ -29,8 +31,12 @@ __all__ = ["FORMATS", "export", "format_of"]
 SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".csv": "csv"}
 FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
+STANDARD_OUTPUT = Path("-")
 STATE = "export.json"
+NAMES = {"asked", "replaces", "begin", "end", "pieces"}  # in it
+OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
 BATCH_SIZE = 8192
+Piece = dict[str, Any]  # rows, and problems: what was left out
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS),
     help="json: one object a line; csv: lists and maps in it are JSON.  [default: by the name of TARGET]",
@@ -51,27 +57,71 @@ def export(
     """Write the messages of STORE for which all conditions hold to TARGET, in the order of the commit log.
 
     Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
-    the last whole piece. What is damaged is left out and named on standard error; the exit status is then 1.
+    the last whole piece. JSON and CSV can go to "-", standard output. What is damaged is left out and named on standard
+    error; the exit status is then 1.
     """
     form = format_of(target, form, "TARGET")
-    if target.is_dir() or (target.exists() and not force):
-        raise click.ClickException(f"{target}: exists: give another name, or --force to replace a file")
+    if resume and force:
+        raise click.UsageError("--resume goes on, --force begins anew: give one")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     log, conditions = store.commit_log, scan_conditions(**options)
     conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
+    if target != STANDARD_OUTPUT:
+        asked = json.loads(json.dumps({"store": str(store.path.absolute()), "format": form, **conditions}))
+        export_file(log, conditions, asked, target, resume, force)
+    elif resume or form in TABLES:
+        raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
+    else:
+        write = text_writer(sys.stdout, form, conditions["columns"], True)
+        finish_with(target, [copy(log, conditions, write)])
+
+
+def copy(
+    log: CommitLog, conditions: dict[str, Any], write: Callable[[MessageBatch], object],
+    progress: Callable[[int], object] = lambda position: None,
+) -> Piece:
+    """Write the messages for which all conditions hold, and tell how many, and what was left out."""
+    scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    rows = 0
+    for batch in scan:
+        write(batch)
+        rows += len(batch)
+        progress(int(batch.phy_offset.max(initial=0)))
+    return {"rows": rows, "problems": [*map(skipped_text, scan.skipped)]}
+
+
+def export_file(
+    log: CommitLog, conditions: dict[str, Any], asked: dict[str, Any], target: Path, resume: bool, force: bool
+) -> None:
     work = target.with_name(f"{target.name}.partial")
-    asked = {"store": str(store.path.absolute()), "format": form, **conditions}
-    state = begin(work, log, json.loads(json.dumps(asked)), resume, force)
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise click.ClickException(f"{target}: exists, and is no regular file: give another name")
+    if target.exists() and not force:
+        if resume and not work.exists():
+            click.echo(f"{target}: exists, and nothing of it is unfinished", err=True)
+            return
+        if not (resume and read_state(work)["replaces"]):
+            raise click.ClickException(f"{target}: exists: give another name, or --force to replace it")
+    state = begin(work, log, asked, resume, force)
     try:
         write_pieces(log, conditions, work, state)
-        merge(pieces_of(work), form, conditions["columns"], work / "whole.tmp")
+        merge(pieces_of(work), asked["format"], conditions["columns"], work / "whole.tmp")
         publish(work / "whole.tmp", target)
     except KeyboardInterrupt:
         click.echo(f"{work}: has what is done; the same command with --resume goes on", err=True)
         raise
+    except OSError as error:
+        text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
+        raise click.ClickException(f"{text}; what is done is kept, the same command with --resume goes on") from error
     shutil.rmtree(work)
-    finish(state["problems"])
+    finish_with(target, state["pieces"].values())
+
+
+def finish_with(target: Path, pieces: Collection[Piece]) -> None:
+    """Report what was left out, or say how much was written."""
+    finish(problem for piece in pieces for problem in piece["problems"])
+    click.echo(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages", err=True)
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:
@@ -84,20 +134,41 @@ def format_of(path: Path, form: str | None, name: str) -> str:
 
 def begin(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
     """Make the directory of the pieces, or take the one there is; give its state."""
-    if work.exists():
-        state: dict[str, Any] = json.loads((work / STATE).read_bytes())
-        if not (resume or force):
+    if force:
+        remove(work)
+    elif work.exists():
+        state = read_state(work)
+        if not resume:
             raise click.ClickException(f"{work}: is unfinished: --resume goes on with it, --force begins anew")
-        if not force:
-            if state["asked"] != asked:
-                raise click.ClickException(f"{work}: was begun with other options: give the same, or --force")
-            return state
-        shutil.rmtree(work)
+        if state["asked"] != asked:
+            raise click.ClickException(f"{work}: was begun with other options: give the same, or --force")
+        return state
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
     first, last = max(first, log.min_phy_offset), min(last, LogEnd(log).find())
-    state = {"asked": asked, "begin": first, "end": last, "problems": []}
+    state = {"asked": asked, "replaces": force, "begin": first, "end": last, "pieces": {}}
     work.mkdir()
     save(work, state)
+    return state
+
+
+def remove(work: Path) -> None:
+    """Remove the directory of an export, if there is one, and nothing that no export made."""
+    if not work.exists():
+        return
+    for path in work.iterdir():
+        if not re.fullmatch(OURS, path.name):
+            raise click.ClickException(f"{path}: is of no export: move it away, or give TARGET another name")
+    shutil.rmtree(work)
+
+
+def read_state(work: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((work / STATE).read_bytes())
+        if not isinstance(state, dict) or state.keys() != NAMES:
+            raise ValueError("it is of no export")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
+        raise click.ClickException(f"{work / STATE}: {reason}: --force begins anew") from None
     return state
 
 
@@ -120,24 +191,22 @@ def pieces_of(work: Path) -> list[Path]:
 
 def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> None:
     """Write the pieces that are missing, one for each file of the log."""
-    start, end = state["begin"], state["end"]
+    start, end, form = state["begin"], state["end"], state["asked"]["format"]
     done = pieces_of(work)
     position = int(done[-1].stem.split("-")[1]) if done else start
     with bar() as progress:
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
+
+        def show(position: int) -> None:
+            progress.update(task, completed=position - start)
+
         while position < end or not pieces_of(work):
             starts = [file.file_from_offset for file in log.queue.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
-            scan = log.scan(**conditions | bounds, on_corrupt="skip", batch_size=BATCH_SIZE)
-            columns = conditions["columns"]
-            with writer_of(work / "piece.tmp", state["asked"]["format"], columns, position == start) as write:
-                for batch in scan:
-                    write(batch)
-                    progress.update(task, completed=int(batch.phy_offset.max(initial=start)) - start)
-            if scan.skipped:
-                state["problems"] += map(skipped_text, scan.skipped)
-                save(work, state)
+            with writer_of(work / "piece.tmp", form, conditions["columns"], position == start) as write:
+                state["pieces"][str(position)] = copy(log, conditions | bounds, write, show)
+            save(work, state)
             publish(work / "piece.tmp", work / f"{position:020}-{stop:020}.piece")
             position = stop
 
@@ -152,11 +221,19 @@ def writer_of(
             yield lambda batch: table.write(batch.to_arrow())
         return
     with path.open("w", encoding="utf-8", newline="") as file:
-        if form == "csv" and first:
-            names = [field.name for name, field in message_fields(columns).items() if name != "raw_body"]
-            file.write(csv_line([*names, "bodyBase64", *(["rawBodyBase64"] if columns else [])]))
-        line = json_line if form == "json" else lambda row: csv_line(row.values())
-        yield lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
+        yield text_writer(file, form, columns, first)
+
+
+def text_writer(
+    file: TextIO, form: str, columns: list[str] | None, first: bool
+) -> Callable[[MessageBatch], object]:
+    """Give what writes a batch as lines, the first of CSV after their header."""
+    is_terminal = file.isatty()
+    if form == "csv" and first:
+        names = [field.name for name, field in message_fields(columns).items() if name != "raw_body"]
+        file.write(csv_line([*names, "bodyBase64", *(["rawBodyBase64"] if columns else [])]))
+    line = json_line if form == "json" else lambda row: csv_line(row.values(), is_terminal)
+    return lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
 
 
 def table_writer(path: Path, form: str, columns: list[str] | None) -> Any:
