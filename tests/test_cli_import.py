@@ -1,9 +1,12 @@
 """``rocketstore import``: what was exported comes back, each row once, whatever stops it."""
 
 import base64
+import csv
 import json
 import os
 import random
+import re
+import resource
 import signal
 import time
 from pathlib import Path
@@ -27,7 +30,8 @@ SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, ma
 
 def import_(source, store, *options):
     result = run("import", source, store, *options)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert re.fullmatch(rf"{store}: has all [0-9]+ rows of {source}\n", result.stderr)
     return store
 
 
@@ -47,6 +51,27 @@ def without(row, *names):
 
 def write_json(path, messages):
     path.write_text("".join(json.dumps(row) + "\n" for row in messages), "utf-8")
+    return path
+
+
+def write_rows(path, rows):
+    """A file of rows in the format that its name says."""
+    if path.suffix == ".jsonl":
+        return write_json(path, rows)
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerow(rows[0])
+            csv.writer(file).writerows((row["topic"], row["body"], json.dumps(row["keys"])) for row in rows)
+        return path
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    import pyarrow.parquet
+
+    table = pa.Table.from_pylist(rows)
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
     return path
 
 
@@ -184,10 +209,20 @@ def test_standard_input(form, tmp_path):
     path.write_bytes(data)
     with path.open("rb") as file:
         process = start("import", "-", tmp_path / "store", "--format", form, "--small", stdin=file)
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=60) == ("", f"{tmp_path / 'store'}: has all 2 rows of -\n")
     assert process.returncode == 0
     assert bodies(tmp_path / "store") == ["x", "y"]
     assert not (tmp_path / "store" / "config" / "rocketstore-import.json").exists()
+
+
+def test_standard_input_of_an_arrow_file_says_what_to_give(tmp_path):
+    pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    for source in (export(golden(RICH), tmp_path / "a.arrow"), write_json(tmp_path / "b", [GOOD])):
+        with source.open("rb") as file:
+            process = start("import", "-", tmp_path / "store", "--format", "arrow", "--small", stdin=file)
+            error = process.communicate(timeout=60)[1]
+        assert process.returncode == 1
+        assert error.startswith("Error: -: is no Arrow stream; what export writes is an Arrow file: give its name")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -204,6 +239,8 @@ def test_sizes_are_given_by_options_or_by_the_brokers_file(lines, tmp_path, brok
     store = import_(lines, tmp_path / "a", "--small", "--log-file-size", 4096, "--slots", 50, "--items", 100)
     assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {4096}
     assert {path.stat().st_size for path in (store / "index").iterdir()} == {40 + 50 * 4 + 100 * 20}
+    store = import_(lines, tmp_path / "d", "--small", "--log-file-size", "64k")
+    assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {65536}
     store = import_(lines, tmp_path / "b", "--broker-conf", broker_conf(RICH))
     assert {path.stat().st_size for path in (store / "commitlog").iterdir()} == {131072}
     assert {path.stat().st_size for path in (import_(lines, tmp_path / "c", "--small") / "commitlog").iterdir()} == {
@@ -218,7 +255,8 @@ def test_sizes_that_a_store_has_not_are_an_error(lines, tmp_path):
 
 
 @pytest.mark.parametrize("options", [
-    ["--small", "--broker-conf", "{conf}"], ["--slots", "5"], ["--log-file-size", "0"], ["--format", "xml"],
+    ["--small", "--broker-conf", "{conf}"], ["--slots", "5"], ["--log-file-size", "0"], ["--log-file-size", "2G"],
+    ["--log-file-size", "x"], ["--format", "xml"],
 ])  # fmt: skip
 def test_wrong_options_are_wrong_usage(options, lines, tmp_path, broker_conf):
     conf = str(broker_conf(RICH))
@@ -239,6 +277,32 @@ def test_a_store_that_is_written_by_another_is_left_alone(lines, tmp_path):
     with rocketstore.open(tmp_path / "store", "a", config=SMALL):
         assert_one_line(run("import", lines, tmp_path / "store"), "lock")
     assert messages(tmp_path / "store") == []
+
+
+def test_no_store_is_made_among_other_files(lines, tmp_path):
+    store = import_(lines, tmp_path / "store", "--small")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").touch()
+    for directory in (store / "index", store / "commitlog", store / "consumequeue", tmp_path / "docs"):
+        before = sorted(directory.rglob("*"))
+        assert_one_line(run("import", lines, directory, "--small"), directory, "is no store, and not empty")
+        assert sorted(directory.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", [None, "config", "lock", "lost+found"])
+def test_a_store_is_made_in_a_directory_that_has_no_other_files(name, lines, tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    if name:
+        (store / name).touch() if name == "lock" else (store / name).mkdir()
+    assert len(messages(import_(lines, store, "--small"))) == 300
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_what_is_no_file_makes_no_store(form, tmp_path):
+    (tmp_path / "in").mkdir()
+    assert_one_line(run("import", tmp_path / "in", tmp_path / "store", "--format", form), "in", "Is a directory")
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_source_that_is_not_there_makes_no_store(tmp_path):
@@ -289,6 +353,7 @@ def test_a_row_that_cannot_be_is_an_error_with_its_line(row, words, tmp_path):
     source = write_json(tmp_path / "in.jsonl", [GOOD, GOOD, row, GOOD])
     result = run("import", source, tmp_path / "store", "--small")
     assert_one_line(result, f"{source}, line 3: ", *words)
+    assert ("--resume" in result.stderr) == ("(2 rows" in result.stderr)
     stored = len(messages(tmp_path / "store"))
     assert f"({stored} rows are stored)" in result.stderr
     assert stored in (0, 2)
@@ -302,7 +367,8 @@ def test_a_line_that_is_no_object_is_an_error(line, tmp_path):
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    (b"", ["line 0", "topic and body are missing"]),
+    (b"", ["line 1", "has to name the columns, topic and body at least"]),
+    (b"\nT,a\n", ["line 1", "has to name the columns, topic and body at least"]),
     (b"topic\nT\n", ["line 1", "topic and body are missing"]),
     (b"topic,body,x\nT,a,b\n", ["line 1", "columns x: are none of"]),
     (b"topic,body,body\nT,a,b\n", ["line 1", "columns body: are there more than once"]),
@@ -310,8 +376,10 @@ def test_a_line_that_is_no_object_is_an_error(line, tmp_path):
     (b"topic,body\nT,a\nT,b,c\n", ["line 3", "has 3 fields"]),
     (b'topic,body\nT,a\nT,"b\n', ["line 3"]),
     (b'topic,body\nT,"a\n\nb"\nT,\xff\n', ["line 5", "utf-8"]),
-    (b"topic,body,queueId\nT,a,x\n", ["line 2", "column queueId", "'x'"]),
-    (b"topic,body,keys\nT,a,x\n", ["line 2", "column keys"]),
+    (b"topic,body,queueId\nT,a,x\n", ["line 2", "column queueId: an integer is needed, not 'x'"]),
+    (b"topic,body,keys\nT,a,a b\n", ["line 2", 'column keys: a list of strings as JSON, such as ["a", "b"], is needed',
+                                     "not 'a b'"]),
+    (b"topic,body,properties\nT,a,x\n", ["line 2", "column properties: an object of strings as JSON", "not 'x'"]),
     (b"topic,body\n,a\n", ["line 2", "topic and body are missing"]),
 ])  # fmt: skip
 def test_a_line_of_csv_that_cannot_be_is_an_error(data, words, tmp_path):
@@ -387,12 +455,11 @@ def test_a_killed_import_goes_on_and_stores_each_row_once(saves, before, broken,
     stored = min(saves - 1, 6) * 50
     assert bodies(store) == [f"message {n}" for n in range(stored)]
     is_done = saves == 8 and not before
-    has_state = saves > 1 or not before
-    if has_state and not is_done:
+    if stored and not is_done:
         assert_one_line(run("import", lines, store), "rows", str(lines), "--resume", "--force")
     result = run("import", lines, store, "--resume")
     assert result.exit_code == 0
-    assert result.stderr == (f"{store}: has all 300 rows of {lines}\n" if is_done else "")
+    assert result.stderr == f"{store}: has all 300 rows of {lines}\n"
     assert bodies(store) == [f"message {n}" for n in range(300)]
 
 
@@ -417,14 +484,74 @@ def test_rows_that_are_all_alike_are_counted(broken, tmp_path):
     assert len(messages(tmp_path / "store")) == 300
 
 
-def test_a_source_that_was_changed_is_not_gone_on_with(broken, lines, tmp_path):
+def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(3, False, lines, store, "--small")
     assert_one_line(run("import", lines, store, "--resume", "--keep-times"), "100 rows", "--force")
-    lines.write_text(lines.read_text() + '{"topic": "T", "body": "more"}\n')
-    assert_one_line(run("import", lines, store, "--resume"), "100 rows", "--force")
+    lines.write_text(lines.read_text().replace("message 70", "message x"))
+    assert_one_line(run("import", lines, store, "--resume"), lines, "of 100 rows that are stored it has 70", "--force")
+    write_json(lines, [GOOD] * 20)
+    assert_one_line(run("import", lines, store, "--resume"), lines, "of 100 rows that are stored it has 0", "--force")
+    assert len(messages(store)) == 100
     import_(lines, store, "--force")
-    assert len(messages(store)) == 100 + 301
+    assert len(messages(store)) == 120
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_that_are_corrected_are_gone_on_with(form, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketstore.cli.sources.PIECE_ROWS", 50)
+    store, source = tmp_path / "store", tmp_path / f"in.{form}"
+    rows = [{"topic": "T", "body": f"message {n}", "keys": [f"k{n}"]} for n in range(300)]
+    for bad in (70, 170, 170, None):
+        write_rows(source, [row | {"topic": "a/b"} if n == bad else row for n, row in enumerate(rows)])
+        result = run("import", source, store, "--small", "--resume")
+        if bad is not None:
+            assert_one_line(result, source, f"({bad} rows are stored)", "--resume")
+            with rocketstore.open(store, "a") as opened:
+                opened.put_message(Message("T", b"of others"))
+    assert (result.exit_code, result.stderr) == (0, f"{store}: has all 300 rows of {source}\n")
+    found = bodies(store)
+    assert found.count("of others") == 3
+    assert [body for body in found if body != "of others"] == [f"message {n}" for n in range(300)]
+
+
+def test_a_source_that_was_changed_after_a_kill_is_not_gone_on_with(broken, lines, tmp_path):
+    store = tmp_path / "store"
+    broken(3, True, lines, store, "--small")
+    lines.write_text(lines.read_text().replace("message 299", "message x"))
+    assert_one_line(run("import", lines, store, "--resume"), lines, "after a kill", "more than 50 rows", "--force")
+    assert len(messages(store)) == 100
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_an_import_that_stored_nothing_is_not_in_the_way_of_another(stored, tmp_path):
+    store = tmp_path / "store"
+    if stored:
+        import_(write_json(tmp_path / "in.jsonl", [GOOD]), store, "--small")
+    source = tmp_path / "a.txt"
+    source.write_text("topic,body\nT,x\n")
+    assert_one_line(run("import", source, store, "--format", "json", "--small"), "line 1", "(0 rows are stored)")
+    import_(source, store, "--format", "csv")
+    assert len(messages(store)) == stored + 1
+
+
+def test_a_file_that_cannot_grow_is_named_and_the_import_gone_on_with(tmp_path):
+    source, store = many(tmp_path / "in.jsonl"), tmp_path / "store"
+    import_(write_json(tmp_path / "one.jsonl", [GOOD]), store, "--small", "--log-file-size", "1M")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, limits[1]))
+    try:
+        result = run("import", source, store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_one_line(result, store, "File too large", "--resume")
+    import_(source, store, "--resume")
+    assert bodies(store) == ["x", *(str(n) for n in range(MANY))]
+
+
+def test_resume_and_force_are_wrong_usage_together(lines, tmp_path):
+    assert run("import", lines, tmp_path / "store", "--resume", "--force").exit_code == 2
+    assert not (tmp_path / "store").exists()
 
 
 def test_another_store_than_the_state_says_is_refused(broken, lines, tmp_path):

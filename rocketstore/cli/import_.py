@@ -1,5 +1,6 @@
 """``rocketstore import``: a file of messages into a store."""
 
+import itertools
 import json
 import signal
 import time
@@ -13,8 +14,10 @@ import click
 
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
+from rocketstore.cli.formats import error_text
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.cli.progress import bar
+from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
@@ -26,6 +29,7 @@ from rocketstore.store.message_store import MessageStore
 __all__ = ["import_"]
 
 STATE = "rocketstore-import.json"  # in config/
+BEFORE = {"config", "lock", "lost+found"}  # what may be where a store is made
 SAVE_SECONDS = 1.0
 
 
@@ -33,14 +37,16 @@ SAVE_SECONDS = 1.0
 class State:
     """How far an import came, as it is kept in the store.
 
-    The rows before ``rows`` are in the log and on the disk; what came after them begins at ``phy_offset``. After a kill
-    some of the next rows are there already: they are compared, and not put again.
+    The rows before ``rows`` are in the log and on the disk, behind ``begin``; what came after them begins at
+    ``phy_offset``. After a kill some of the next rows are there already: they are compared, and not put again.
     """
 
     asked: dict[str, Any]
+    version: list[int] | None  # size and time of the file; None of standard input
+    begin: int
     phy_offset: int
     rows: int = 0
-    is_done: bool = False
+    stage: str = "running"  # "stopped": no row came after those; "done"
 
 
 @click.command("import")
@@ -51,7 +57,8 @@ class State:
 @click.option("--resume", is_flag=True, help="Go on with an import that was interrupted.")
 @click.option("--force", is_flag=True, help="Begin anew, whatever an interrupted import has stored.")
 @click.option("--small", is_flag=True, help="Make a store with files for some megabytes, not a broker's.")
-@click.option("--log-file-size", type=click.IntRange(1, INT_MAX), metavar="BYTES", help="Of the commit log's files.")
+@click.option("--log-file-size", metavar="SIZE", callback=size_option(1, INT_MAX),
+              help="Of the commit log's files, as 64M.")
 @geometry_options
 @broker_conf_option
 @click.pass_context
@@ -61,15 +68,27 @@ def import_(
 ) -> None:
     """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
 
-    Of the columns only topic and body are needed. No broker may run on STORE. An interrupted import goes on where it
-    stopped, and stores nothing twice.
+    Of the columns only topic and body are needed. Arrow comes as a file, and in "-" as a stream. No broker may run on
+    STORE. With --resume an import goes on that was interrupted, or that ended at a row which is corrected in SOURCE
+    now: the rows that are stored have to be its first ones still, and are not stored twice.
     """
+    if resume and force:
+        raise click.UsageError("--resume goes on, --force begins anew: give one")
     rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
-    with open_store(store, config_of(ctx, small, sizes)) as opened:
-        state = begin(opened, asked_of(rows, keep_times), resume, force)
-        Import(opened, rows, state).run()
+    config = config_of(ctx, small, sizes)
+    check_place(store, config)
+    try:
+        with open_store(store, config) as opened:
+            Import(opened, rows, begin(opened, rows, keep_times, resume, force)).run()
+    except (OSError, StoreError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # of a store that takes no more messages
+        if not isinstance(cause, OSError):
+            raise
+        text = error_text(cause) if cause.filename else f"{store}: {error_text(cause)}"
+        hint = "; what is stored is kept, the same command with --resume goes on" if state_path(store).exists() else ""
+        raise click.ClickException(f"{text}{hint}") from error
 
 
 def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> StoreConfig | None:
@@ -88,6 +107,17 @@ def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> 
     return config
 
 
+def check_place(path: Path, config: StoreConfig | None) -> None:
+    """Raise ClickException where a store would be made among other files."""
+    try:
+        rocketstore.open(path, config=config).close()
+    except FileNotFoundError:
+        pass
+    except StoreError:
+        if {entry.name for entry in path.iterdir()} - BEFORE:
+            raise click.ClickException(f"{path}: is no store, and not empty: give one, or a new directory") from None
+
+
 def open_store(path: Path, config: StoreConfig | None) -> MessageStore:
     try:
         return rocketstore.open(path, "a", config=config)
@@ -98,30 +128,35 @@ def open_store(path: Path, config: StoreConfig | None) -> MessageStore:
 # ---- going on ----------------------------------------------------------------------------------------------
 
 
-def asked_of(source: Source, keep_times: bool) -> dict[str, Any]:
-    asked = {"source": str(source.path.absolute()), "format": source.form, "keep_times": keep_times}
+def version_of(source: Source) -> list[int] | None:
     if source.is_standard_input:
-        return asked
+        return None
     status = source.path.stat()
-    return asked | {"size": status.st_size, "modified": status.st_mtime_ns}
+    return [status.st_size, status.st_mtime_ns]
 
 
-def begin(store: MessageStore, asked: dict[str, Any], resume: bool, force: bool) -> State:
+def begin(store: MessageStore, source: Source, keep_times: bool, resume: bool, force: bool) -> State:
     """Give the state to go on from. Raises: ClickException for an unfinished import that is not gone on with."""
-    path = state_path(store)
+    asked = {"source": str(source.path.absolute()), "format": source.form, "keep_times": keep_times}
+    end = store.commit_log.max_phy_offset
+    new = State(asked, version_of(source), end, end)
+    path = state_path(store.path)
     state = None if force else read_state(path)
-    if state is None or (state.is_done and not (resume and state.asked == asked)):
-        return State(asked, store.commit_log.max_phy_offset)
-    if resume and state.asked == asked:
+    if state is None or (state.rows == 0 and state.phy_offset == end):
+        return new
+    goes_on = resume and state.asked == asked
+    if state.stage == "done":
+        return state if goes_on and state.version == new.version else new
+    if goes_on:
         return state
     raise click.ClickException(
-        f"{path}: {state.rows} rows of {state.asked['source']} are stored, and no more: --resume goes on with the same "
-        "options if that file was not changed, --force begins anew"
+        f"{path}: an import of {state.asked['source']} is unfinished, with {state.rows} rows stored at least: --resume "
+        "goes on with the same options, --force begins anew"
     )
 
 
-def state_path(store: MessageStore) -> Path:
-    return store.path / "config" / STATE
+def state_path(root: Path) -> Path:
+    return root / "config" / STATE
 
 
 def read_state(path: Path) -> State | None:
@@ -146,22 +181,26 @@ class Import:
 
     def run(self) -> None:
         state, source = self.state, self.source
-        if state.is_done:
-            click.echo(f"{self.store.path}: has all {state.rows} rows of {source.path}", err=True)
-            return
+        if state.stage != "done":
+            self.put_rest()
+        click.echo(f"{self.store.path}: has all {state.rows} rows of {source.path}", err=True)
+
+    def put_rest(self) -> None:
+        state, source = self.state, self.source
+        again = "" if source.is_standard_input else "the same command with --resume goes on"
         try:
             self.find_stored()
             self.save()
             self.put_all()
         except KeyboardInterrupt:
             self.save()
-            hint = "" if source.is_standard_input else "; the same command with --resume goes on"
-            click.echo(f"{self.store.path}: has {state.rows} rows of {source.path}{hint}", err=True)
+            click.echo(f"{self.store.path}: has {state.rows} rows of {source.path}{again and '; '}{again}", err=True)
             raise
         except click.ClickException as error:
             self.save()
-            raise click.ClickException(f"{error.message} ({state.rows} rows are stored)") from None
-        state.is_done = True
+            hint = f"; when it is corrected, {again}" if again and state.rows else ""
+            raise click.ClickException(f"{error.message} ({state.rows} rows are stored){hint}") from None
+        state.stage = "done"
         self.save()
 
     def find_stored(self) -> None:
@@ -172,22 +211,41 @@ class Import:
                 f"{self.store.path}: the log is from {log.min_phy_offset} to {log.max_phy_offset}, but the import "
                 f"stopped at {state.phy_offset}: it is another log, or a part is gone: --force begins anew"
             )
-        if state.phy_offset < log.max_phy_offset:
-            rows = (message for piece in self.source.read(state.rows) for message in piece.messages)
-            self.pass_over(rows)
-            state.phy_offset = log.max_phy_offset
+        self.check_version()
+        if state.stage == "running" and state.phy_offset < log.max_phy_offset:
+            self.pass_over(self.messages(state.rows))
+        state.phy_offset, state.stage = log.max_phy_offset, "running"
+
+    def check_version(self) -> None:
+        """Raise StoreError unless the rows that are stored are the first ones of a file that was changed since."""
+        state, version = self.state, version_of(self.source)
+        if state.version == version:
+            return
+        changed, again = f"{self.source.path}: was changed", "--force begins anew, and stores rows again"
+        if state.stage == "running" and state.phy_offset < self.store.commit_log.max_phy_offset:
+            raise StoreError(f"{changed} after a kill, and more than {state.rows} rows may be stored: {again}")
+        stored, rows = self.stored(state.begin, state.phy_offset), itertools.islice(self.messages(0), state.rows)
+        count = sum(1 for _ in itertools.takewhile(lambda row: any(is_row(row, record) for record in stored), rows))
+        if count < state.rows:
+            raise StoreError(f"{changed}: of {state.rows} rows that are stored it has {count} in their place: {again}")
+        state.version = version
+
+    def messages(self, skip: int) -> Iterator[Message]:
+        return (message for piece in self.source.read(skip) for message in piece.messages)
+
+    def stored(self, begin: int, end: int | None = None) -> Iterator[Message]:
+        columns = ("topic", "raw_body", "phy_offset", "size")
+        return itertools.chain.from_iterable(self.store.scan(begin_offset=begin, end_offset=end, columns=columns))
 
     def pass_over(self, rows: Iterator[Message]) -> int:
         """Count the next rows that are in the log already."""
         count = 0
-        columns = ("topic", "raw_body", "phy_offset", "size")
-        for batch in self.store.scan(begin_offset=self.state.phy_offset, columns=columns):
-            for record in batch:
-                row = next(rows, None)
-                if row is None or (row.topic, row.raw_body) != (record.topic, record.raw_body):
-                    return count
-                self.advance(1, record.phy_offset + record.size)
-                count += 1
+        for record in self.stored(self.state.phy_offset):
+            row = next(rows, None)
+            if row is None or not is_row(row, record):
+                break
+            self.advance(1, record.phy_offset + record.size)
+            count += 1
         return count
 
     def advance(self, rows: int, phy_offset: int) -> None:
@@ -195,14 +253,17 @@ class Import:
         self.state.phy_offset = phy_offset
 
     def put_all(self) -> None:
-        with bar() as progress:
-            task = progress.add_task("import", total=self.source.size)
-            for piece in self.source.read(self.state.rows):
-                with without_interrupts():
-                    self.put(piece)
-                if time.monotonic() - self.saved >= SAVE_SECONDS:
-                    self.save()
-                progress.update(task, completed=piece.position, description=f"import {self.state.rows:,} rows")
+        try:
+            with bar() as progress:
+                task = progress.add_task("import", total=self.source.size)
+                for piece in self.source.read(self.state.rows):
+                    with without_interrupts():
+                        self.put(piece)
+                    if time.monotonic() - self.saved >= SAVE_SECONDS:
+                        self.save()
+                    progress.update(task, completed=piece.position, description=f"import {self.state.rows:,} rows")
+        finally:
+            self.state.stage = "stopped"
 
     def put(self, piece: Piece) -> None:
         self.check(piece)
@@ -236,7 +297,7 @@ class Import:
 
     def save(self) -> None:
         """Keep the state, which says no more than what is on the disk."""
-        path = state_path(self.store)
+        path = state_path(self.store.path)
         with without_interrupts():
             self.store.flush()
             if self.source.is_standard_input:
@@ -244,6 +305,10 @@ class Import:
             else:
                 replace_file(path, json.dumps(asdict(self.state), indent="\t").encode())
         self.saved = time.monotonic()
+
+
+def is_row(row: Message, record: Message) -> bool:
+    return (row.topic, row.raw_body) == (record.topic, record.raw_body)
 
 
 @contextmanager

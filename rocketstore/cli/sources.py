@@ -5,6 +5,7 @@ import csv
 import functools
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import click
 
 from rocketstore.arrow_import import BATCH_NAMES, check_names
-from rocketstore.cli.formats import Row
+from rocketstore.cli.formats import Row, error_text
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.message import Message
@@ -26,6 +27,8 @@ STANDARD_INPUT = Path("-")
 PIECE_ROWS, PIECE_BYTES = 4096, 32 << 20
 BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # how text has bytes
 RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
+EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
+EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_CSV_FIELD = 2**31 - 1  # characters
 
@@ -53,9 +56,14 @@ class Source:
         self.is_standard_input = path == STANDARD_INPUT
         self.place = "line" if self.is_text else "row"
         self.size: int | None = None
-        if self.is_text and not self.is_standard_input:
-            self.size = path.stat().st_size
-        elif not self.is_standard_input:
+        if self.is_standard_input:
+            return
+        if self.is_text:
+            with path.open("rb") as file:
+                if not file.seekable():
+                    raise self.error(None, 'is no file: give "-", and this as standard input')
+                self.size = file.seek(0, os.SEEK_END)
+        else:
             with self._open_table() as (self.size, _):
                 pass
 
@@ -73,7 +81,7 @@ class Source:
         return nullcontext(sys.stdin.buffer) if self.is_standard_input else self.path.open("rb")
 
     def _read_text(self, skip: int) -> Iterator[Piece]:
-        with self._open_text() as file:
+        with self._naming(), self._open_text() as file:
             messages: list[Message] = []
             places: list[int] = []
             size = 0
@@ -108,6 +116,8 @@ class Source:
         reader = csv.reader(text_lines(file), strict=True)
         try:
             names = tuple(next(reader, ()))
+            if not names:
+                raise self.error(1, "has to name the columns, topic and body at least")
             check_row(names)
             for values in reader:
                 if values:
@@ -120,21 +130,29 @@ class Source:
     # ---- Parquet and Arrow -----------------------------------------------------------------------------------
 
     @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Have the errors of a library name the file."""
+        try:
+            yield
+        except (ValueError, TypeError, OSError) as error:
+            if getattr(error, "filename", None):
+                raise
+            raise self.error(None, error_text(error)) from None
+
+    @contextmanager
     def _open_table(self) -> Iterator[tuple[int | None, Iterator[Any]]]:
         """Give how many rows there are, if that is known, and their record batches."""
         arrow = import_extra("pyarrow", "arrow")
-        try:
+        with self._naming():
             if self.form == "parquet":
                 with import_extra("pyarrow.parquet", "arrow").ParquetFile(self.path) as file:
                     yield file.metadata.num_rows, file.iter_batches(batch_size=PIECE_ROWS)
             elif self.is_standard_input:
-                with arrow.ipc.open_stream(sys.stdin.buffer) as reader:
+                with open_stream(arrow) as reader:
                     yield None, iter(reader)
             else:
                 with arrow.memory_map(str(self.path)) as source, arrow.ipc.open_file(source) as reader:
                     yield None, map(reader.get_batch, range(reader.num_record_batches))
-        except (ValueError, TypeError) as error:
-            raise self.error(None, error) from None
 
     def _read_table(self, skip: int) -> Iterator[Piece]:
         with self._open_table() as (_, batches):
@@ -157,6 +175,13 @@ class Source:
                     raise self.error(row, error) from None
             end = part[-1][0] + 1
             yield Piece(messages, range(part[0][0], end), end)
+
+
+def open_stream(arrow: Any) -> Any:
+    try:
+        return arrow.ipc.open_stream(sys.stdin.buffer)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"is no Arrow stream; what export writes is an Arrow file: give its name: {error}") from None
 
 
 # ---- rows of text ------------------------------------------------------------------------------------------
@@ -188,9 +213,10 @@ def csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
 def csv_value(name: str, text: str) -> Any:
     form = "u" if name in BASE64 else MESSAGE_FIELDS[BATCH_NAMES[name]].format
     try:
-        return int(text) if form in RANGES else json.loads(text) if form in ("+l", "+m") else text
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"column {name}: {error}") from None
+        return int(text) if form in RANGES else json.loads(text) if form in EXAMPLES else text
+    except (ValueError, RecursionError):
+        what = f"{EXPECTED[form]} as JSON, such as {EXAMPLES[form]}," if form in EXAMPLES else "an integer"
+        raise ValueError(f"column {name}: {what} is needed, not {text!r:.60}") from None
 
 
 @functools.lru_cache(64)
@@ -232,5 +258,4 @@ def parse(form: str, value: Any) -> Any:
             return base64.b64decode(value, validate=True)
         data = value.encode()  # which half of a surrogate pair has not
         return data if form == "z" else value
-    expected = {"+l": "a list of strings", "+m": "an object of strings"}.get(form, "an integer")
-    raise TypeError(f"{'a string' if form in ('u', 'z', 'base64') else expected} is needed, not {value!r:.60}")
+    raise TypeError(f"{EXPECTED.get(form, 'an integer')} is needed, not {value!r:.60}")
