@@ -86,17 +86,19 @@ def test_the_release_and_the_zone(store, conf):
 def test_wrong_usage_is_an_error(store, conf):
     given = ("rebuild", store, "--broker-conf", conf)
     assert run(*given, "--index", "--topic", "T").exit_code == 2
-    for size in ("", "x", "1.5G", "-1", "5T", "9" * 30):
+    for size in ("", "x", "1.5G", "-1", "5T", "9" * 30, "9" * 18 + "G"):
         assert run(*given, "--memory", size).exit_code == 2
+    for option, value in (("--compat", "9.9"), ("--compat", "9"), ("--tz", "Nowhere"), ("--tz", "../x")):
+        result = run(*given, option, value)
+        assert result.exit_code == 2
+        assert f"'{value}'" in result.stderr
     assert run(*given, "--threads", "0").exit_code == 2
-    assert_one_line(run(*given, "--compat", "9.9"), "9.9")
-    assert_one_line(run(*given, "--tz", "Nowhere"), "Nowhere")
     assert_one_line(run(*given, "--topic", "a/b"), "a/b")
     assert_one_line(run("rebuild", store.parent / "none"), "none", "No such file")
     assert not files_under(store, *QUEUE_PARTS, "index")
 
 
-@pytest.mark.parametrize("size", ["0", "4096", "64k", "3M", "1G"])
+@pytest.mark.parametrize("size", ["0", "4096", "64k", "3M", "1G", str(2**63 - 1)])
 def test_memory_and_threads(store, conf, size):
     rows(run("rebuild", store, "--broker-conf", conf, "--memory", size, "--threads", 3))
     assert_rebuilt(store, dispatched(store))

@@ -94,7 +94,7 @@ def test_where_no_store_is_there_is_one_line(tmp_path):
     cli.assert_one_line(cli.run("verify", tmp_path / "absent"), "No such file or directory")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--threads", "0"], ["store", "--format", "xml"]])
+@pytest.mark.parametrize("arguments", [[], ["--threads", "0"], ["store", "--format", "xml"], ["--list", "store"]])
 def test_wrong_usage_is_exit_status_2(arguments):
     assert cli.run("verify", *arguments).exit_code == 2
 

@@ -1,6 +1,6 @@
 """``rocketstore rebuild``: consume queues and index from the commit log alone."""
 
-import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,27 @@ import click
 from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.sizes import size_option
+from rocketstore.config import Compat
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.geometry import known_config
 from rocketstore.store.rebuild import rebuild as rebuild_store
+from rocketstore.store.rebuild import zone_of
 
 __all__ = ["rebuild"]
 
-UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
+def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Make the callback of an option whose value a function refuses with ValueError."""
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        try:
+            if value is not None:
+                check(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+        return value
 
-def parse_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    found = re.fullmatch("([0-9]{1,18})([KMG]?)", value.upper())
-    if found is None:
-        raise click.BadParameter(f"{value!r} is no number of bytes: 512M and 2G are some")
-    return int(found[1]) * UNITS[found[2]]
+    return callback
 
 
 @click.command()
@@ -31,9 +39,12 @@ def parse_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--consume-queue", is_flag=True, help="Only the consume queues, unless --index is given, too.")
 @click.option("--topic", "topics", multiple=True, help="Only the consume queues of this topic; may be given again.")
 @click.option("--out", type=PATH, help="Build in this new directory; STORE is only read then.")
-@click.option("--compat", metavar="RELEASE", help="The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
-@click.option("--tz", metavar="ZONE", help="Zone of the times that index files are named by, as UTC.  [default: local]")
-@click.option("--memory", metavar="SIZE", default="1G", show_default=True, callback=parse_size, help="About the most.")
+@click.option("--compat", metavar="RELEASE", callback=refusing(Compat.of),
+              help="The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
+@click.option("--tz", metavar="ZONE", callback=refusing(zone_of),
+              help="Zone of the times that index files are named by, as UTC.  [default: local]")
+@click.option("--memory", metavar="SIZE", default="1G", show_default=True, callback=size_option(0, LONG_MAX),
+              help="About the most.")
 @click.option("--threads", type=COUNT, metavar="N", help="That read the log.  [default: one a processor]")
 @broker_conf_option
 @format_option
@@ -57,7 +68,7 @@ def rebuild(
             if compat is not None:
                 config = replace(config or known_config(store), compat=compat)
             report = rebuild_store(store, config=config, **options)
-        except ValueError as error:  # of sizes, the release, the zone or a topic
+        except ValueError as error:  # of sizes, or a topic
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:
             click.echo(f"{out or store}: is not done; the same command goes on", err=True)

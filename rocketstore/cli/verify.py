@@ -28,6 +28,8 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
     A broker may be running. The exit status is 1 if there is a finding of severity error.
     """
     if lists_kinds:
+        if store is not None:
+            raise click.UsageError("--list: is of no store, so not with STORE")
         names = ("severity", "meaning", "atNextStart")
         write_rows([[{"kind": kind, **dict(zip(names, KINDS[kind], strict=True))} for kind in KINDS]], output_format)
         return
