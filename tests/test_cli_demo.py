@@ -49,7 +49,7 @@ def test_without_java_the_serial_part_is_done(no_java, tmp_path):
     result = run(*SMALL, "--out", tmp_path / "out")
     assert result.exit_code == 0
     assert result.stderr == LEFT_OUT
-    assert result.stdout.count("all 1,500 messages found") == 2
+    assert result.stdout.count("all 3,000 messages found") == 2
     with rocketstore.open(tmp_path / "out" / "serial") as built:
         assert len(built.query_messages("Orders", ["cfcd208495d565ef66e7dff9f98764da"]).phy_offsets) == 1
 
@@ -60,6 +60,19 @@ def test_a_given_store_is_only_read(no_java, store, tmp_path):
     assert result.exit_code == 0
     assert result.stdout.count("all 600 messages found") == 2
     assert files_under(store) == before
+
+
+@pytest.mark.parametrize(("asked", "found"), [(1, 1), (7, 7), (100, 100), (599, 599), (601, 600)])
+def test_as_many_keys_are_looked_up_as_were_asked_for(asked, found, no_java, store):
+    result = run("demo", "--store", store, "--lookups", asked, "--absent", 0)
+    assert result.exit_code == 0
+    assert result.stdout.count(f"all {found} messages found") == 2
+
+
+def test_messages_are_not_written_to_a_store_that_is_given(no_java, store):
+    result = run("demo", "--store", store, "--messages", 5)
+    assert result.exit_code == 2
+    assert "--messages" in result.stderr
 
 
 def test_a_store_that_does_not_show_its_sizes_needs_them(no_java, store, tmp_path):
@@ -95,4 +108,4 @@ def test_spark_finds_the_same():
     assert "12 of 12 files the same" in out
     assert "1 of 1 files the same" in out
     assert "15 counts the same" in out
-    assert out.count("1,600 answers the same") == 3
+    assert out.count("3,100 answers the same") == 3

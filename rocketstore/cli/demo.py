@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import click
 import numpy as np
+from click.core import ParameterSource
 from rich.console import Console
 
 import rocketstore
@@ -27,6 +28,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.geometry import known_config
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.rebuild import rebuild
@@ -76,6 +78,8 @@ def demo(
     messages, and keys are looked up by the UDFs. The exit status is 1 if anything differs. Without Java or PySpark the
     serial part runs alone.
     """
+    if store is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--messages: none are written with --store, so give one of them")
     reason = why_no_spark()
     if reason:
         click.echo(f"Spark is left out: {reason}.", err=True)
@@ -100,7 +104,7 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
     steps = [Step("serial: rebuild, index and queues", made.index_items, seconds, "")]
     with rocketstore.open(store, config=config) as reader:
         log = reader.commit_log
-        asked, _ = timed("reading keys", lambda: take_keys(log, max(1, made.index_items // most), absent))
+        asked, _ = timed("reading keys", lambda: take_keys(log, most, absent))
         link_log(log, serial)
         candidates, seconds = timed("serial lookups", lambda: find_candidates(serial, config, asked))
         steps.append(Step("serial: query_offsets", len(asked.keys), seconds, check_own(candidates, asked)))
@@ -148,19 +152,27 @@ def write_store(path: Path, count: int, config: StoreConfig) -> None:
         store.put_messages(messages())
 
 
-def take_keys(log: CommitLog, stride: int, absent: int) -> Lookups:
-    """Take the first key of each message that has one, leaving out all but one in ``stride``."""
+def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
+    """Take the first key of so many of the messages that have one, spread over the log."""
+    columns = ("topic", "keys", "phy_offset")
+    count = sum(len(with_keys(batch)) for batch in log.scan(columns=columns, on_corrupt="skip"))
+    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))  # of those that have one
     topics, keys, phy_offsets, seen = [], [], [], 0
-    for batch in log.scan(columns=["topic", "keys", "phy_offset"], on_corrupt="skip"):
-        with_keys = np.flatnonzero(np.diff(batch.keys.offsets))
-        for message in batch.take(with_keys[-seen % stride :: stride]):
+    for batch in log.scan(columns=columns, on_corrupt="skip"):
+        rows = with_keys(batch)
+        first, last = np.searchsorted(wanted, (seen, seen + len(rows)))
+        for message in batch.take(rows[wanted[first:last] - seen]):
             topics.append(message.topic)
             keys.append(message.keys[0])
             phy_offsets.append(message.phy_offset)
-        seen += len(with_keys)
+        seen += len(rows)
     topics += [topics[0] if topics else "Topic"] * absent
     keys += [f"absent-{number}" for number in range(absent)]
     return Lookups(topics, keys, np.array([*phy_offsets, *[-1] * absent], np.int64))
+
+
+def with_keys(batch: MessageBatch) -> np.ndarray:
+    return np.flatnonzero(np.diff(batch.keys.offsets))
 
 
 def link_log(log: CommitLog, root: Path) -> None:
