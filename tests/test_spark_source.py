@@ -1,5 +1,6 @@
 """The table of messages in Spark: golden stores and ones made here, by every option, against a scan of the log."""
 
+import json
 import os
 import random
 import subprocess
@@ -30,6 +31,9 @@ from rocketstore.spark.messages import PushdownReader
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000
 FILE = 4096
+CONFIG = StoreConfig(
+    mapped_file_size_commit_log=FILE, mapped_file_size_consume_queue=2000, max_hash_slot_num=97, max_index_num=300
+)
 DEFAULT = ["topic", "brokerName", "queueId", "queueOffset", "phyOffset", "size", "flag", "sysFlag", "bornTimestamp",
            "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "msgId",
            "tags", "keys", "uniqKey", "body"]  # fmt: skip
@@ -54,9 +58,7 @@ def store(tmp_path_factory):
     """A store of 400 messages in several files of 4 KiB, with queues and index."""
     root = tmp_path_factory.mktemp("store")
     draw = random.Random(7)
-    sizes = {"mapped_file_size_commit_log": FILE, "mapped_file_size_consume_queue": 2000}
-    config = StoreConfig(**sizes, max_hash_slot_num=97, max_index_num=300)
-    with rocketstore.open(root, "a", config=config) as written:
+    with rocketstore.open(root, "a", config=CONFIG) as written:
         for i in range(400):
             message = rocketstore.Message(
                 draw.choice(TOPICS), b"body %d" % i, keys=[f"k{i % 50}"], tags=draw.choice(["a", "b", None, "a b"]),
@@ -311,6 +313,14 @@ def test_an_assignment_that_names_where_to_begin_reads_the_log_from_there_only(s
     options = {"assign": '{"TopicTest":[1,2]}', "startingOffsets": '{"TopicTest":{"1":20,"2":30}}'}
     found = phy_offsets(store, **options)
     assert partitions_of(store, **options)[0][0][0] == found[0] > 10_000
+
+
+def test_a_gap_in_the_queue_offsets_of_records_hides_no_message(tmp_path):
+    offsets = make_log(tmp_path, [{"topic": "T", "queue_offset": i if i < 10 else i + 7} for i in range(40)])
+    rocketstore.rebuild(tmp_path, config=CONFIG)
+    for begin, first in [(9, 9), (10, 10), (17, 10), (20, 13), (42, 35)]:
+        options = {"assign": '{"T":[0]}', "startingOffsets": json.dumps({"T": {"0": begin}})}
+        assert phy_offsets(tmp_path, **options) == offsets[first:]
 
 
 def test_an_offset_of_a_queue_that_is_not_selected_is_refused(store):

@@ -90,7 +90,10 @@ def place_in_queue(
             lose(options, f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}")
         if least < most:
             unit = queue[min(max(offset, least), most - 1)]
-            return max(unit.phy_offset, first)
+            # Behind a gap in the records' queue offsets, those of the queue are lower.
+            message = store.commit_log.find_message(unit.phy_offset)
+            if message is not None and message.queue_offset <= max(offset, least):
+                return max(unit.phy_offset, first)
     return first
 
 
