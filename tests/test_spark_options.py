@@ -22,7 +22,7 @@ def test_what_is_not_given_has_the_documented_default():
 
 def test_every_option_is_read():
     options = {
-        "SUBSCRIBE": "A, B", "queueIDs": "0,-1", "tags": "x||y", "keys": "k1 k,2",
+        "SUBSCRIBE": "A, B", "queueIDs": "0,1,-1", "tags": "x||y", "keys": "k1 k,2",
         "startingOffsets": '{"A":{"0":-2,"1":7}}',
         "endingOffsets": '{"A":{"1":9,"2":-1}}', "startingPhyOffset": "-5", "endingPhyOffset": "100",
         "columns": "topic, body",
@@ -33,7 +33,7 @@ def test_every_option_is_read():
     assert parse(**options) == ReadOptions(
         path="/store",
         subscribe=frozenset({"A", "B"}),
-        queue_ids=frozenset({0, -1}),
+        queue_ids=frozenset({0, 1, -1}),
         tags="x||y",
         keys=("k1", "k,2"),
         starting_offsets=StartingOffsets(-2, {"A": {0: -2, 1: 7}}),
@@ -116,6 +116,14 @@ def test_what_is_unknown_or_malformed_is_named(name, text, reason):
 def test_offsets_may_name_the_broker_as_other_connectors_do():
     offsets = parse(startingOffsets='{"T":{"broker-a":{"0":23,"1":-2}},"U":{"0":5},"V":{}}').starting_offsets
     assert offsets == StartingOffsets(-2, {"T": {0: 23, 1: -2}, "U": {0: 5}, "V": {}})
+
+
+@pytest.mark.parametrize(
+    "options", [{"subscribe": "T"}, {"subscribePattern": "T"}, {"queueIds": "0"}, {"assign": '{"T":[0,1],"U":[0]}'}]
+)
+def test_an_offset_of_a_queue_that_is_not_selected_is_refused(options):
+    with pytest.raises(ValueError, match="option startingOffsets: queue 1 of 'U' is not among those selected"):
+        parse(startingOffsets='{"T":{"0":5},"U":{"1":5}}', **options)
 
 
 def test_timestamps_precede_offsets_as_in_kafka_s_source():

@@ -323,11 +323,6 @@ def test_a_gap_in_the_queue_offsets_of_records_hides_no_message(tmp_path):
         assert phy_offsets(tmp_path, **options) == offsets[first:]
 
 
-def test_an_offset_of_a_queue_that_is_not_selected_is_refused(store):
-    with pytest.raises(ValueError, match="queue 1 of 'T#1' is not among those selected"):
-        partitions_of(store, subscribe="TopicTest", startingOffsets='{"T#1":{"1":0}}')
-
-
 def test_keys_are_looked_up_in_the_index_where_it_has_all_and_else_in_the_log(store, tmp_path):
     # 8 messages have the key, and there are 3 topics.
     options = {"keys": "k7", "subscribe": "TopicTest,主题"}
@@ -588,6 +583,14 @@ def test_filters_narrow_the_scan_and_are_all_left_to_spark(store, conditions, pu
         tuple(row.values()) for batch in batches_of(reader, schema, reader.partitions()) for row in batch.to_pylist()
     ]
     assert set(map(str, rows)) <= {str(tuple(row.values())) for row in read_table(store).to_pylist()}
+
+
+def test_a_filter_may_leave_out_a_queue_that_has_a_starting_offset(store):
+    reader, schema = reader_of(store, pushdown="true", startingOffsets='{"T#1":{"0":2},"主题":{"0":3}}')
+    reader.pushFilters([datasource.EqualTo(("topic",), "主题"), datasource.EqualTo(("queueId",), 0)])
+    found = pa.Table.from_batches(batches_of(reader, schema, reader.partitions()))
+    assert found["queueOffset"].to_pylist() == list(range(3, len(found) + 3))
+    assert set(found["topic"].to_pylist()) == {"主题"}
 
 
 def test_without_the_option_no_filter_is_taken(store):

@@ -90,7 +90,15 @@ class ReadOptions:
             if f"{edge}Timestamp" in given:  # which precedes, as in Kafka's source
                 given.pop(f"{edge}Offsets", None)
         check(given, streaming)
-        return cls(**{FIELDS[name]: value for name, value in given.items()})
+        self = cls(**{FIELDS[name]: value for name, value in given.items()})
+        self._check_starting_offsets()
+        return self
+
+    def _check_starting_offsets(self) -> None:
+        for topic, offsets in self.starting_offsets.queues.items() if self.starting_offsets else ():
+            for queue_id in offsets:
+                if not self.wants(topic, queue_id):
+                    raise ValueError(f"option startingOffsets: queue {queue_id} of {topic!r} is not among those selected")
 
     @property
     def topics(self) -> frozenset[str] | None:

@@ -65,6 +65,7 @@ def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: 
         place_in_queue(store, options, topic, queue_id, offset, first, end)
         for topic, offsets in starting.queues.items()
         for queue_id, offset in offsets.items()
+        if options.wants(topic, queue_id)
     ]
     names = {(topic, queue_id) for topic, offsets in starting.queues.items() for queue_id in offsets}
     topics, ids = options.topics, options.wanted_queue_ids
@@ -78,8 +79,6 @@ def place_in_queue(
     store: MessageStore, options: ReadOptions, topic: str, queue_id: int, offset: int, first: int, end: int
 ) -> int:
     """Find the physical offset from which on the messages of a queue from one on are."""
-    if not options.wants(topic, queue_id):
-        raise ValueError(f"option startingOffsets: queue {queue_id} of {topic!r} is not among those selected")
     if offset == LATEST:
         return end
     # There may be messages of it that are in no queue yet, or queues in RocksDB.
