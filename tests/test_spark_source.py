@@ -568,7 +568,8 @@ def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):
          {"starting_timestamp": BEGIN + 7000, "ending_timestamp": BEGIN + 7001}),
         ([datasource.Not(datasource.EqualTo(("topic",), "T#1")), datasource.IsNotNull(("topic",)),
           datasource.EqualTo(("uniqKey",), "x"), datasource.EqualTo(("keys", "x"), "y"),
-          datasource.In(("storeTimestamp",), ())], {}),
+          datasource.In(("storeTimestamp",), ()), datasource.EqualNullSafe(("storeTimestamp",), None),
+          datasource.LessThan(("storeTimestamp",), None)], {}),
     ],
 )  # fmt: skip
 def test_filters_narrow_the_scan_and_are_all_left_to_spark(store, conditions, pushed):

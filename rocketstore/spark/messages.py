@@ -40,6 +40,7 @@ TRANSACTION_ROLLBACK = 0xC
 MAX_SCAN = 1 << 40  # entries of the index: all
 NEAR = 1 << 20  # bytes: records that are nearer than this are read with what is between
 LOG_APPEND_TIME = 1  # of Kafka's timestampType
+COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
 BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # what RowFilter looks at
 
 
@@ -107,7 +108,7 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
             return replace(options, queue_ids=values if options.queue_ids is None else values & options.queue_ids)
         if source == "tags" and options.tags is None and all("||" not in tag and tag == tag.strip() for tag in values):
             return replace(options, tags="||".join(sorted(values)))
-    if source.startswith("store_timestamp") and hasattr(condition, "value") and not isinstance(condition, In):
+    if source.startswith("store_timestamp") and isinstance(condition, COMPARISONS) and condition.value is not None:
         at = condition.value if source.endswith("_ms") else (condition.value - EPOCH) // timedelta(milliseconds=1)
         begin, end = times_of(options)
         if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
