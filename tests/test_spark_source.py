@@ -139,6 +139,21 @@ def test_a_schema_of_other_columns_or_types_is_refused(rich, name, kind, reason)
         reader_of(rich, columns="topic,nope")
 
 
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        (T.StructField("tags", T.StringType(), False), "column tags: there may be none: make it nullable"),
+        (T.StructField("queueId", T.IntegerType(), False), "column queueId: there may be none: make it nullable"),
+        (T.StructField("keys", T.ArrayType(T.StringType(), False)), "column keys: its elements must be nullable"),
+        (T.StructField("properties", T.MapType(T.StringType(), T.StringType(), False)),
+         "column properties: its elements must be nullable"),
+    ],
+)  # fmt: skip
+def test_a_schema_with_what_cannot_be_null_is_refused(rich, field, reason):
+    with pytest.raises(ValueError, match=reason):
+        reader_of(rich, T.StructType([field]))
+
+
 def test_the_broker_s_name_is_a_constant_column(rich):
     table = read_table(rich, brokerName="broker-a", columns="brokerName")
     assert table["brokerName"].to_pylist() == ["broker-a"] * 288

@@ -117,6 +117,7 @@ def default_schema(options: ReadOptions) -> Any:
 def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
     """Check a user's StructType, or the default one, and give what is to be read for it.
 
+    All is nullable: Spark would take its word for it that there is no null, and a row of a corrupt record has them all.
     Raises: ValueError for a column that there is not, twice or of another type, or not among option ``columns``.
     """
     columns = columns_of(options)
@@ -126,16 +127,20 @@ def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
         column = columns[name]
         if name in wanted:
             raise ValueError(f"column {field.name}: it is in the schema twice")
-        if column.type.spark != field.dataType:
-            is_type, must = field.dataType.simpleString(), column.type.spark.simpleString()
+        is_type, must = field.dataType.simpleString(), column.type.spark.simpleString()
+        if is_type != must:
             raise ValueError(f"column {field.name}: the schema says {is_type}, it is {must}")
+        if not field.nullable:
+            raise ValueError(f"column {field.name}: there may be none: make it nullable in the schema")
+        if field.dataType != column.type.spark:
+            raise ValueError(f"column {field.name}: its elements must be nullable, as in {column.type.spark}")
         wanted[name] = column
     if options.columns is not None and list(wanted) != default_schema(options).fieldNames():
         raise ValueError(f"option columns={','.join(options.columns)}: the schema has others: give one of both")
     if not wanted:
         raise ValueError("the schema has no column")
     pairs = zip(schema.fields, wanted.values(), strict=True)
-    arrow = pa.schema([pa.field(field.name, column.type.arrow, field.nullable) for field, column in pairs])
+    arrow = pa.schema([pa.field(field.name, column.type.arrow) for field, column in pairs])
     return TableSchema(wanted, arrow)
 
 
