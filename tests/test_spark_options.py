@@ -92,6 +92,7 @@ def test_every_option_is_read():
         ("startingOffsets", "[" * 100_000, "must be earliest, latest, or JSON"),
         ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store is of one broker"),
         ("startingOffsets", '{"T":{"a":{"0":1},"0":2}}', "a store is of one broker"),
+        ("endingOffsets", '{"T":{"a":{"0":1}},"U":{"b":{"0":2}}}', "names brokers a, b: a store is of one broker"),
         ("startingOffsets", "latest", "would read nothing"),
         ("startingOffsets", '{"T":{"0":-1}}', "would read nothing"),
         ("endingOffsets", "earliest", "would read nothing"),
@@ -115,7 +116,16 @@ def test_what_is_unknown_or_malformed_is_named(name, text, reason):
 
 def test_offsets_may_name_the_broker_as_other_connectors_do():
     offsets = parse(startingOffsets='{"T":{"broker-a":{"0":23,"1":-2}},"U":{"0":5},"V":{}}').starting_offsets
-    assert offsets == StartingOffsets(-2, {"T": {0: 23, 1: -2}, "U": {0: 5}, "V": {}})
+    assert offsets == StartingOffsets(-2, {"T": {0: 23, 1: -2}, "U": {0: 5}, "V": {}}, "broker-a")
+
+
+def test_offsets_of_another_broker_are_refused():
+    starting, ending = '{"T":{"broker-a":{"0":5}}}', '{"T":{"broker-b":{"0":9}}}'
+    assert parse(startingOffsets=starting, brokerName="broker-a").starting_offsets.queues == {"T": {0: 5}}
+    with pytest.raises(ValueError, match="options brokerName and startingOffsets: brokers broker-b, broker-a: a store"):
+        parse(startingOffsets=starting, brokerName="broker-b")
+    with pytest.raises(ValueError, match="options startingOffsets and endingOffsets: brokers broker-a, broker-b"):
+        parse(startingOffsets=starting, endingOffsets=ending)
 
 
 @pytest.mark.parametrize(

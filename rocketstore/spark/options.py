@@ -16,14 +16,19 @@ TABLES = ("messages", "consumequeue", "index", "offsets")
 STYLES = ("rocketmq", "kafka")
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
+ONE_BROKER = "a store is of one broker"
 ALIASES = {"includeproperties": "includeheaders"}
 
 
 class StartingOffsets(NamedTuple):
-    """Where queues begin or end: ``default``, EARLIEST or LATEST, but for queues that have an offset of their own."""
+    """Where queues begin or end: ``default``, EARLIEST or LATEST, but for queues that have an offset of their own.
+
+    ``broker``: the name of the one whose queues they are, None if they were given without.
+    """
 
     default: int
     queues: dict[str, dict[int, int]]
+    broker: str | None = None
 
     def all_offsets(self) -> set[int]:
         return {self.default, *(offset for of_topic in self.queues.values() for offset in of_topic.values())}
@@ -95,10 +100,10 @@ class ReadOptions:
         return self
 
     def _check_starting_offsets(self) -> None:
-        for topic, offsets in self.starting_offsets.queues.items() if self.starting_offsets else ():
-            for queue_id in offsets:
-                if not self.wants(topic, queue_id):
-                    raise ValueError(f"option startingOffsets: queue {queue_id} of {topic!r} is not among those selected")
+        queues = {} if self.starting_offsets is None else self.starting_offsets.queues
+        for topic, id in ((topic, id) for topic, offsets in queues.items() for id in offsets):
+            if not self.wants(topic, id):
+                raise ValueError(f"option startingOffsets: queue {id} of {topic!r} is not among those selected")
 
     @property
     def topics(self) -> frozenset[str] | None:
@@ -211,21 +216,25 @@ def offsets(text: str) -> StartingOffsets:
     if text.lower() in ("earliest", "latest"):
         return StartingOffsets(EARLIEST if text.lower() == "earliest" else LATEST, {})
     queues: dict[str, dict[int, int]] = {}
+    brokers: dict[str, None] = {}
     for topic, of_topic in json.loads(text).items():
-        brokers = [inner for inner in of_topic.values() if isinstance(inner, dict)]
-        if brokers and len(of_topic) > 1:
-            raise ValueError(f"topic {topic!r} has {', '.join(of_topic)}: a store is of one broker")
-        numbers = brokers[0] if brokers else of_topic
+        named = [name for name, inner in of_topic.items() if isinstance(inner, dict)]
+        if named and len(of_topic) > 1:
+            raise ValueError(f"topic {topic!r} has {', '.join(of_topic)}: {ONE_BROKER}")
+        brokers |= dict.fromkeys(named)
+        numbers = of_topic[named[0]] if named else of_topic
         queues[topic] = {queue_id(number(name)): offset for name, offset in numbers.items()}
         for offset in queues[topic].values():
             if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset < 2**63:
                 raise ValueError(f"{offset!r} is no queue offset, nor -2 for earliest or -1 for latest")
-    return StartingOffsets(EARLIEST, queues)
+    if len(brokers) > 1:
+        raise ValueError(f"names brokers {', '.join(brokers)}: {ONE_BROKER}")
+    return StartingOffsets(EARLIEST, queues, next(iter(brokers), None))
 
 
 def ending(text: str) -> StartingOffsets:
-    default, queues = offsets(text)
-    return StartingOffsets(LATEST if queues else default, queues)
+    found = offsets(text)
+    return found._replace(default=LATEST) if found.queues else found
 
 
 OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
@@ -291,6 +300,7 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     allowed = OF_TABLES[table]
     if others := sorted(given.keys() - allowed):
         raise ValueError(f"option {others[0]}: is none of table {table}, which has {', '.join(sorted(allowed))}")
+    check_broker(given)
     if len(half := OF_INDEX & given.keys()) == 1:
         raise ValueError(f"option {half.pop()}: give both maxHashSlotNum and maxIndexNum, or none")
     if streaming is None:
@@ -302,3 +312,11 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     for name, never, what in (("startingOffsets", LATEST, "latest"), ("endingOffsets", EARLIEST, "earliest")):
         if not streaming and name in given and never in given[name].all_offsets():
             raise ValueError(f"option {name}: with {what} ({never}) a batch query would read nothing")
+
+
+def check_broker(given: dict[str, Any]) -> None:
+    names: dict[str, str | None] = {"brokerName": given.get("brokerName")}
+    names |= {name: given[name].broker for name in ("startingOffsets", "endingOffsets") if name in given}
+    brokers = {name: broker for name, broker in names.items() if broker is not None}
+    if len(set(brokers.values())) > 1:
+        raise ValueError(f"options {' and '.join(brokers)}: brokers {', '.join(brokers.values())}: {ONE_BROKER}")
