@@ -1,5 +1,6 @@
 """Messages as a stream in Spark: each once, whatever the limits, restarts and writers."""
 
+import json
 import random
 import shutil
 import threading
@@ -146,6 +147,60 @@ def test_a_stream_begins_where_it_is_told_to(writer, options, wanted, limit):
 def test_an_assigned_stream_begins_behind_what_it_does_not_want(writer):
     reader, _ = new_reader(writer.path, assign='{"T":[0]}', startingOffsets='{"T":{"0":40}}')
     assert reader.initialOffset()["phyOffset"] == all_offsets(writer.path)[80]
+    reader.stop()
+
+
+@pytest.mark.parametrize("other", [
+    {"startingOffsets": '{"T":{"0":70,"1":70}}'}, {"startingOffsets": "latest"}, {"startingPhyOffset": "10000"},
+    {"startingTimestamp": str(BEGIN + 110_000)},
+])  # fmt: skip
+@pytest.mark.parametrize("first", [
+    {"startingOffsets": '{"T":{"0":10,"1":-1}}'}, {"startingTimestamp": str(BEGIN + 70_000)},
+    pytest.param({"startingOffsets": '{"T":{"0":10,"1":-1}}', "maxBytesPerTrigger": "1000"}, marks=needs_limits),
+])  # fmt: skip
+def test_what_a_stream_begins_by_counts_for_a_new_one_only(writer, first, other):
+    old, _ = new_reader(writer.path, columns="phyOffset", **first)
+    reader, schema = new_reader(writer.path, columns="phyOffset", **other)
+    start = json.loads(json.dumps(old.initialOffset()))
+    expected = all_offsets(writer.path)
+    expected = expected[70:] if "startingTimestamp" in first else expected[20::2]
+    put(writer, 20, first=100)
+    found = [read_batch(reader, schema, *batch)["phyOffset"].to_pylist() for batch in batches(reader, start)]
+    assert flat(found) == expected + all_offsets(writer.path)[100:]
+    old.stop()
+    reader.stop()
+
+
+def test_a_queue_that_is_made_again_is_read_from_its_new_beginning(tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    records = [{"topic": "T", "queue_id": 0, "queue_offset": i % 20} for i in range(40)]
+    make_commit_log(tmp_path / "commitlog", FILE, records[:20])
+    reader, schema = new_reader(tmp_path, columns="queueOffset", startingOffsets='{"T":{"0":15}}')
+    start = reader.initialOffset()
+    make_commit_log(tmp_path / "commitlog", FILE, records)
+    ((start, end),) = batches(reader, start)
+    assert read_batch(reader, schema, start, end)["queueOffset"].to_pylist() == [*range(15, 20), *range(20)]
+    assert end.keys() == {"v", "phyOffset"}
+    reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"startingPhyOffset": "50000"}, "startingPhyOffset 50000 is not there yet, the log ends at"),
+        ({"startingOffsets": '{"T":{"0":9,"1":51}}'}, "message 51 of queue 1 of 'T' is not there yet, it ends at 50"),
+    ],
+)
+def test_a_stream_does_not_begin_at_what_is_not_there_yet(writer, options, reason):
+    reader, _ = new_reader(writer.path, **options)
+    with pytest.raises(StoreError, match=reason):
+        reader.initialOffset()
+    reader.stop()
+    reader, schema = new_reader(writer.path, columns="phyOffset", failOnDataLoss="false", **options)
+    start, end = reader.initialOffset(), writer.commit_log.max_phy_offset
+    put(writer, 20, first=100)
+    found = [read_batch(reader, schema, *batch)["phyOffset"].to_pylist() for batch in batches(reader, start)]
+    assert [offset for offset in flat(found) if offset >= end] == all_offsets(writer.path)[100:]
     reader.stop()
 
 
@@ -368,9 +423,10 @@ def rows_of(spark, out):
 @pytest.mark.spark
 def test_spark_streams_what_is_there_in_limited_batches_and_goes_on_after_a_restart(spark, writer, tmp_path):
     register(spark)
-    options = {"startingOffsets": "earliest", **({"maxBytesPerTrigger": "5k"} if limits else {})}
+    options = {"startingOffsets": '{"T":{"0":0,"1":0}}', **({"maxBytesPerTrigger": "5k"} if limits else {})}
     query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, **options)
     assert query.awaitTermination(120)
+    options["startingOffsets"] = '{"T":{"0":70}}'
     assert rows_of(spark, tmp_path / "out") == all_offsets(writer.path)
     assert len(list((tmp_path / "out" / "checkpoint" / "commits").glob("[0-9]*"))) >= (2 if limits else 1)
     put(writer, 80, first=100)

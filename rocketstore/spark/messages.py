@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,15 +44,12 @@ COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqu
 BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # what RowFilter looks at
 
 
+@dataclass
 class LogPart(InputPartition):  # type: ignore[misc]
-    """Ranges of the log that one task reads. ``latest``: where the log ended when a stream began at LATEST."""
+    """Ranges of the log that one task reads. ``starting``: options that a stream has from where it is, not the user."""
 
-    def __init__(self, ranges: list[Range], latest: int = 0) -> None:
-        self.ranges = ranges
-        self.latest = latest
-
-    def __repr__(self) -> str:
-        return f"LogPart({self.ranges})"
+    ranges: list[Range]
+    starting: dict[str, Any] = field(default_factory=dict)
 
 
 class MessagesReader(DataSourceReader):  # type: ignore[misc]
@@ -151,7 +148,8 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     """Read a part as batches of a table. Where there is nothing to read, Spark hands over a part of its own."""
     if not isinstance(part, LogPart):
         return
-    row_filter = RowFilter(options, part.latest)
+    options = replace(options, **part.starting)
+    row_filter = RowFilter(options)
     with rocketstore.open(options.path) as store:
         log = store.commit_log
         for begin, end in part.ranges:
@@ -204,9 +202,9 @@ def conditions(options: ReadOptions) -> dict[str, Any]:
 class RowFilter:
     """What a scan's own conditions leave to be decided: by queue, and by the message's place in it."""
 
-    def __init__(self, options: ReadOptions, latest: int) -> None:
+    def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.latest = latest
+        self.until = LONG_MAX if options.starting_offsets is None else options.starting_offsets.until
         bounds = (options.starting_offsets, options.ending_offsets)
         self.is_needed = (
             any(offsets is not None and offsets.queues for offsets in bounds)
@@ -214,7 +212,7 @@ class RowFilter:
             or options.subscribe_pattern is not None
             or options.keys is not None
         )
-        self._known: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def apply(self, batch: MessageBatch) -> MessageBatch:
         """Leave out the rows that are not wanted."""
@@ -226,24 +224,23 @@ class RowFilter:
         names = topics.dictionary.to_pylist()
         ids = queues.astype(np.uint32).view(np.int32).tolist()
         bounds = [self.bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
-        low, high, place = np.array(bounds, np.int64).T[:, row_queue]
-        wanted = (batch.queue_offset >= low) & (batch.queue_offset < high) & (batch.phy_offset >= place)
+        low, high = np.array(bounds, np.int64).T[:, row_queue]
+        wanted = ((batch.queue_offset >= low) | (batch.phy_offset >= self.until)) & (batch.queue_offset < high)
         if self.options.keys is not None:  # which are not in the index
             wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
         return batch if wanted.all() else batch.take(np.flatnonzero(wanted))
 
-    def bounds(self, topic: str, queue_id: int) -> tuple[int, int, int]:
-        """Give the first queue offset that is wanted of a queue, the one after the last, and the least place."""
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Give the first queue offset that is wanted of a queue, and the one after the last."""
         if (topic, queue_id) not in self._known:
-            low, high, place = LONG_MIN, LONG_MAX, 0
+            low, high = EARLIEST, LATEST
             if self.options.starting_offsets is not None:
                 low = self.options.starting_offsets.queues.get(topic, {}).get(queue_id, EARLIEST)
-                place = self.latest if low == LATEST else 0
             if self.options.ending_offsets is not None:
                 high = self.options.ending_offsets.queues.get(topic, {}).get(queue_id, LATEST)
-            if not self.options.wants(topic, queue_id):
-                high = LONG_MIN
-            self._known[topic, queue_id] = low, LONG_MAX if high == LATEST else high, place
+            low = {EARLIEST: LONG_MIN, LATEST: LONG_MAX}.get(low, low)
+            high = LONG_MAX if high == LATEST else high
+            self._known[topic, queue_id] = low, high if self.options.wants(topic, queue_id) else LONG_MIN
         return self._known[topic, queue_id]
 
 

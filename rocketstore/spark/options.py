@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from rocketstore.limits import LONG_MAX
+
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
 
 LATEST, EARLIEST = -1, -2  # as Kafka's source has them in JSON
@@ -23,12 +25,14 @@ ALIASES = {"includeproperties": "includeheaders"}
 class StartingOffsets(NamedTuple):
     """Where queues begin or end: ``default``, EARLIEST or LATEST, but for queues that have an offset of their own.
 
-    ``broker``: the name of the one whose queues they are, None if they were given without.
+    ``broker``: the name of the one whose queues they are, None if they were given without. ``until``: the physical
+    offset from which on a beginning counts no more: a queue that was made again has low queue offsets there.
     """
 
     default: int
     queues: dict[str, dict[int, int]]
     broker: str | None = None
+    until: int = LONG_MAX
 
     def all_offsets(self) -> set[int]:
         return {self.default, *(offset for of_topic in self.queues.values() for offset in of_topic.values())}

@@ -11,7 +11,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LARGE_RECORD", "Range", "begin_of", "is_inside", "lose", "parts_of", "times_of"]
+__all__ = ["LARGE_RECORD", "Range", "begin_of", "is_inside", "lose", "lose_later", "parts_of", "times_of"]
 
 CLOCK_SLACK = 3_600_000  # ms
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
@@ -94,6 +94,28 @@ def place_in_queue(
             if message is not None and message.queue_offset <= max(offset, least):
                 return max(unit.phy_offset, first)
     return first
+
+
+def lose_later(store: MessageStore, options: ReadOptions, end: int) -> None:
+    """Refuse to begin a stream at what is not there yet, unless it may begin at the end."""
+    at = options.starting_phy_offset
+    if at is not None and at > end:
+        lose(options, f"startingPhyOffset {at} is not there yet, the log ends at {end}")
+    queues = {} if options.starting_offsets is None else options.starting_offsets.queues
+    for topic, queue_id, offset in ((topic, *one) for topic, offsets in queues.items() for one in offsets.items()):
+        most = queue_end(store, topic, queue_id)
+        if most is not None and offset > most:
+            lose(options, f"message {offset} of queue {queue_id} of {topic!r} is not there yet, it ends at {most}")
+
+
+def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
+    """The queue offset behind a queue's last message, with gaps in those of records; None if it is not known."""
+    with contextlib.suppress(KeyError, UnsupportedFormatError):
+        queue = store.consume_queue(topic, queue_id)
+        most = queue.max_queue_offset
+        last = store.commit_log.find_message(queue[most - 1].phy_offset) if queue.min_queue_offset < most else None
+        return most if last is None else max(most, last.queue_offset + 1)
+    return None
 
 
 # ---- parts -------------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 import rocketstore
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
+from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import LogPart, conditions, read_part
-from rocketstore.spark.options import LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LARGE_RECORD, begin_of, is_inside, lose, parts_of
+from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
+from rocketstore.spark.plan import LARGE_RECORD, begin_of, is_inside, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -31,13 +32,14 @@ except ImportError:  # pyspark 4.1 has no limits
 
 __all__ = ["RocketStoreStreamReader"]
 
-Offset = dict[str, int]
+Offset = dict[str, Any]
 
 
 class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
     """Reads a store's messages as they come. Spark keeps where it was as {"v": 1, "phyOffset": bytes}, between records.
 
-    "latest", as long as it is there: where the log ended when the stream began, for queues that begin at LATEST.
+    With it are the options by which the stream began, as long as they leave something out: those given when it goes on
+    from there do not count. "startingOffsets" do to before "until", where the log ended when the stream began.
     """
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
@@ -67,29 +69,27 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return end if self.target is None else min(end, self.target)
 
     def initialOffset(self) -> Offset:
-        end = self.end()
-        begin = begin_of(self.store, self.options, end)
-        if self.options.starting_timestamp is not None:
-            parts = parts_of(self.store.commit_log, self.options, begin, end)
+        options, end = self.options, self.end()
+        lose_later(self.store, options, end)
+        begin = begin_of(self.store, options, end)
+        if options.starting_timestamp is not None:
+            parts = parts_of(self.store.commit_log, options, begin, end)
             begin = parts[0][0] if parts else end
-        starting = self.options.starting_offsets
-        has_latest = starting is not None and LATEST in starting.all_offsets()
-        return offset_of(begin, end if has_latest else 0)
+        return moved(first_offset(options, end), begin)
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
         end = self.end()
         if start is None:  # pyspark 4.1
-            return offset_of(end)
+            return moved(first_offset(self.options, end), end)
         begin = place_of(start)
         if end < begin:
             lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
-            return offset_of(end)
-        if not isinstance(limit, ReadAllAvailable):
-            end = self.limited(begin, end)
-        return offset_of(end, start.get("latest", 0))
+        elif not isinstance(limit, ReadAllAvailable):
+            end = self.limited(replace(self.options, **starting_of(start)), begin, end)
+        return moved(start, end)
 
     def reportLatestOffset(self) -> Offset:
-        return offset_of(self.end())
+        return {"v": 1, "phyOffset": self.end()}
 
     def getDefaultReadLimit(self) -> Any:
         """Give one of the limits, since Spark knows no two together: ``latestOffset`` takes it for all of them."""
@@ -114,7 +114,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < stop and is_inside(log, begin):
             lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
             begin = log.find_later(begin, stop) or stop
-        return [LogPart([part], start.get("latest", 0)) for part in parts_of(log, self.options, begin, stop)]
+        starting = starting_of(start)
+        options = replace(self.options, **starting)
+        return [LogPart([part], starting) for part in parts_of(log, options, begin, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
@@ -128,9 +130,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     # ---- limits --------------------------------------------------------------------------------------------
 
-    def limited(self, begin: int, end: int) -> int:
+    def limited(self, options: ReadOptions, begin: int, end: int) -> int:
         """Find where a batch ends that begins here, for all limits there are; after one record at least."""
-        options, log = self.options, self.store.commit_log
+        log = self.store.commit_log
         begin = max(begin, log.min_phy_offset)
         if options.max_files_per_trigger is not None:
             starts = [file.file_from_offset for file in log.queue.files if file.file_from_offset > begin]
@@ -162,11 +164,34 @@ def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
     return end if later is None else later
 
 
-def offset_of(phy_offset: int, latest: int = 0) -> Offset:
-    return {"v": 1, "phyOffset": phy_offset, **({"latest": latest} if latest > phy_offset else {})}
+def first_offset(options: ReadOptions, end: int) -> Offset:
+    """Give the offset that has what a stream begins by, of a log that ends here."""
+    first: Offset = {"v": 1, "phyOffset": 0}
+    if options.starting_offsets is not None and (queues := options.starting_offsets.queues):
+        named = {topic: {str(queue_id): at for queue_id, at in offsets.items()} for topic, offsets in queues.items()}
+        first |= {"startingOffsets": named, "until": end}
+    if options.starting_timestamp is not None:
+        first["startingTimestamp"] = options.starting_timestamp
+    return first
+
+
+def moved(offset: Offset, place: int) -> Offset:
+    past = {"startingOffsets", "until"} if place >= offset.get("until", LONG_MAX) else {}
+    return {name: value for name, value in offset.items() if name not in past} | {"phyOffset": place}
+
+
+def starting_of(offset: Offset) -> dict[str, Any]:
+    """Give the options by which the stream began that is here."""
+    queues = {
+        topic: {int(queue_id): at for queue_id, at in offsets.items()}
+        for topic, offsets in offset.get("startingOffsets", {}).items()
+    }
+    starting = StartingOffsets(EARLIEST, queues, until=offset.get("until", LONG_MAX))
+    return {"starting_offsets": starting, "starting_timestamp": offset.get("startingTimestamp")}
 
 
 def place_of(offset: Offset) -> int:
     if offset.get("v") != 1:
         raise ValueError(f"{offset}: the checkpoint is of another version of rocketstore")
-    return offset["phyOffset"]
+    place: int = offset["phyOffset"]
+    return place
