@@ -6,6 +6,7 @@ import pickle
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.pandas.types import to_arrow_schema
+from reference.record import build_record
 
 import rocketstore
 from rocketstore.spark.source import RocketStoreDataSource
@@ -85,3 +86,11 @@ def make_colliding_store(path):
             message = rocketstore.Message(f"T{i % 3}", b"%d" % i * 100, keys=keys, tags="t", properties={"i": f"{i}"})
             store.put_message(message, store_timestamp=BEGIN + 100 * i)
     return path
+
+
+def records_with_one_in_a_body():
+    """Records of a log, the sixth with a body that has a record which says rightly where it is; and where that is."""
+    small = {"topic": "T", "body": bytes(100)}
+    place = 5 * len(build_record(**small)) + 500
+    body = bytes(412) + build_record(topic="Fake", body=b"fake", phy_offset=place) + bytes(1500)
+    return [small] * 5 + [{"topic": "T", "body": body}] + [small] * 5, place

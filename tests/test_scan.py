@@ -317,6 +317,14 @@ def test_a_range_may_lead_beyond_the_log(begin, end, tmp_path, threads):
     assert offsets_of(log.scan(begin, end, threads=threads)) == expected
 
 
+def test_a_scan_says_where_its_last_record_ends(tmp_path, small_chunks, threads):
+    log, offsets = make(tmp_path, some(60), 1 << 16)
+    scan = log.scan(offsets[3], offsets[50] + 1, threads=threads)
+    for _ in range(2):
+        assert offsets_of(scan) == offsets[3:51]
+        assert scan.position == offsets[51]
+
+
 # ---- damage ------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,15 @@ from pyspark.sql import datasource
 from pyspark.sql import types as T
 from reference.commit_log import make_commit_log, write_file
 from reference.record import build_record
-from spark_reads import as_spark, batches_of, partitions_of, read_batches, read_table, reader_of
+from spark_reads import (
+    as_spark,
+    batches_of,
+    partitions_of,
+    read_batches,
+    read_table,
+    reader_of,
+    records_with_one_in_a_body,
+)
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
@@ -262,6 +270,29 @@ def test_a_range_of_the_log_has_the_records_that_begin_in_it(store):
     ]:
         expected = [offset for offset in offsets if begin <= offset < end]
         assert phy_offsets(store, startingPhyOffset=str(begin), endingPhyOffset=str(end)) == expected
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED", "PERMISSIVE"])
+def test_a_record_in_a_body_is_never_a_row_where_the_log_is_split(tmp_path, mode):
+    records, place = records_with_one_in_a_body()
+    offsets = make_log(tmp_path, records)
+    assert phy_offsets(tmp_path, mode=mode) == offsets
+    reader, schema = reader_of(tmp_path, maxPartitionBytes=str(place - 10), mode=mode)
+    before, after = reader.partitions()[:2]
+    assert before.ranges[0][1] == after.ranges[0][0] == place
+    with pytest.raises(StoreError, match=f"at {place}, where the log was split.*larger maxPartitionBytes"):
+        batches_of(reader, schema, [before])
+    if mode == "FAILFAST":
+        with pytest.raises(StoreError, match=f"at {place}, where the log was split"):
+            batches_of(reader, schema, [after])
+
+
+def test_a_range_begins_and_ends_rightly_within_a_message_that_has_a_record_in_its_body(tmp_path):
+    records, place = records_with_one_in_a_body()
+    offsets = make_log(tmp_path, records)
+    for at in (offsets[5] + 1, place - 1, place, place + 1):
+        assert phy_offsets(tmp_path, startingPhyOffset=str(at)) == offsets[6:]
+        assert phy_offsets(tmp_path, endingPhyOffset=str(at)) == offsets[:6]
 
 
 def test_the_end_is_that_of_the_time_of_planning(tmp_path):

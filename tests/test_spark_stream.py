@@ -14,7 +14,7 @@ import pyarrow as pa
 import stores
 from pyspark.errors import StreamingQueryException
 from reference.commit_log import make_commit_log
-from spark_reads import batches_of, data_source, limits, read_table, spark_schema
+from spark_reads import batches_of, data_source, limits, read_table, records_with_one_in_a_body, spark_schema
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
@@ -222,6 +222,15 @@ def test_a_batch_has_at_most_so_many_bytes_but_for_a_single_record(tmp_path, log
     assert flat(offsets) == log
     assert len(offsets) == 1 if size == 10**6 else len(offsets) > 1
     reader.stop()
+
+
+@needs_limits
+@pytest.mark.parametrize("size", range(1500, 3500, 100))
+def test_a_batch_does_not_end_at_a_record_in_a_body(tmp_path, size, monkeypatch):
+    monkeypatch.setattr(stream, "LARGE_RECORD", 1200)
+    (tmp_path / "commitlog").mkdir()
+    offsets = make_commit_log(tmp_path / "commitlog", FILE, records_with_one_in_a_body()[0])
+    assert flat(stream_all(tmp_path, maxBytesPerTrigger=str(size))) == offsets
 
 
 @needs_limits

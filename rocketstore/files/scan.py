@@ -42,7 +42,8 @@ class Scan:
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
     Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt. has_expired:
-    whether some of its range was deleted before the last iteration came to it. resync: whether to look for the first
+    whether some of its range was deleted before the last iteration came to it. position: where the last iteration is,
+    behind the last record that it read or the last bytes that it left out. resync: whether to look for the first
     record if none begins where the scan does; False: bytes there that are no record are corrupt.
     """
 
@@ -59,6 +60,7 @@ class Scan:
     ) -> None:
         self.skipped: list[Skipped] = []
         self.has_expired = False
+        self.position = 0
         self.resync = True
         self._log = log
         self._fields = fields
@@ -76,7 +78,7 @@ class Scan:
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
         last = max(map(self._log.end_of, files), default=0)
-        begin = max(first, 0 if self._begin is None else self._begin)
+        begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = last if self._end is None else min(self._end, last)
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
 
@@ -93,6 +95,7 @@ class Scan:
                 offset, goes_on = self._at_bad_bytes(scanner, *(step or (offset, END)), end)
             else:
                 offset = step[0]
+            self.position = offset
             if self._is_full(scanner):
                 yield self._batch(scanner, self.skipped)
         if scanner.rows:
@@ -177,7 +180,7 @@ class Scan:
                     if chunk_result.begin == place:
                         yield from chunk_result.batches
                         self.skipped += chunk_result.skipped
-                        place = chunk_result.end
+                        place = self.position = chunk_result.end
                     if place < chunk_end:
                         place = yield from self._walk(place, chunk_end)
             finally:

@@ -22,14 +22,14 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
-from rocketstore.errors import CorruptFileError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
 from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import Range, begin_of, lose, parts_of, times_of
+from rocketstore.spark.plan import Range, begin_of, end_around, lose, parts_of, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -151,20 +151,37 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     options = replace(options, **part.starting)
     row_filter = RowFilter(options)
     with rocketstore.open(options.path) as store:
-        log = store.commit_log
         for begin, end in part.ranges:
-            scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
-            reported = 0
-            try:
-                for batch in scan:
-                    yield from finished(options, table, row_filter.apply(batch))
-                    reported = yield from corrupt_rows(options, table, scan, reported)
-            except CorruptFileError as error:
-                error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
-                raise
-            yield from corrupt_rows(options, table, scan, reported)
-            if scan.has_expired:
-                lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
+            yield from read_range(store, options, table, row_filter, begin, end)
+
+
+def read_range(
+    store: MessageStore, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
+) -> Iterator[pa.RecordBatch]:
+    log = store.commit_log
+    scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
+    reported = 0
+    try:
+        for batch in scan:
+            yield from finished(options, table, row_filter.apply(batch))
+            reported = yield from corrupt_rows(options, table, scan, reported)
+    except CorruptFileError as error:
+        if end_around(log, begin) > begin:
+            raise wrong_split(options, begin) from error
+        error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
+        raise
+    yield from corrupt_rows(options, table, scan, reported)
+    if scan.position > end != options.ending_phy_offset and log.begins_record(end):
+        raise wrong_split(options, end)
+    if scan.has_expired:
+        lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
+
+
+def wrong_split(options: ReadOptions, edge: int) -> StoreError:
+    return StoreError(
+        f"{options.path}: at {edge}, where the log was split, a message has what looks like another one: "
+        "split less, with a larger maxPartitionBytes and without minPartitions"
+    )
 
 
 def new_scan(

@@ -11,7 +11,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LARGE_RECORD", "Range", "begin_of", "is_inside", "lose", "lose_later", "parts_of", "times_of"]
+__all__ = ["LARGE_RECORD", "Range", "begin_of", "end_around", "lose", "lose_later", "parts_of", "times_of"]
 
 CLOCK_SLACK = 3_600_000  # ms
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
@@ -24,13 +24,11 @@ def lose(options: ReadOptions, what: str) -> None:
         raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
 
 
-def is_inside(log: CommitLog, offset: int) -> bool:
-    """Whether a sound record, or a blank one, begins before an offset and ends behind it."""
-    if log.begins_record(offset):
-        return False
+def end_around(log: CommitLog, offset: int) -> int:
+    """Where the sound record, or blank one, ends that an offset is within; the offset itself if it is in none."""
     file = log.queue.find(offset)
     before = None if file is None else log.find_later(max(file.file_from_offset, offset - LARGE_RECORD), offset)
-    return before is not None and log.walk(log.scanner(()), before, offset) > offset
+    return offset if before is None else max(log.walk(log.scanner(()), before, offset), offset)
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------
@@ -48,7 +46,7 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
             lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
         begin = min(max(begin, options.starting_phy_offset), end)
         if begin not in (first, end):
-            found = log.find_later(begin, end)
+            found = log.find_later(end_around(log, begin), end)
             begin = end if found is None else found
     if options.starting_offsets is not None:
         begin = max(begin, begin_of_queues(store, options, first, end))
@@ -124,7 +122,7 @@ def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
 def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list[Range]:
     """Split a range of the log at its files, and further as the options say; without files of other times.
 
-    Splits inside a file are where a record says that it is just there.
+    Splits inside a file are where a record says that it is just there: one in another's body may, which a task sees.
     """
     starts = [file.file_from_offset for file in log.queue.files if begin < file.file_from_offset < end]
     files = list(pairwise([begin, *starts, end])) if begin < end else []

@@ -15,7 +15,7 @@ from rocketstore.files.log_end import LogEnd
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LARGE_RECORD, begin_of, is_inside, lose, lose_later, parts_of
+from rocketstore.spark.plan import LARGE_RECORD, begin_of, end_around, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -111,9 +111,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < log.min_phy_offset and begin < stop:
             lose(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
             begin = log.min_phy_offset
-        if begin < stop and is_inside(log, begin):
+        if begin < stop and not log.begins_record(begin) and (later := end_around(log, begin)) > begin:
             lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
-            begin = log.find_later(begin, stop) or stop
+            begin = min(later, stop)
         starting = starting_of(start)
         options = replace(self.options, **starting)
         return [LogPart([part], starting) for part in parts_of(log, options, begin, stop)]
@@ -152,10 +152,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
 def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
     """Find where the last record ends that is whole before a limit; of the first one in any case."""
-    found = log.find_later(max(begin, limit - LARGE_RECORD), limit)
-    place = begin if found is None else found
     scanner = log.scanner(())
-    place = log.walk(scanner, place, limit)
+    near = log.find_later(max(begin, limit - LARGE_RECORD), limit)
+    place = begin if near is None else log.walk(scanner, near, limit)
+    if place < limit:  # what is near may be in the body of another
+        place = log.walk(scanner, begin, limit)
     if place > limit and scanner.last_phy_offset > begin:
         place = scanner.last_phy_offset
     if place > begin:
