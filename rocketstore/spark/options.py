@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +20,7 @@ STYLES = ("rocketmq", "kafka")
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
 ONE_BROKER = "a store is of one broker"
+OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
 ALIASES = {"includeproperties": "includeheaders"}
 
 
@@ -36,98 +38,6 @@ class StartingOffsets(NamedTuple):
 
     def all_offsets(self) -> set[int]:
         return {self.default, *(offset for of_topic in self.queues.values() for offset in of_topic.values())}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """The options of a read, under their names in snake_case; None where an option was not given."""
-
-    path: str | Path
-    table: str = "messages"
-    assign: dict[str, frozenset[int]] | None = None
-    subscribe: frozenset[str] | None = None
-    subscribe_pattern: str | None = None
-    queue_ids: frozenset[int] | None = None
-    tags: str | None = None
-    keys: tuple[str, ...] | None = None
-    starting_offsets: StartingOffsets | None = None
-    ending_offsets: StartingOffsets | None = None
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
-    starting_phy_offset: int | None = None
-    ending_phy_offset: int | None = None
-    columns: tuple[str, ...] | None = None
-    include_headers: bool = False
-    schema_style: str = "rocketmq"
-    min_partitions: int = 1
-    max_partition_bytes: int = 1 << 30
-    batch_size: int = 16384
-    max_batch_bytes: int = 16 << 20
-    max_offsets_per_trigger: int | None = None
-    max_bytes_per_trigger: int | None = None
-    max_files_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
-    mode: str = "FAILFAST"
-    verify_crc: bool = False
-    broker_name: str | None = None
-    pushdown: bool = False
-    max_hash_slot_num: int | None = None
-    max_index_num: int | None = None
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> Self:
-        """Read the options that Spark hands over, whose names have any case.
-
-        Parameters: streaming: whether they are of a stream; None where that is not known yet.
-
-        Raises: ValueError that names what is unknown, malformed, or contradicts another option.
-        """
-        if "provider" in options:  # one of CREATE TABLE's own
-            raise ValueError("CREATE TABLE: Spark gives a table's options to no query: use CREATE TEMPORARY VIEW")
-        given = {}
-        for name, text in options.items():
-            known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
-            if known is None:
-                raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
-            try:
-                given[known] = PARSERS[known](text)
-            except ValueError as error:
-                raise ValueError(f"option {known}={text!r}: {error}") from None
-        if "path" not in given:
-            raise ValueError("option path: give the directory of a store, as in load('/data/store')")
-        for edge in ("starting", "ending"):
-            if f"{edge}Timestamp" in given:  # which precedes, as in Kafka's source
-                given.pop(f"{edge}Offsets", None)
-        check(given, streaming)
-        self = cls(**{FIELDS[name]: value for name, value in given.items()})
-        self._check_starting_offsets()
-        return self
-
-    def _check_starting_offsets(self) -> None:
-        queues = {} if self.starting_offsets is None else self.starting_offsets.queues
-        for topic, id in ((topic, id) for topic, offsets in queues.items() for id in offsets):
-            if not self.wants(topic, id):
-                raise ValueError(f"option startingOffsets: queue {id} of {topic!r} is not among those selected")
-
-    @property
-    def topics(self) -> frozenset[str] | None:
-        """The topics that are named one by one; None if others may be wanted too."""
-        return self.subscribe if self.assign is None else frozenset(self.assign)
-
-    @property
-    def wanted_queue_ids(self) -> frozenset[int] | None:
-        """Ids that no other queue is wanted of; of ``assign`` not each in each topic."""
-        return self.queue_ids if self.assign is None else frozenset().union(*self.assign.values())
-
-    def wants(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue is selected."""
-        if self.assign is not None:
-            return queue_id in self.assign.get(topic, ())
-        if self.subscribe is not None and topic not in self.subscribe:
-            return False
-        if self.subscribe_pattern is not None and not re.fullmatch(self.subscribe_pattern, topic):
-            return False
-        return self.queue_ids is None or queue_id in self.queue_ids
 
 
 # ---- how each is written -----------------------------------------------------------------------------------
@@ -211,10 +121,12 @@ def like(example: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse_json
 
 
+@partial(like, 'JSON like {"topic": [0, 1]}')
 def assignment(text: str) -> dict[str, frozenset[int]]:
     return {topic: frozenset(map(queue_id, ids)) for topic, ids in json.loads(text).items()}
 
 
+@partial(like, OFFSETS)
 def offsets(text: str) -> StartingOffsets:
     """Read "earliest", "latest", or JSON {"topic": {"queue id": queue offset}}, maybe with {"broker": ...} between."""
     if text.lower() in ("earliest", "latest"):
@@ -237,51 +149,118 @@ def offsets(text: str) -> StartingOffsets:
 
 
 def ending(text: str) -> StartingOffsets:
-    found = offsets(text)
+    found: StartingOffsets = offsets(text)
     return found._replace(default=LATEST) if found.queues else found
 
 
-OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
-PARSERS: dict[str, Callable[[str], Any]] = {
-    "path": path,
-    "table": choice(*TABLES),
-    "assign": like('JSON like {"topic": [0, 1]}', assignment),
-    "subscribe": lambda text: frozenset(names(text)),
-    "subscribePattern": pattern,
-    "queueIds": lambda text: frozenset(queue_id(number(name)) for name in names(text)),
-    "tags": lambda text: None if text.strip() in ("", "*") else text,
-    "keys": words,
-    "startingOffsets": like(OFFSETS, offsets),
-    "endingOffsets": like(OFFSETS, ending),
-    "startingTimestamp": number,
-    "endingTimestamp": number,
-    "startingPhyOffset": number,
-    "endingPhyOffset": number,
-    "columns": names,
-    "includeHeaders": boolean,
-    "schemaStyle": choice(*STYLES),
-    "minPartitions": positive,
-    "maxPartitionBytes": byte_size,
-    "batchSize": positive,
-    "maxBatchBytes": byte_size,
-    "maxOffsetsPerTrigger": positive,
-    "maxBytesPerTrigger": byte_size,
-    "maxFilesPerTrigger": positive,
-    "failOnDataLoss": boolean,
-    "mode": choice(*MODES),
-    "verifyCrc": boolean,
-    "brokerName": str,
-    "pushdown": boolean,
-    "maxHashSlotNum": positive,
-    "maxIndexNum": positive,
-}
-NAMES = {name.lower(): name for name in PARSERS}
-FIELDS = {name: re.sub("([A-Z])", r"_\1", name).lower() for name in PARSERS}
+# ---- options -----------------------------------------------------------------------------------------------
+
+
+def option(parse: Callable[[str], Any], default: Any = None) -> Any:
+    return field(default=default, metadata={"parse": parse})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The options of a read, under their names in snake_case; None where an option was not given."""
+
+    path: str | Path = field(metadata={"parse": path})
+    table: str = option(choice(*TABLES), "messages")
+    assign: dict[str, frozenset[int]] | None = option(assignment)
+    subscribe: frozenset[str] | None = option(lambda text: frozenset(names(text)))
+    subscribe_pattern: str | None = option(pattern)
+    queue_ids: frozenset[int] | None = option(lambda text: frozenset(queue_id(number(name)) for name in names(text)))
+    tags: str | None = option(lambda text: None if text.strip() in ("", "*") else text)
+    keys: tuple[str, ...] | None = option(words)
+    starting_offsets: StartingOffsets | None = option(offsets)
+    ending_offsets: StartingOffsets | None = option(ending)
+    starting_timestamp: int | None = option(number)
+    ending_timestamp: int | None = option(number)
+    starting_phy_offset: int | None = option(number)
+    ending_phy_offset: int | None = option(number)
+    columns: tuple[str, ...] | None = option(names)
+    include_headers: bool = option(boolean, False)
+    schema_style: str = option(choice(*STYLES), "rocketmq")
+    min_partitions: int = option(positive, 1)
+    max_partition_bytes: int = option(byte_size, 1 << 30)
+    batch_size: int = option(positive, 16384)
+    max_batch_bytes: int = option(byte_size, 16 << 20)
+    max_offsets_per_trigger: int | None = option(positive)
+    max_bytes_per_trigger: int | None = option(byte_size)
+    max_files_per_trigger: int | None = option(positive)
+    fail_on_data_loss: bool = option(boolean, True)
+    mode: str = option(choice(*MODES), "FAILFAST")
+    verify_crc: bool = option(boolean, False)
+    broker_name: str | None = option(str)
+    pushdown: bool = option(boolean, False)
+    max_hash_slot_num: int | None = option(positive)
+    max_index_num: int | None = option(positive)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> Self:
+        """Read the options that Spark hands over, whose names have any case.
+
+        Parameters: streaming: whether they are of a stream; None where that is not known yet.
+
+        Raises: ValueError that names what is unknown, malformed, or contradicts another option.
+        """
+        if "provider" in options:  # one of CREATE TABLE's own
+            raise ValueError("CREATE TABLE: Spark gives a table's options to no query: use CREATE TEMPORARY VIEW")
+        given = {}
+        for name, text in options.items():
+            known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
+            if known is None:
+                raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
+            try:
+                given[known] = FIELDS[known].metadata["parse"](text)
+            except ValueError as error:
+                raise ValueError(f"option {known}={text!r}: {error}") from None
+        if "path" not in given:
+            raise ValueError("option path: give the directory of a store, as in load('/data/store')")
+        for edge in ("starting", "ending"):
+            if f"{edge}Timestamp" in given:  # which precedes, as in Kafka's source
+                given.pop(f"{edge}Offsets", None)
+        check(given, streaming)
+        self = cls(**{FIELDS[name].name: value for name, value in given.items()})
+        self._check_starting_offsets()
+        return self
+
+    def _check_starting_offsets(self) -> None:
+        queues = {} if self.starting_offsets is None else self.starting_offsets.queues
+        for topic, id in ((topic, id) for topic, offsets in queues.items() for id in offsets):
+            if not self.wants(topic, id):
+                raise ValueError(f"option startingOffsets: queue {id} of {topic!r} is not among those selected")
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that are named one by one; None if others may be wanted too."""
+        return self.subscribe if self.assign is None else frozenset(self.assign)
+
+    @property
+    def wanted_queue_ids(self) -> frozenset[int] | None:
+        """Ids that no other queue is wanted of; of ``assign`` not each in each topic."""
+        return self.queue_ids if self.assign is None else frozenset().union(*self.assign.values())
+
+    def wants(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue is selected."""
+        if self.assign is not None:
+            return queue_id in self.assign.get(topic, ())
+        if self.subscribe is not None and topic not in self.subscribe:
+            return False
+        if self.subscribe_pattern is not None and not re.fullmatch(self.subscribe_pattern, topic):
+            return False
+        return self.queue_ids is None or queue_id in self.queue_ids
+
+
+# ---- which go together -------------------------------------------------------------------------------------
+
+FIELDS = {re.sub("_(.)", lambda match: match[1].upper(), entry.name): entry for entry in fields(ReadOptions)}
+NAMES = {name.lower(): name for name in FIELDS}
 OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
 OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
 OF_INDEX = {"maxHashSlotNum", "maxIndexNum"}
 OF_TABLES = {
-    "messages": PARSERS.keys() - OF_INDEX,
+    "messages": FIELDS.keys() - OF_INDEX,
     "consumequeue": OF_ALL_TABLES | OF_QUEUES,
     "index": OF_ALL_TABLES | OF_INDEX,
     "offsets": OF_ALL_TABLES | OF_QUEUES,
