@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 
 import rocketstore
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
@@ -166,15 +167,22 @@ def read_range(
             yield from finished(options, table, row_filter.apply(batch))
             reported = yield from corrupt_rows(options, table, scan, reported)
     except CorruptFileError as error:
-        if end_around(log, begin) > begin:
-            raise wrong_split(options, begin) from error
+        check_begin(options, log, begin)
         error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
         raise
     yield from corrupt_rows(options, table, scan, reported)
+    if scan.skipped:
+        check_begin(options, log, begin)
     if scan.position > end != options.ending_phy_offset and log.begins_record(end):
         raise wrong_split(options, end)
     if scan.has_expired:
         lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
+
+
+def check_begin(options: ReadOptions, log: CommitLog, begin: int) -> None:
+    """Tell a split within a message from damage. Where it is followed by none, the part before shows it by its end."""
+    if end_around(log, begin) > begin:
+        raise wrong_split(options, begin)
 
 
 def wrong_split(options: ReadOptions, edge: int) -> StoreError:
