@@ -81,6 +81,29 @@ def test_a_table_shows_the_beginning_of_bodies():
     assert lines[0].startswith("2026-11-21T11:54:36.799Z  TopicTest        2            0       2379  TagB")
 
 
+@pytest.mark.parametrize(("columns", "missing"), [
+    (60, "queueId, queueOffset, phyOffset, tags, keys"), (80, "phyOffset, tags, keys"), (103, "keys"), (110, None),
+])
+def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(columns, missing):
+    status, text = on_terminal("cat", golden(STEP), "--end-offset", 2000, columns=columns)
+    assert status == 0
+    header, *lines = text.splitlines()
+    assert max(map(len, [header, *lines[:-1]])) <= columns
+    shown = ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "body"]
+    assert header.split() == [name for name in shown if name not in (missing or "").split(", ")]
+    assert lines[-1].startswith(f"{columns} columns are too few for {missing}: ") or missing is None
+    assert len(lines) < 40
+
+
+def test_a_table_of_the_log_stays_one_when_a_single_message_is_left_for_its_end(monkeypatch):
+    monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 2)
+    end = stores.dump(STEP)["message"][3]["physicalOffset"]
+    lines = run("cat", golden(STEP), "--format", "table", "--end-offset", end).stdout.splitlines()
+    headers = [line for line in lines if line.startswith("          storeTimestamp  topic")]
+    assert len(headers) == 2
+    assert len(lines) == 2 + 3
+
+
 # ---- damage ------------------------------------------------------------------------------------------------
 
 

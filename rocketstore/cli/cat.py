@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import Row, error_text, format_option, report, write_rows
-from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
+from rocketstore.cli.messages import BODY_RULE, for_people, message_rows
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -33,7 +33,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
     """
     damaged: list[Skipped] = []
     batches = (tail if follow else read)(store.commit_log, scan_conditions(**options), damaged)
-    write_rows(batches, output_format, message_table)
+    write_rows(batches, output_format, for_people)
     if damaged:
         raise click.exceptions.Exit(1)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,13 +16,14 @@ from rocketstore.cli.options import utc_text
 from rocketstore.errors import StoreError
 
 __all__ = ["Row", "csv_line", "error_text", "finish", "format_option", "json_line", "print_table", "printable"]
-__all__ += ["report", "table_of", "table_of_rows", "write_parts", "write_rows"]
+__all__ += ["report", "table_of", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
 WIDE = 10  # columns
+GAP = 2  # between columns
+LEAST, LEAST_LAST = 8, 20  # characters in a line of a column of text, and of the last, which says the most
 
 Row = dict[str, Any]
-MakeTable = Callable[[Sequence[Row]], Table]
 format_option = click.option(
     "--format",
     "output_format",
@@ -31,20 +33,21 @@ format_option = click.option(
 
 
 def write_rows(
-    batches: Iterable[Sequence[Row]], output_format: str | None, make_table: MakeTable | None = None
+    batches: Iterable[Sequence[Row]], output_format: str | None,
+    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
 ) -> None:
     """Write rows to standard output, each batch as it comes.
 
     Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", or None for
-    what suits the output. make_table: makes the form for people of one batch.
+    what suits the output. for_people: makes of a batch the rows of its table.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
+    if form == "table":
+        write_tables(map(for_people or list, filter(None, batches)))
+        return
     header = form == "csv"
     for rows in filter(None, batches):
-        if form == "table":
-            print_table((make_table or table_of_rows)(rows))
-            continue
         if header:
             sys.stdout.write(csv_line(rows[0]))
             header = False
@@ -81,9 +84,28 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
 # ---- tables ------------------------------------------------------------------------------------------------
 
 
+def stdout_console() -> Console:
+    """Standard output as a console, as wide as a table needs it to be where that is no terminal."""
+    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
+
+
 def print_table(table: Table) -> None:
-    """Print a table to standard output, as wide as it needs to be where that is no terminal."""
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else NOT_A_TERMINAL).print(table)
+    stdout_console().print(table)
+
+
+def write_tables(batches: Iterable[Sequence[Row]]) -> None:
+    """Print a table of each batch, and at the end, after Ctrl-C too, which columns a terminal was too narrow for."""
+    console = stdout_console()
+    left_out: dict[str, None] = {}
+    try:
+        for rows in batches:
+            table, missing = table_of_rows(rows, console.width)
+            left_out |= dict.fromkeys(missing)
+            console.print(table)
+    finally:
+        if left_out:
+            hint = "a wider terminal or --format json has them"
+            click.echo(f"{console.width} columns are too few for {', '.join(left_out)}: {hint}", err=True)
 
 
 def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
@@ -96,21 +118,44 @@ def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None
     return table
 
 
-def table_of_rows(rows: Sequence[Row]) -> Table:
-    """Make the table of rows that all have the same columns; one long row has a line for each. Times are UTC."""
-    first = rows[0]
-    if len(rows) == 1 and len(first) > WIDE:
+def table_of_rows(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
+    """Make the table of rows that all have the same columns, and name those that ``width`` has no room for.
+
+    One long row has a line for each column. Times are UTC.
+    """
+    if len(rows) == 1 and len(rows[0]) > WIDE:
         table = table_of(["field", "value"], [])
-        for name, value in first.items():
+        for name, value in rows[0].items():
             table.add_row(name, cell(name, value))
-        return table
+        return table, []
+    columns = {name: [cell(name, row[name]) for row in rows] for name in rows[0]}
+    numbers = {name for name, value in rows[0].items() if isinstance(value, int) or name.endswith("Timestamp")}
+    widths = fitting_widths(columns, numbers, width)
     table = table_of([], [])
-    for name, value in first.items():
-        number = isinstance(value, int) or name.endswith("Timestamp")
-        table.add_column(name, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows:
-        table.add_row(*(cell(name, value) for name, value in row.items()))
-    return table
+    for name, size in widths.items():
+        is_number = name in numbers
+        table.add_column(
+            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold", width=size
+        )
+    for cells in zip(*(columns[name] for name in widths), strict=True):
+        table.add_row(*cells)
+    return table, [name for name in columns if name not in widths]
+
+
+def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], width: int) -> dict[str, int]:
+    """Choose how wide columns are: text folds down to a least width, then columns before the last are left out."""
+    widths = {name: max(cell_len(name), *(text.cell_len for text in cells)) for name, cells in columns.items()}
+    *others, last = widths
+    least = {
+        name: size if name in numbers else min(size, max(LEAST_LAST if name == last else LEAST, len(name)))
+        for name, size in widths.items()
+    }
+    while others and sum(least[name] + GAP for name in widths) - GAP > width:
+        del widths[others.pop()]
+    for _ in range(sum(widths.values()) + GAP * (len(widths) - 1) - width):
+        widest = max(widths, key=lambda name: (widths[name] > least[name], widths[name]))
+        widths[widest] -= 1
+    return widths
 
 
 def cell(name: str, value: Any) -> Text:

@@ -3,7 +3,7 @@
 import click
 
 from rocketstore.cli.formats import format_option, write_rows
-from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
+from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument
 from rocketstore.store.get_message import GetMessageStatus
 from rocketstore.store.message_store import MessageStore
@@ -33,4 +33,4 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
             f"{GetMessageStatus.NO_MATCHED_MESSAGE if hashed else found.status}: "
             f"the queue has offsets {found.min_offset} to {found.max_offset}"
         )
-    write_rows([message_rows(found.messages)], output_format, message_table)
+    write_rows([message_rows(found.messages)], output_format, result_for_people)

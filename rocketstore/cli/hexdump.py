@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 import click
-from rich.table import Table
 
-from rocketstore.cli.formats import Row, finish, format_option, table_of_rows, write_rows
+from rocketstore.cli.formats import Row, finish, format_option, write_rows
 from rocketstore.cli.options import store_argument, utc_text
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
@@ -44,7 +43,7 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
         record.take_all()
     except EOFError:
         record.take("rest", len(record.data) - record.pos)
-    write_rows([record.rows], output_format, hex_table)
+    write_rows([record.rows], output_format, for_people)
     if record.magic != MAGIC_BLANK:
         try:
             log.get_messages([offset], columns=["phy_offset"], verify_crc=True)
@@ -119,8 +118,8 @@ def value_of(field: str, data: bytes) -> str:
     return ", ".join(words)
 
 
-def hex_table(rows: Sequence[Row]) -> Table:
-    return table_of_rows([row | {"value": row["value"][:SHOWN], "hex": hex_text(row["hex"])} for row in rows])
+def for_people(rows: Sequence[Row]) -> list[Row]:
+    return [row | {"value": row["value"][:SHOWN], "hex": hex_text(row["hex"])} for row in rows]
 
 
 def hex_text(digits: str) -> str:

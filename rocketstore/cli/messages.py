@@ -3,12 +3,10 @@
 import base64
 from collections.abc import Iterable, Sequence
 
-from rich.table import Table
-
-from rocketstore.cli.formats import Row, table_of_rows
+from rocketstore.cli.formats import Row
 from rocketstore.message import Message
 
-__all__ = ["BODY_RULE", "message_rows", "message_table"]
+__all__ = ["BODY_RULE", "for_people", "message_rows", "result_for_people"]
 
 BODY_RULE = 'The body is in "body" if it is UTF-8 text, else in "bodyBase64"; the other of the two is null.'
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys")
@@ -31,13 +29,16 @@ def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list
     return rows
 
 
-def message_table(rows: Sequence[Row]) -> Table:
-    """Make the table of many messages, which shows the beginning of each body, or of all that one has."""
-    if len(rows) == 1:
-        return table_of_rows(rows)
-    return table_of_rows([{name: row[name] for name in SHOWN} | {"body": body_start(row)} for row in rows])
+def for_people(rows: Sequence[Row]) -> list[Row]:
+    """Choose what a table of messages has, with the beginning of each body."""
+    return [{name: row[name] for name in SHOWN} | {"body": body_start(row)} for row in rows]
+
+
+def result_for_people(rows: Sequence[Row]) -> Sequence[Row]:
+    """Choose what an answer that is a single batch has: all that there is of one message, a table of more."""
+    return rows if len(rows) == 1 else for_people(rows)
 
 
 def body_start(row: Row) -> str:
     text: str = row["bodyBase64"] if row["body"] is None else row["body"]
-    return text[:SHOWN_BODY] + ("…" if len(text) > SHOWN_BODY else "")
+    return text if len(text) <= SHOWN_BODY else text[: SHOWN_BODY - 1] + "…"

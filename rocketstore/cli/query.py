@@ -8,7 +8,7 @@ import click
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.messages import BODY_RULE, message_rows, message_table
+from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
 from rocketstore.cli.options import COUNT, geometry_options, store_or_index_argument, time_options, time_range
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
@@ -64,7 +64,7 @@ def query(path: MessageStore | Path, topic: str | None, msg_id: str | None, sinc
     else:
         result = path.query_message(topic or "", value, max_num, begin, end, index_type=INDEX_TYPES[name])
         found, problems = list(result.messages), [f"perhaps not all: {reason}" for reason in result.reasons]
-    write_rows([message_rows(found)], output_format, message_table)
+    write_rows([message_rows(found)], output_format, result_for_people)
     click.echo(f"{len(found)} found", err=True)
     finish(problems)
 
