@@ -188,8 +188,7 @@ def test_a_reader_that_goes_away_is_no_error(command, form):
     process = start(command, golden("broker-5.5.0"), "--format", form, stdout=write_end)
     os.close(write_end)
     _, err = process.communicate(timeout=60)
-    assert err == ""
-    assert process.returncode != 0
+    assert (process.returncode, err) == (141, "")
 
 
 def test_a_reader_that_has_enough_is_no_error():
@@ -197,6 +196,60 @@ def test_a_reader_that_has_enough_is_no_error():
         assert json.loads(process.stdout.readline())["phyOffset"] == 0
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("arguments", [["ls", "STORE"], ["--help"], ["ls", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(("redirection", "words"), [(">&-", "is closed"), (">/dev/full", "No space left")])
+def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments, redirection, words):
+    command = [*COMMAND, *(str(golden(BASIC)) if argument == "STORE" else argument for argument in arguments)]
+    shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
+    answer = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert answer.returncode == 1
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert words in line
+
+
+# ---- the library's words -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """A small new store of one message without keys, whose index shows no geometry."""
+    (tmp_path / "in.json").write_text('{"topic": "T", "body": "b"}')
+    assert run("import", tmp_path / "in.json", tmp_path / "store", "--small").exit_code == 0
+    (tmp_path / "store" / "config" / "rocketstore.json").unlink()
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["query", "STORE", "--topic", "T", "--key", "k"], ["--slots and --items"]),
+        (["import", "in.json", "STORE"], ["--slots and --items"]),
+        (["recover", "STORE"], ["give maxHashSlotNum and maxIndexNum", "--broker-conf FILE"]),
+        (["rebuild", "STORE", "--tz", "Mars"], ["--tz 'Mars'"]),
+        (["rebuild", "STORE", "--out", "out", "--compat", "9", "--broker-conf", "b.conf"], ["--compat '9'"]),
+        (["salvage", "STORE", "--out", "store/x"], ["--out 'store/x' is inside"]),
+    ],
+    ids=lambda value: value[0],
+)
+def test_an_error_of_the_library_names_options_and_not_parameters(arguments, words, imported, monkeypatch):
+    monkeypatch.chdir(imported.parent)
+    (imported.parent / "b.conf").touch()
+    result = run(*(imported if argument == "STORE" else argument for argument in arguments))
+    assert_one_line(result, *words)
+    assert "hash_slot_num" not in result.stderr
+
+
+def test_a_writer_that_is_in_the_way_is_named_without_the_librarys_modes(imported):
+    import rocketstore
+
+    with rocketstore.open(imported, "a", config=rocketstore.StoreConfig.small()), start("recover", imported) as process:
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"process {os.getpid()} has the store open for writing" in err
+    assert "mode" not in err
 
 
 def test_nothing_in_a_store_is_changed_by_reading(tmp_path):

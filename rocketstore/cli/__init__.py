@@ -5,9 +5,13 @@ import sys
 
 __all__ = ["main"]
 
+INTERRUPTED, NO_READER = 130, 141  # what shells give for a process that SIGINT or SIGPIPE ended
+
 
 def main() -> None:
     """Run the command line, and exit."""
+    if sys.stdout is None:  # its descriptor is free then, for a file of the store to get
+        sys.exit("Error: standard output is closed: > /dev/null is one that is not")
     # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
@@ -21,4 +25,6 @@ def main() -> None:
         print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:  # while modules were imported or arguments read
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
+    except OSError as error:  # of the group's own help
+        sys.exit(f"Error: {error.strerror}")

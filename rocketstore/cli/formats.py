@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rocketstore.cli.options import utc_text
+from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
 
-__all__ = ["Row", "csv_line", "error_text", "finish", "format_option", "json_line", "print_table", "printable"]
-__all__ += ["report", "table_of", "write_parts", "write_rows"]
+__all__ = ["Row", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "print_table"]
+__all__ += ["printable", "report", "table_of", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
 WIDE = 10  # columns
@@ -84,18 +85,23 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
 # ---- tables ------------------------------------------------------------------------------------------------
 
 
-def stdout_console() -> Console:
-    """Standard output as a console, as wide as a table needs it to be where that is no terminal."""
-    return Console(file=sys.stdout, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
+class Output(Console):
+    """Standard output, as wide as a table needs it to be where that is no terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(file=sys.stdout, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
+
+    def on_broken_pipe(self) -> None:
+        raise  # the error that is handled where this is called: rich exits with 1
 
 
 def print_table(table: Table) -> None:
-    stdout_console().print(table)
+    Output().print(table)
 
 
 def write_tables(batches: Iterable[Sequence[Row]]) -> None:
     """Print a table of each batch, and at the end, after Ctrl-C too, which columns a terminal was too narrow for."""
-    console = stdout_console()
+    console = Output()
     left_out: dict[str, None] = {}
     try:
         for rows in batches:
@@ -173,12 +179,55 @@ def cell(name: str, value: Any) -> Text:
 # ---- errors ------------------------------------------------------------------------------------------------
 
 
+# What the library says to programs, and what is said here instead.
+PHRASES = {
+    r", or open the store with mode 'r'": "",
+    r"\brecover\(policy='broker'\)": "rocketstore recover --policy broker",
+    r"StoreConfig\.from_broker_conf, on the command line ": "",
+    r"\[Errno \d+\] (.+?): '(.+?)'": r"\2: \1",
+}
+PARAMETER = re.compile(r"(?<![\w/.'-])([a-z]+(?:_[a-z]+)+(?![\w/.'-])|[a-z]+(?==))(=?)")
+SHORT = {"hash_slot_num": "max_hash_slot_num", "index_num": "max_index_num"}
+OPTIONS = {"max_hash_slot_num": "--slots", "max_index_num": "--items", "mapped_file_size_commit_log": "--log-file-size"}
+
+
 def error_text(error: object) -> str:
     """Write an error in one line: one of the system as the path and its words, any other as it is."""
-    text = str(error)
+    text = str(error.args[0] if isinstance(error, KeyError) else error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return printable(text)
+    return printable(in_options(text))
+
+
+def in_options(text: str) -> str:
+    """Name the command's options where the library names its parameters, else a broker's own settings."""
+    for phrase, words in PHRASES.items():
+        text = re.sub(phrase, words, text)
+    options = options_here()
+    settings: list[str] = []
+
+    def name_here(match: re.Match[str]) -> str:
+        name = SHORT.get(match[1], match[1])
+        option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        if option in options:
+            return option + (match[2] and " ")
+        if "_" not in name or name not in StoreConfig.__dataclass_fields__:
+            return match[0]
+        settings.append(camel_case(name))
+        return settings[-1] + match[2]
+
+    text = PARAMETER.sub(name_here, text)
+    needs_hint = settings and "--broker-conf" in options and "--broker-conf" not in text
+    return f"{text} (a broker's file says it: --broker-conf FILE)" if needs_hint else text
+
+
+def options_here() -> set[str]:
+    """The options of the command that runs, of which the group's context has the name alone."""
+    context = click.get_current_context(silent=True)
+    command = context and context.command
+    if context and isinstance(command, click.Group):
+        command = command.commands.get(context.invoked_subcommand or "")
+    return {name for parameter in (command.params if command else ()) for name in parameter.opts}
 
 
 def report(problem: object) -> None:
@@ -204,7 +253,7 @@ def write_parts(
     for part in parts:
         try:
             rows += part()
-        except (OSError, StoreError, click.ClickException) as error:
+        except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
             found.append(error)
     write_rows([rows], output_format)
     finish(found)

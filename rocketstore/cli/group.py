@@ -1,13 +1,17 @@
 """The group of all commands, and what an error looks like on a terminal."""
 
+import os
+import sys
+
 import click
 
 import rocketstore as package
+from rocketstore.cli import INTERRUPTED, NO_READER
 from rocketstore.cli.cat import cat
 from rocketstore.cli.config import config
 from rocketstore.cli.demo import demo
 from rocketstore.cli.export import export
-from rocketstore.cli.formats import error_text, printable
+from rocketstore.cli.formats import error_text, in_options, printable
 from rocketstore.cli.get import get
 from rocketstore.cli.hexdump import hexdump
 from rocketstore.cli.import_ import import_
@@ -24,9 +28,9 @@ from rocketstore.errors import StoreError
 
 __all__ = ["rocketstore"]
 
-INTERRUPTED = 130  # what shells give for a process that SIGINT ended
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
-fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C."""
+fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if \
+the reader of its output ends."""
 
 
 class Commands(click.Group):
@@ -37,14 +41,15 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(INTERRUPTED) from None
-        except BrokenPipeError:  # click ends silently
-            raise
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+            raise click.exceptions.Exit(NO_READER) from None
         except click.ClickException as error:
-            vars(error)["message"] = printable(error.message)
+            vars(error)["message"] = printable(in_options(error.message))
             raise
         except UnicodeEncodeError as error:
             raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error
-        except (OSError, StoreError, ModuleNotFoundError) as error:
+        except (OSError, StoreError, ValueError, ModuleNotFoundError) as error:
             raise click.ClickException(error_text(error)) from error
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import Row, finish, format_option, write_parts, write_rows
-from rocketstore.cli.index_files import index_paths, open_index_file
+from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument, utc_text
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.files.index_file import file_size, geometry_of
+from rocketstore.files.index_file import IndexFile, file_size, geometry_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["info"]
@@ -48,8 +48,8 @@ def common_geometry(paths: list[Path]) -> tuple[int, int] | tuple[None, None]:
     return None, None
 
 
-def rows_of(path: Path, *geometry: int | None) -> list[Row]:
-    with open_index_file(path, *geometry) as file:
+def rows_of(path: Path, slots: int | None, items: int | None) -> list[Row]:
+    with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
         header = file.header
         return [{
             "file": path.name,

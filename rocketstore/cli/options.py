@@ -15,7 +15,7 @@ from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["COUNT", "LONG_MAX", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "scan_conditions"]
+__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "scan_conditions"]
 __all__ += ["selection_options", "store_argument", "store_or_index_argument"]
 __all__ += ["time_option", "time_options", "time_range", "utc_text"]
 
@@ -102,10 +102,7 @@ def utc_text(timestamp: int) -> str | None:
 
 
 def read_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    try:
-        ctx.meta[BROKER_CONF] = None if path is None else StoreConfig.from_broker_conf(path)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
+    ctx.meta[BROKER_CONF] = None if path is None else StoreConfig.from_broker_conf(path)
 
 
 def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:

@@ -51,8 +51,8 @@ def query(path: MessageStore | Path, topic: str | None, msg_id: str | None, sinc
     if not isinstance(path, MessageStore):
         if name not in INDEX_TYPES or max_num > MAX_MSGS_NUM_BATCH:
             raise click.UsageError(f"index files have --key, --unique-key, --tag, --max {MAX_MSGS_NUM_BATCH}")
-        question = topic or "", value, max_num, begin, end
-        offsets = find_offsets(path, (hash_slot_num, index_num), question, INDEX_TYPES[name])
+        limits = max_num, begin, end
+        offsets = find_offsets(path, (hash_slot_num, index_num), topic or "", value, limits, INDEX_TYPES[name])
         write_rows([[{"phyOffset": offset} for offset in offsets]], output_format)
         click.echo(f"{len(offsets)} found by the key's hash: look into the messages to be sure", err=True)
         return
