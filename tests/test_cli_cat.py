@@ -104,6 +104,18 @@ def test_a_table_of_the_log_stays_one_when_a_single_message_is_left_for_its_end(
     assert len(lines) == 2 + 3
 
 
+@pytest.mark.parametrize(("since", "count"), [("20230101", 1), ("22000101", 0), ("99999999", 1)])
+def test_eight_digits_that_are_a_date_are_one(since, count):
+    assert len(rows(run("cat", golden(STEP), "--end-offset", 1, "--since", since))) == count
+
+
+def test_a_topic_that_is_not_there_is_named():
+    assert_one_line(run("cat", golden(RICH), "--topic", "nope"), golden(RICH), "'nope'", "ls shows all")
+    result = run("cat", golden(RICH), "--topic", "nope", "--topic", "TopicTest")
+    assert {row["topic"] for row in rows(result, exit_code=1)} == {"TopicTest"}
+    assert_one_line(result, "'nope'")
+
+
 # ---- damage ------------------------------------------------------------------------------------------------
 
 

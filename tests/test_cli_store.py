@@ -86,6 +86,12 @@ def test_ls_names_queues_in_rocksdb(tmp_path):
     assert_one_line(run("ls", root), "RocksDB")
 
 
+def test_ls_lists_several_topics_and_names_the_one_that_is_not_there():
+    result = run("ls", golden(BASIC), "--topic", "TopicTest", "--topic", "nope", "--topic", "OrderTopic")
+    assert {row["topic"] for row in rows(result, exit_code=1)} == {"TopicTest", "OrderTopic"}
+    assert_one_line(result, "'nope'")
+
+
 # ---- lag ---------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +140,11 @@ def test_offset_by_time_is_rocketmqs(name):
 def test_offset_of_all_queues_of_a_topic():
     found = rows(run("offset", golden(BASIC), "--time", "1970-01-01", "--topic", "TopicTest"))
     assert [(row["queueId"], row["queueOffset"]) for row in found] == [(0, 0), (1, 0), (2, 0), (3, 0)]
+
+
+def test_offset_of_some_queues_of_a_topic():
+    question = ["offset", golden(BASIC), "--time", 0, "--topic", "TopicTest", "--queue", 1, "--queue", 3]
+    assert [row["queueId"] for row in rows(run(*question))] == [1, 3]
 
 
 def test_offset_in_the_log():
@@ -231,6 +242,76 @@ def test_query_by_tag():
     found = rows(run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--max", 1000))
     assert [row["phyOffset"] for row in found] == [m["physicalOffset"] for m in reversed(wanted)]
     assert wanted
+
+
+def test_query_says_that_there_are_more_than_it_shows():
+    count = len(stores.dump(BASIC)["message"])
+    assert run("query", golden(BASIC), "--since", 0).stderr == (
+        "64 found, the most that --max allows, and there are more\n"
+    )
+    assert run("query", golden(BASIC), "--since", 0, "--max", count).stderr == f"{count} found\n"
+    by_tag = run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--max", 1)
+    assert by_tag.stderr.startswith("1 found, the most that")
+
+
+def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
+    make_store(tmp_path, [{"topic": "T", "body": b"b"}])
+    question = ["query", tmp_path, "--topic", "T", "--key", "k"]
+    assert_one_line(run(*question), "--slots and --items")
+    assert rows(run(*question, "--slots", 97, "--items", 400)) == []
+    assert_one_line(run(*question, "--slots", 9, "--items", 100), "9 slots and 100 items")
+    assert_one_line(run("info", tmp_path, "--slots", 9, "--items", 100), "9 slots and 100 items")
+
+
+# ---- tags --------------------------------------------------------------------------------------------------
+
+TAGS_COMMANDS = {
+    "get": ["get", "STORE", "TopicTest", 0, 0, "--max", 1000],
+    "cat": ["cat", "STORE", "--topic", "TopicTest", "--queue", 0],
+    "query": ["query", "STORE", "--topic", "TopicTest", "--max", 1000],
+}
+
+
+def tagged(command, *tags):
+    options = [word for tag in tags for word in ("--tag", tag)]
+    return run(*(golden(BASIC) if word == "STORE" else word for word in TAGS_COMMANDS[command]), *options)
+
+
+@pytest.mark.parametrize("tags", [["TagA || TagB"], ["TagB||TagA||"], ["TagA", "TagB"]], ids=str)
+@pytest.mark.parametrize("command", list(TAGS_COMMANDS))
+def test_tags_are_a_subscriptions_expression_in_every_command(command, tags):
+    wanted = [
+        m["physicalOffset"] for m in stores.dump(BASIC)["message"]
+        if m["topic"] == "TopicTest" and m["properties"].get("TAGS") in ("TagA", "TagB")
+        and (command == "query" or m["queueId"] == 0)
+    ]
+    found = [row["phyOffset"] for row in rows(tagged(command, *tags))]
+    assert found == (wanted[::-1] if command == "query" else wanted)
+
+
+@pytest.mark.parametrize("tags", ["*", ""])
+@pytest.mark.parametrize("command", ["get", "cat"])
+def test_all_tags_are_no_condition(command, tags):
+    assert rows(tagged(command, tags)) == rows(tagged(command)) != []
+
+
+@pytest.mark.parametrize("command", list(TAGS_COMMANDS))
+def test_an_expression_without_a_tag_is_misuse(command):
+    result = tagged(command, "||")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "'||' has no tag" in result.stderr
+
+
+# ---- query by time, and what is not found ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", [["--key", "k"], ["--since", 0]], ids=lambda condition: condition[0])
+def test_query_of_a_topic_that_is_not_there(condition):
+    result = run("query", golden(BASIC), "--topic", "nope", *condition)
+    assert (result.exit_code, result.stdout) == (1, "")
+    found, error = result.stderr.splitlines()
+    assert found == "0 found"
+    assert "there is no queue of topic 'nope'" in error
 
 
 def test_query_by_time_gives_the_oldest_first():

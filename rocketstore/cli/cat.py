@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import Row, error_text, format_option, report, write_rows
+from rocketstore.cli.formats import Row, error_text, finish, format_option, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, for_people, message_rows
-from rocketstore.cli.options import scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.scan import Skipped
+from rocketstore.files.scan import Scan, Skipped
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.message_store import MessageStore
 
@@ -31,29 +31,39 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
 
     What is damaged is left out and named on standard error; the exit status is then 1.
     """
-    damaged: list[Skipped] = []
-    batches = (tail if follow else read)(store.commit_log, scan_conditions(**options), damaged)
-    write_rows(batches, output_format, for_people)
-    if damaged:
+    conditions, log = scan_conditions(**options), store.commit_log
+    scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
+    unseen, is_damaged = set(conditions["topics"] or ()), False
+
+    def batches() -> Iterator[Sequence[Row]]:
+        nonlocal is_damaged
+        for part in scans:
+            for batch in part:
+                rows = message_rows(batch)
+                unseen.difference_update(row["topic"] for row in rows)
+                yield rows
+            for skipped in part.skipped:
+                report(skipped_text(skipped))
+                is_damaged = True
+
+    write_rows(batches(), output_format, for_people)
+    finish(unknown_topics(store, sorted(unseen)))
+    if is_damaged:
         raise click.exceptions.Exit(1)
 
 
-def read(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> Iterator[Sequence[Row]]:
-    scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    yield from map(message_rows, scan)
-    for part in scan.skipped:
-        report(skipped_text(part))
-    damaged += scan.skipped
+def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
+    return log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
 
 
-def tail(log: CommitLog, conditions: dict[str, Any], damaged: list[Skipped]) -> Iterator[Sequence[Row]]:
-    """Read on whenever the log has grown, up to the end offset if there is one."""
+def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
+    """Scan on whenever the log has grown, up to the end offset if there is one."""
     last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
     begin, log_end = conditions["begin_offset"] or 0, LogEnd(log)
     while begin < last:
         end = min(log_end.find(), last)
         if begin < end:
-            yield from read(log, conditions | {"begin_offset": begin, "end_offset": end}, damaged)
+            yield scan(log, conditions | {"begin_offset": begin, "end_offset": end})
             begin = end
         else:
             time.sleep(POLL_SECONDS)

@@ -4,7 +4,7 @@ import click
 
 from rocketstore.cli.formats import format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
-from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument
+from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.store.get_message import GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 
@@ -17,7 +17,7 @@ __all__ = ["get"]
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID)
 @click.argument("queue_offset", metavar="OFFSET", type=OFFSET)
 @click.option("--max", "max_num", type=COUNT, default=1, show_default=True, help="At most so many.")
-@click.option("--tag", "tags", metavar="TAGS", help='With one of these tags: "a || b".')
+@tags_option('With one of these tags: "a || b".')
 @format_option
 def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_num: int, tags: str | None,
         output_format: str | None) -> None:

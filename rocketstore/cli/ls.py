@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from rocketstore.cli.formats import Row, format_option, write_parts
-from rocketstore.cli.options import store_argument
+from rocketstore.cli.options import store_argument, unknown_topics
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["ls"]
@@ -15,17 +15,15 @@ UNITS = 1 << 20  # to read at once
 
 @click.command()
 @store_argument
-@click.option("--topic", help="Of this topic only.")
+@click.option("--topic", "topics", multiple=True, help="Of this topic only; may be given again.")
 @format_option
-def ls(store: MessageStore, topic: str | None, output_format: str | None) -> None:
+def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) -> None:
     """List the topics and queues of STORE, with their queue offsets.
 
     maxOffset is that of the next message; bytes are those of the messages' records in the commit log.
     """
-    queues = [queue for queue in store.queues() if topic in (None, queue[0])]
-    if topic is not None and not queues:
-        raise click.ClickException(f"{store.path}: there is no topic {topic!r}: ls without --topic shows all")
-    write_parts((partial(rows_of, store, *queue) for queue in queues), output_format)
+    queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
+    write_parts((partial(rows_of, store, *queue) for queue in queues), output_format, unknown_topics(store, topics))
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:

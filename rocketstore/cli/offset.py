@@ -5,7 +5,7 @@ from functools import partial
 import click
 
 from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
-from rocketstore.cli.options import QUEUE_ID, store_argument, time_option
+from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_option
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["offset"]
@@ -14,19 +14,19 @@ __all__ = ["offset"]
 @click.command()
 @store_argument
 @time_option("--time", "ISO 8601, UTC if it names no zone, or epoch ms.", required=True)
-@click.option("--topic", help="Show queue offsets of this topic, not the physical offset.")
-@click.option("--queue", "queue_id", type=QUEUE_ID, help="Of this queue id only.")
+@once_option("--topic", help="Show queue offsets of this topic, not the physical offset.")
+@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Of this queue id only; more may be given.")
 @click.option("--upper", is_flag=True, help="Of a topic: the last message of that time or earlier.")
 @format_option
-def offset(store: MessageStore, time: int, topic: str | None, queue_id: int | None, upper: bool,
+def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
            output_format: str | None) -> None:
     """Find the first message in STORE of a store time or later."""
     if topic is None:
-        if queue_id is not None or upper:
+        if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")
         write_rows([[{"phyOffset": store.get_phy_offset_by_time(time)}]], output_format)
         return
-    queues = [number for name, number in store.queues() if name == topic and queue_id in (None, number)]
+    queues = [number for name, number in store.queues() if name == topic and (not queue_ids or number in queue_ids)]
     if not queues:
         raise click.ClickException(f"{store.path}: there is no such queue of topic {topic!r}: rocketstore ls shows all")
     boundary = "upper" if upper else "lower"

@@ -1,7 +1,8 @@
 """Options and arguments that several commands have."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,14 @@ import click
 
 import rocketstore
 from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "scan_conditions"]
-__all__ += ["selection_options", "store_argument", "store_or_index_argument"]
-__all__ += ["time_option", "time_options", "time_range", "utc_text"]
+__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "once_option", "scan_conditions"]
+__all__ += ["selection_options", "store_argument", "store_or_index_argument", "tags_option"]
+__all__ += ["time_option", "time_options", "time_range", "unknown_topics", "utc_text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BROKER_CONF = "rocketstore.broker_conf"
@@ -37,10 +38,20 @@ class StorePath(click.Path):
             self.fail(str(error), param, ctx)
 
 
+def number(least: int, most: int) -> Callable[[Any], int]:
+    """Make the type of a number whose range is told where it is left, and not in the help, as IntRange's is."""
+    values = click.IntRange(least, most)
+
+    def n(value: Any) -> int:  # the help has this name
+        return int(values.convert(value, None, None))
+
+    return n
+
+
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
-OFFSET = click.IntRange(0, LONG_MAX)
-QUEUE_ID = click.IntRange(INT_MIN, INT_MAX)
-COUNT = click.IntRange(1, INT_MAX)
+OFFSET = number(0, LONG_MAX)
+QUEUE_ID = number(INT_MIN, INT_MAX)
+COUNT = number(1, INT_MAX)
 
 Command = Callable[..., Any]
 
@@ -51,6 +62,17 @@ def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Com
     return command
 
 
+def once(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
+    if len(values) > 1:
+        raise click.BadParameter("may be given once only", ctx, param)
+    return values[0] if values else None
+
+
+def once_option(name: str, **settings: Any) -> Callable[[Command], Command]:
+    """Make an option that is refused the second time, where click would take the last."""
+    return click.option(name, multiple=True, callback=once, **settings)
+
+
 # ---- times -------------------------------------------------------------------------------------------------
 
 
@@ -58,11 +80,14 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """Turn an option's time into epoch milliseconds."""
     if value is None:
         return None
-    if re.fullmatch(r"-?[0-9]{1,19}", value) and abs(int(value)) <= LONG_MAX:
+    is_number = re.fullmatch(r"-?[0-9]{1,19}", value) and abs(int(value)) <= LONG_MAX
+    if is_number and len(value) != len("20261121"):
         return int(value)
     try:
         time = datetime.fromisoformat(value)
     except ValueError:
+        if is_number:
+            return int(value)
         raise click.BadParameter(f"{value!r} is neither an ISO 8601 time nor epoch milliseconds") from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)
@@ -106,7 +131,11 @@ def read_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | No
 
 
 def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:
-    return ctx.with_resource(rocketstore.open(path, config=ctx.meta[BROKER_CONF]))
+    config: StoreConfig | None = ctx.meta[BROKER_CONF]
+    slots, items = (ctx.params.get(name) for name in ("hash_slot_num", "index_num"))
+    if slots is not None:
+        config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
+    return ctx.with_resource(rocketstore.open(path, config=config))
 
 
 def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore | Path:
@@ -135,13 +164,13 @@ def store_or_index_argument(command: Command) -> Command:
 def geometry_options(command: Command) -> Command:
     """Add ``--slots`` and ``--items``, which a command gets as ``hash_slot_num`` and ``index_num``."""
     def option(name: str, parameter: str, least: int, meaning: str) -> Callable[[Command], Command]:
-        number = click.IntRange(least, INT_MAX)
-        return click.option(name, parameter, type=number, metavar="N", callback=both_or_none, help=meaning)
+        settings: dict[str, Any] = {"type": number(least, INT_MAX), "is_eager": True, "callback": both_or_none}
+        return click.option(name, parameter, help=meaning, **settings)
 
     return with_all(
         command,
         option("--slots", "hash_slot_num", 1, "The broker's maxHashSlotNum, for index files that do not show it."),
-        option("--items", "index_num", 2, "The broker's maxIndexNum: items in a file, and one."),
+        option("--items", "index_num", 2, "The broker's maxIndexNum: a file has one item less."),
     )
 
 
@@ -156,13 +185,38 @@ def both_or_none(ctx: click.Context, param: click.Parameter, value: int | None) 
 # ---- which messages ----------------------------------------------------------------------------------------
 
 
+def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Turn a subscription's expression into tags with || between them; None for all. Source: FilterAPI."""
+    if not values or "*" in (expressions := [value.strip() for value in values]) or "" in expressions:
+        return None
+    tags = [tag for value in values for part in value.split("||") if (tag := part.strip())]
+    if not tags:
+        raise click.BadParameter(f"{values[0]!r} has no tag: 'a || b' has two, '*' is all", ctx, param)
+    return "||".join(tags)
+
+
+def tags_option(meaning: str) -> Callable[[Command], Command]:
+    """Make ``--tag``, which all commands read as RocketMQ reads a subscription."""
+    return click.option("--tag", "tags", metavar="TAGS", multiple=True, callback=parse_tags, help=meaning)
+
+
+def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:
+    """Say of which topics a store has no queue, if its queues can be read."""
+    try:
+        known = {topic for topic, _ in store.queues()}
+    except UnsupportedFormatError:
+        return []
+    unknown = [topic for topic in topics if topic not in known]
+    return [f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all" for topic in unknown]
+
+
 def selection_options(command: Command) -> Command:
     """Add what ``scan_conditions`` takes."""
     return with_all(
         command,
         click.option("--topic", "topics", multiple=True, help="Of this topic; may be given again."),
         click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Of this queue id; more may be given."),
-        click.option("--tag", "tags", metavar="TAGS", help='With one of these tags: "a || b".'),
+        tags_option('With one of these tags: "a || b".'),
         click.option("--key", "keys", multiple=True, help="With this key, or unique key; may be given again."),
         time_options,
         click.option("--begin-offset", type=OFFSET, help="At this physical offset or later."),

@@ -2,6 +2,7 @@
 
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -9,79 +10,137 @@ from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
-from rocketstore.cli.options import COUNT, geometry_options, store_or_index_argument, time_options, time_range
-from rocketstore.limits import LONG_MAX
+from rocketstore.cli.options import (
+    COUNT,
+    geometry_options,
+    once_option,
+    store_or_index_argument,
+    tags_option,
+    time_options,
+    time_range,
+    unknown_topics,
+)
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["query"]
 
-INDEX_TYPES = {"key": None, "unique_key": "U", "tag": "T"}
+INDEX_TYPES = {"key": None, "unique_key": "U", "tags": "T"}
+
+
+class Question(NamedTuple):
+    """What is asked for: ``by`` "key", "unique_key", "tags", "id" or "time"; first and last time; how many at most."""
+
+    by: str
+    values: list[str]
+    topic: str | None
+    times: tuple[int | None, int | None]
+    most: int
+
+    @property
+    def time_limits(self) -> tuple[int, int]:
+        begin, end = self.times
+        return 0 if begin is None else begin, LONG_MAX if end is None else end
 
 
 @click.command(epilog=BODY_RULE)
 @store_or_index_argument
-@click.option("--topic", help="The messages' topic.")
-@click.option("--key", help="One of the messages' keys, or the unique key.")
-@click.option("--unique-key", help="The unique key, which a client gives as message id.")
-@click.option("--tag", help="The messages' tags, which RocketMQ indexes since 5.4.0.")
-@click.option("--id", "msg_id", help="The offset message id.")
+@once_option("--topic", help="The messages' topic.")
+@once_option("--key", help="One of the messages' keys, or the unique key.")
+@once_option("--unique-key", help="The unique key, which a client gives as message id.")
+@tags_option('With one of these tags, "a || b", which RocketMQ indexes since 5.4.0.')
+@once_option("--id", help="The offset message id, which needs no topic.")
 @time_options
-@click.option("--max", "max_num", type=COUNT, default=64, show_default=True, help="At most so many.")
+@click.option("--max", "most", type=COUNT, default=64, show_default=True, help="At most so many.")
 @geometry_options
 @format_option
-def query(path: MessageStore | Path, topic: str | None, msg_id: str | None, since: int | None, until: int | None,
-          max_num: int, hash_slot_num: int | None, index_num: int | None, output_format: str | None,
-          **names: str | None) -> None:
+def query(path: MessageStore | Path, most: int, since: int | None, until: int | None, topic: str | None,
+          hash_slot_num: int | None, index_num: int | None, output_format: str | None, **names: str | None) -> None:
     """Find messages in PATH: a store, an index directory or an index file.
 
     In a store by --key, --unique-key or --tag, newest first, each compared on its record; by --id; or by --since and
     --until alone, oldest first. In index files as a broker does: physical offsets by hash and whole seconds, so a
     message of another key may be among them.
     """
-    times = time_range(since, until)
-    begin, end = 0 if times[0] is None else times[0], LONG_MAX if times[1] is None else times[1]
-    wanted = {name: value for name, value in (names | {"id": msg_id}).items() if value is not None}
-    if len(wanted) > 1 or not (wanted or since is not None or until is not None):
-        raise click.UsageError("give one of --key, --unique-key, --tag and --id, or else --since or --until")
-    name, value = next(iter(wanted.items()), ("time", ""))
-    if name in INDEX_TYPES and topic is None:
-        raise click.UsageError("--key, --unique-key and --tag need --topic")
-    if not isinstance(path, MessageStore):
-        if name not in INDEX_TYPES or max_num > MAX_MSGS_NUM_BATCH:
-            raise click.UsageError(f"index files have --key, --unique-key, --tag, --max {MAX_MSGS_NUM_BATCH}")
-        limits = max_num, begin, end
-        offsets = find_offsets(path, (hash_slot_num, index_num), topic or "", value, limits, INDEX_TYPES[name])
-        write_rows([[{"phyOffset": offset} for offset in offsets]], output_format)
-        click.echo(f"{len(offsets)} found by the key's hash: look into the messages to be sure", err=True)
-        return
-    problems: list[str] = []
-    if name == "id":
-        found = by_id(path, value)
-    elif name == "time":
-        found, problems = by_time(path, topic, times, max_num)
+    asked = question_of(names, topic, since, until, most)
+    if isinstance(path, MessageStore):
+        query_store(path, asked, output_format)
     else:
-        result = path.query_message(topic or "", value, max_num, begin, end, index_type=INDEX_TYPES[name])
-        found, problems = list(result.messages), [f"perhaps not all: {reason}" for reason in result.reasons]
-    write_rows([message_rows(found)], output_format, result_for_people)
-    click.echo(f"{len(found)} found", err=True)
-    finish(problems)
+        query_index_files(path, asked, (hash_slot_num, index_num), output_format)
 
 
-def by_id(store: MessageStore, msg_id: str) -> list[Message]:
+def question_of(
+    names: dict[str, str | None], topic: str | None, since: int | None, until: int | None, most: int
+) -> Question:
+    """Make one question of options. Raises: UsageError if they are none, or several."""
+    wanted = {name: value for name, value in names.items() if value is not None}
+    if len(wanted) > 1 or not (wanted or since is not None or until is not None):
+        hint = "cat shows messages of all keys and tags"
+        raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or else --since or --until: {hint}")
+    by, value = next(iter(wanted.items()), ("time", ""))
+    if by in INDEX_TYPES and topic is None:
+        raise click.UsageError("--key, --unique-key and --tag need --topic")
+    if by == "id" and (topic, since, until) != (None, None, None):
+        raise click.UsageError("--id names one message: give it without --topic, --since and --until")
+    return Question(by, value.split("||") if by == "tags" else [value], topic, time_range(since, until), most)
+
+
+# ---- a store -----------------------------------------------------------------------------------------------
+
+
+def query_store(store: MessageStore, asked: Question, output_format: str | None) -> None:
+    """Ask for one message more than is shown, which tells whether there are more."""
+    one_more = min(asked.most + 1, INT_MAX)
+    ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
+    found, problems = ask(store, asked, one_more)
+    write_rows([message_rows(found[: asked.most])], output_format, result_for_people)
+    more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
+    click.echo(f"{min(len(found), asked.most)} found{more}", err=True)
+    finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
+
+
+def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
     try:
-        message = store.query_message_by_id(msg_id)
+        message = store.query_message_by_id(asked.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
-    return [] if message is None else [message]
+    return [] if message is None else [message], []
 
 
-def by_time(
-    store: MessageStore, topic: str | None, times: tuple[int | None, int | None], most: int
-) -> tuple[list[Message], list[str]]:
-    begin = None if times[0] is None else store.get_phy_offset_by_time(times[0])
-    conditions = {"begin_timestamp": times[0], "end_timestamp": times[1], "topics": None if topic is None else [topic]}
-    scan = store.scan(begin, **conditions, on_corrupt="skip", batch_size=min(most, 1000))
+def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
+    times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
+    result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
+    found = sorted(result.messages, key=lambda message: message.phy_offset or 0, reverse=True)
+    return found[:most], [f"perhaps not all: {reason}" for reason in result.reasons]
+
+
+def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
+    first, last = asked.times
+    begin = None if first is None else store.get_phy_offset_by_time(first)
+    topics = None if asked.topic is None else [asked.topic]
+    limits = {"begin_timestamp": first, "end_timestamp": last, "batch_size": min(most, 1000)}
+    scan = store.scan(begin, topics=topics, on_corrupt="skip", **limits)
     found = list(islice((message for batch in scan for message in batch), most))
     return found, [skipped_text(part) for part in scan.skipped]
+
+
+# ---- index files -------------------------------------------------------------------------------------------
+
+
+def query_index_files(
+    path: Path, asked: Question, geometry: tuple[int | None, int | None], output_format: str | None
+) -> None:
+    if asked.by not in INDEX_TYPES:
+        raise click.UsageError("index files know neither ids nor all messages: give --key, --unique-key or --tag")
+    if asked.most > MAX_MSGS_NUM_BATCH:
+        raise click.UsageError(f"--max: of index files a broker takes {MAX_MSGS_NUM_BATCH} at most")
+    limits, index_type = (asked.most, *asked.time_limits), INDEX_TYPES[asked.by]
+    topic = asked.topic or ""
+    offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
+    if len(asked.values) > 1:
+        offsets = sorted(set(offsets), reverse=True)[: asked.most]
+    write_rows([[{"phyOffset": offset} for offset in offsets]], output_format)
+    more = ", perhaps of more," if len(offsets) == asked.most else ""
+    click.echo(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure", err=True)
