@@ -77,13 +77,13 @@ def held(store):
     command = [sys.executable, "-c", script, store / "lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
-        yield store / "lock"
+        yield process.pid
         process.stdin.close()
 
 
 def test_repair_refuses_while_a_broker_runs(store, held):
     before = bytes_of(store)
-    assert_one_line(run("config", "repair", store), held, "a process holds it", "stop the broker")
+    assert_one_line(run("config", "repair", store), store / "lock", f"process {held} has the store open", "stop it")
     assert bytes_of(store) == before
     assert len(rows(run("config", "repair", store, "--dry-run"))) == 1
 
@@ -99,3 +99,16 @@ def test_repair_takes_the_lock_that_nobody_holds_and_gives_it_back(store):
 def test_a_wrong_path(tmp_path):
     assert_one_line(run("config", "check", tmp_path / "nothing"), tmp_path / "nothing", "No such file")
     assert_one_line(run("config", "repair", tmp_path / "nothing"), tmp_path / "nothing", "No such file")
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_where_no_store_is(command, tmp_path):
+    assert_one_line(run("config", command, tmp_path), tmp_path, "no store is here")
+    (tmp_path / "file").touch()
+    assert_one_line(run("config", command, tmp_path / "file"), tmp_path / "file", "Not a directory")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_store_without_a_configuration_has_nothing_wrong(tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    assert rows(run("config", "check", tmp_path)) == []

@@ -1,16 +1,15 @@
 """``rocketstore config``: whether config/*.json can be read, and making it readable again."""
 
 import contextlib
-import fcntl
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
+import rocketstore
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import PATH, STORE
-from rocketstore.errors import StoreLockedError
 from rocketstore.files.broker_config import ConfigProblem, check, repair
+from rocketstore.files.lock_file import StoreLock
 
 __all__ = ["config"]
 
@@ -25,6 +24,7 @@ def config() -> None:
 @format_option
 def check_command(store: Path, output_format: str | None) -> None:
     """Read every file of STORE/config and show what is wrong; the exit status is then 1."""
+    require_store(store)
     problems = check(store)
     write(problems, output_format)
     if problems:
@@ -40,7 +40,12 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
 
     A damaged file is kept beside the new one. No broker may run on STORE. What cannot be repaired is an error.
     """
-    with contextlib.nullcontext() if dry_run else locked(store / "lock"):
+    require_store(store)
+    with contextlib.ExitStack() as stack:
+        if not dry_run:
+            lock = StoreLock(store / "lock")
+            lock.acquire()
+            stack.callback(lock.release)
         done = repair(store, dry_run)
     write(done, output_format)
     paths = {problem.path for problem in done}
@@ -51,14 +56,7 @@ def write(problems: list[ConfigProblem], output_format: str | None) -> None:
     write_rows([[{"file": str(problem.path), "what": problem.what} for problem in problems]], output_format)
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that a broker takes, if one ever ran here. Raises StoreLockedError if one runs now."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(FileNotFoundError):
-            file = stack.enter_context(path.open("r+b"))
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-            except BlockingIOError:
-                raise StoreLockedError(f"{path}: a process holds it: stop the broker first") from None
-        yield
+def require_store(path: Path) -> None:
+    """Refuse what has neither a configuration nor a store. Raises: StoreError, OSError."""
+    if not (path / "config").is_dir():
+        rocketstore.open(path).close()
