@@ -51,8 +51,14 @@ def test_a_place_where_no_record_is():
     assert_one_line(result, "byte 100", "no message begins here")
 
 
+def test_an_offset_can_be_written_as_files_are_named():
+    at = stores.dump(RICH)["message"][1]["physicalOffset"]
+    assert rows(run("hexdump", golden(RICH), f"{at:020}")) == rows(run("hexdump", golden(RICH), at))
+
+
 def test_outside_the_log():
-    assert_one_line(run("hexdump", golden(RICH), 10**12), "outside the commit log", "0 to 499343")
+    for offset in (10**12, "9" * 20):
+        assert_one_line(run("hexdump", golden(RICH), offset), "outside the commit log", "0 to 499343")
 
 
 def test_a_damaged_record_is_shown_as_far_as_it_goes(tmp_path):

@@ -21,6 +21,7 @@ BORN_HOST_V6, STORE_HOST_V6, TRANSACTION = 0x10, 0x20, 0xC
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
 TRANSACTIONS = {0x4: "prepared", 0x8: "commit", 0xC: "rollback"}
 TEXTS = ("body", "topic", "property", "rest")
+FILE_NAME = 20  # digits of an offset, at most
 SHOWN = 256  # bytes of a field in a table
 
 
@@ -34,7 +35,7 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
     A damaged record is shown as far as it goes; the exit status is then 1. A table has the first 256 bytes of a field.
     """
     try:
-        offset = int(where) if where.isdecimal() and len(where) < 20 else phy_offset_of(where)
+        offset = int(where) if where.isdecimal() and len(where) <= FILE_NAME else phy_offset_of(where)
     except ValueError as error:
         raise click.UsageError(f"{error}, or a physical offset") from error
     log = store.commit_log
