@@ -40,8 +40,8 @@ def test_info_gives_a_json_object_for_each_file(index):
         "capacity": 999,
         "slotsUsed": 97,
         "slots": 97,
-        "beginTime": "2023-11-14T22:13:20.000Z",
-        "endTime": "2023-11-14T22:13:20.998Z",
+        "beginTimestamp": 1_700_000_000_000,
+        "endTimestamp": 1_700_000_000_998,
         "beginPhyOffset": 0,
         "endPhyOffset": 99_800,
         "bytes": 40 + 4 * 97 + 20 * 1000,
@@ -71,7 +71,7 @@ def test_info_of_an_empty_file_says_that_there_is_no_time(tmp_path):
     IndexFile.create(tmp_path / "1", hash_slot_num=97, index_num=1000).close()
     assert_one_line(run("info", tmp_path / "1"), tmp_path / "1", "--slots and --items")
     (row,) = rows(run("info", tmp_path / "1", *GEOMETRY))
-    assert (row["items"], row["beginTime"], row["endTime"]) == (0, None, None)
+    assert (row["items"], row["beginTimestamp"], row["endTimestamp"]) == (0, None, None)
 
 
 def test_info_of_the_golden_store(golden_index):

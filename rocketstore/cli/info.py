@@ -7,7 +7,7 @@ import click
 
 from rocketstore.cli.formats import Row, finish, format_option, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
-from rocketstore.cli.options import geometry_options, store_or_index_argument, utc_text
+from rocketstore.cli.options import geometry_options, store_or_index_argument
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.files.index_file import IndexFile, file_size, geometry_of
@@ -57,8 +57,8 @@ def rows_of(path: Path, slots: int | None, items: int | None) -> list[Row]:
             "capacity": file.index_num - 1,
             "slotsUsed": header.hash_slot_count,
             "slots": file.hash_slot_num,
-            "beginTime": utc_text(header.begin_timestamp),
-            "endTime": utc_text(header.end_timestamp),
+            "beginTimestamp": header.begin_timestamp or None,
+            "endTimestamp": header.end_timestamp or None,
             "beginPhyOffset": header.begin_phy_offset,
             "endPhyOffset": header.end_phy_offset,
             "bytes": file_size(file.hash_slot_num, file.index_num),
