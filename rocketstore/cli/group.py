@@ -36,6 +36,9 @@ the reader of its output ends."""
 class Commands(click.Group):
     """Commands whose errors are one line: exit status 1 for the store's and the system's, 2 for usage."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order of COMMANDS
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -59,7 +62,24 @@ def rocketstore() -> None:
     """Read, write, query and recover the files of an Apache RocketMQ store."""
 
 
-READING = (info, ls, lag, offset, config, query, get, cat, export, hexdump)
-MENDING = (recover, rebuild, verify, salvage)
-for command in (*READING, import_, *MENDING, demo):
+COMMANDS: dict[click.Command, str] = {
+    info: "Show what is in a store, or in index files.",
+    ls: "List topics and queues.",
+    lag: "Show how far consumers are behind.",
+    offset: "Find the offset of a time.",
+    query: "Find messages by key, tag, id or time.",
+    get: "Read messages of a queue by their offsets.",
+    cat: "Show the messages of the log.",
+    export: "Write messages to a Parquet, Arrow, JSON or CSV file.",
+    import_: "Put the messages of a file into a store.",
+    hexdump: "Show a record byte by byte.",
+    verify: "Show what is wrong with a store.",
+    recover: "Make a store sound after a crash.",
+    rebuild: "Build queues and index from the log alone.",
+    salvage: "Copy what is sound in damaged files into a new store.",
+    config: "Check and repair the broker's configuration.",
+    demo: "Take a store through Spark, and compare every byte.",
+}
+for command, short_help in COMMANDS.items():
+    command.short_help = short_help
     rocketstore.add_command(command)
