@@ -9,6 +9,8 @@ import stores
 from cli import assert_one_line, golden, on_terminal, rows, run
 from reference.message_store import make_store
 
+import rocketstore
+
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
 
@@ -78,6 +80,14 @@ def test_ls_shows_the_sound_queues_beside_a_damaged_one(tmp_path):
     assert_one_line(result, directory)
 
 
+def test_a_queue_that_goes_while_queues_are_listed_is_a_problem_of_its_own(monkeypatch):
+    listed = sorted({*rocketstore.open(golden(BASIC)).queues(), ("gone", 0)})
+    monkeypatch.setattr("rocketstore.store.message_store.MessageStore.queues", lambda _: iter(listed))
+    result = run("ls", golden(BASIC))
+    assert len(rows(result, exit_code=1)) == len(listed) - 1
+    assert_one_line(result, golden(BASIC), "there is no queue 0 of topic 'gone'")
+
+
 def test_ls_names_queues_in_rocksdb(tmp_path):
     root = copy_of(BASIC, tmp_path)
     shutil.rmtree(root / "consumequeue")
@@ -122,6 +132,17 @@ def test_lag_says_that_the_backup_was_used(tmp_path):
     result = run("lag", root)
     assert rows(result, exit_code=1) == rows(run("lag", golden("broker-5.5.0")))
     assert_one_line(result, path, "consumerOffset.json.bak is used")
+
+
+def test_lag_says_which_queue_it_cannot_read(tmp_path):
+    root = copy_of("broker-5.5.0", tmp_path)
+    first = rows(run("lag", root))[0]
+    directory = root / "consumequeue" / first["topic"] / str(first["queueId"])
+    next(directory.iterdir()).rename(directory / f"{7:020}")
+    result = run("lag", root)
+    unknown = [row for row in rows(result, exit_code=1) if row["lag"] is None]
+    assert {(row["topic"], row["queueId"]) for row in unknown} == {(first["topic"], first["queueId"])}
+    assert [line.removeprefix("Error: ") for line in result.stderr.splitlines()] == [row["problem"] for row in unknown]
 
 
 # ---- offset ------------------------------------------------------------------------------------------------
@@ -187,12 +208,27 @@ def test_get_shows_bytes_that_are_no_text_in_base64():
 
 def test_get_beyond_the_end_says_where_the_queue_is():
     result = run("get", golden(RICH), "RichTopic", 0, 99)
-    assert_one_line(result, "RichTopic, queue 0, offset 99", "OFFSET_OVERFLOW_BADLY", "offsets 0 to 36")
+    assert_one_line(result, "RichTopic, queue 0, offset 99", "OFFSET_OVERFLOW_BADLY", "offsets 0 to 35")
 
 
 def test_get_without_such_a_queue():
-    assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE")
+    assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE: there is no such queue")
     assert_one_line(run("get", golden(RICH), "../..", 0, 0), "NO_MATCHED_LOGIC_QUEUE")
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_get_names_a_record_that_cannot_be_read(most, tmp_path):
+    root = copy_of(BASIC, tmp_path)
+    messages = [m for m in stores.dump(BASIC)["message"] if (m["topic"], m["queueId"]) == ("TopicTest", 0)]
+    file = min((root / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    at = messages[2]["physicalOffset"]
+    data[at + 4 : at + 8] = bytes(4)
+    file.write_bytes(data)
+    result = run("get", root, "TopicTest", 0, 2, "--max", most)
+    found = [row["phyOffset"] for row in rows(result, exit_code=1)]
+    assert found == [m["physicalOffset"] for m in messages[3 : 2 + most]]
+    assert_one_line(result, f"TopicTest, queue 0, offset 2: the record at physical offset {at} cannot be read")
 
 
 def test_get_on_a_terminal_has_a_line_for_each_field():

@@ -2,10 +2,12 @@
 
 import click
 
-from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
-from rocketstore.store.get_message import GetMessageStatus
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue import ConsumeQueueUnits
+from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["get"]
@@ -23,14 +25,30 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
         output_format: str | None) -> None:
     """Read messages of a queue of STORE, from a queue offset on.
 
-    If there is none, the exit status is 1, and RocketMQ's status says why.
+    If there is none, the exit status is 1, and RocketMQ's status says why; it is 1, too, if a record is damaged.
     """
     found = store.get_message(topic, queue_id, queue_offset, max_num, tags=tags)
-    if not len(found.messages):
-        hashed = found.status == GetMessageStatus.FOUND  # tags of the same hash code, and not the same
-        raise click.ClickException(
-            f"{topic}, queue {queue_id}, offset {queue_offset}: "
-            f"{GetMessageStatus.NO_MATCHED_MESSAGE if hashed else found.status}: "
-            f"the queue has offsets {found.min_offset} to {found.max_offset}"
-        )
+    place = f"{topic}, queue {queue_id}, offset"
+    if found.status != GetMessageStatus.FOUND:
+        raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")
     write_rows([message_rows(found.messages)], output_format, result_for_people)
+    units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
+    finish(f"{place} {number}: the record at physical offset {at} cannot be read: rocketstore hexdump shows its bytes"
+           for number, at in damaged_units(store.commit_log, units))
+
+
+def range_text(found: GetMessageResult) -> str:
+    if found.status == GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
+        return "there is no such queue: rocketstore ls shows all"
+    if found.min_offset == found.max_offset:
+        return f"the queue is empty, and its next offset is {found.max_offset}"
+    return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"
+
+
+def damaged_units(log: CommitLog, units: ConsumeQueueUnits) -> list[tuple[int, int]]:
+    """Give queue offset and physical offset of units that lead into the log and to no record."""
+    inside = (units.phy_offsets >= log.min_phy_offset) & (units.phy_offsets < log.max_phy_offset) & ~units.is_filler
+    offsets = units.phy_offsets[inside]
+    _, statuses = log.find_messages(offsets, columns=["phy_offset"])
+    bad = statuses != 0
+    return list(zip(units.queue_offsets[inside][bad].tolist(), offsets[bad].tolist(), strict=True))

@@ -1,10 +1,8 @@
 """``rocketstore lag``: how far consumers are behind."""
 
-from functools import partial
-
 import click
 
-from rocketstore.cli.formats import Row, format_option, write_parts
+from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
 from rocketstore.store.message_store import MessageStore
@@ -23,8 +21,7 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     groups = [name for name in sorted(config.consumer_offsets) if group in (None, name)]
     if group is not None and not groups:
         problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
-    write_parts((partial(rows_of, store, name) for name in groups), output_format, problems)
-
-
-def rows_of(store: MessageStore, group: str) -> list[Row]:
-    return [{camel_case(name): value for name, value in entry._asdict().items()} for entry in store.consumer_lag(group)]
+    lags = [entry for name in groups for entry in store.consumer_lag(name)]
+    rows = [{camel_case(name): value for name, value in entry._asdict().items()} for entry in lags]
+    write_rows([rows], output_format)
+    finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
