@@ -290,3 +290,4 @@ def test_every_command_has_help():
         result = run(name, "--help")
         assert result.exit_code == 0
         assert result.stdout.startswith("Usage: ")
+        assert "RANGE" not in result.stdout

@@ -51,7 +51,7 @@ def test_all_is_built_and_shown(store, conf):
 
 
 def test_without_sizes_it_says_what_to_give(store):
-    assert_one_line(run("rebuild", store), "mapped_file_size_consume_queue", "max_index_num", "--broker-conf")
+    assert_one_line(run("rebuild", store), "mappedFileSizeConsumeQueue", "maxIndexNum", "--broker-conf")
     assert not files_under(store, *QUEUE_PARTS, "index")
 
 

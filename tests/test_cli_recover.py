@@ -112,7 +112,7 @@ def test_on_a_terminal_it_is_a_table(torn):
 def test_the_brokers_file_says_the_sizes(store, tmp_path):
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=32768\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
-    assert_one_line(run("recover", store, "--broker-conf", conf), "mapped_file_size_commit_log")
+    assert_one_line(run("recover", store, "--broker-conf", conf), "mappedFileSizeCommitLog")
     conf.write_text("compat=x\nmappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
     assert run("recover", store, "--broker-conf", conf).exit_code == 0
 

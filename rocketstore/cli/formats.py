@@ -178,7 +178,6 @@ def cell(name: str, value: Any) -> Text:
 
 # ---- errors ------------------------------------------------------------------------------------------------
 
-
 # What the library says to programs, and what is said here instead.
 PHRASES = {
     r", or open the store with mode 'r'": "",
@@ -193,7 +192,7 @@ OPTIONS = {"max_hash_slot_num": "--slots", "max_index_num": "--items", "mapped_f
 
 def error_text(error: object) -> str:
     """Write an error in one line: one of the system as the path and its words, any other as it is."""
-    text = str(error.args[0] if isinstance(error, KeyError) else error)
+    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return printable(in_options(text))
@@ -217,7 +216,8 @@ def in_options(text: str) -> str:
         return settings[-1] + match[2]
 
     text = PARAMETER.sub(name_here, text)
-    needs_hint = settings and "--broker-conf" in options and "--broker-conf" not in text
+    is_asked_for = settings and re.search(r"\bgive\b", text) and "--broker-conf" not in text
+    needs_hint = is_asked_for and "--broker-conf" in options
     return f"{text} (a broker's file says it: --broker-conf FILE)" if needs_hint else text
 
 
