@@ -290,4 +290,10 @@ def test_every_command_has_help():
         result = run(name, "--help")
         assert result.exit_code == 0
         assert result.stdout.startswith("Usage: ")
-        assert "RANGE" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["get", "cat", "query", "export", "verify"])
+def test_help_says_n_where_a_number_is_expected(name):
+    text = run(name, "--help").stdout
+    assert " N " in text
+    assert "RANGE" not in text
