@@ -232,15 +232,12 @@ def imported(tmp_path):
         (["query", "STORE", "--topic", "T", "--key", "k"], ["--slots and --items"]),
         (["import", "in.json", "STORE"], ["--slots and --items"]),
         (["recover", "STORE"], ["give maxHashSlotNum and maxIndexNum", "--broker-conf FILE"]),
-        (["rebuild", "STORE", "--tz", "Mars"], ["--tz 'Mars'"]),
-        (["rebuild", "STORE", "--out", "out", "--compat", "9", "--broker-conf", "b.conf"], ["--compat '9'"]),
         (["salvage", "STORE", "--out", "store/x"], ["--out 'store/x' is inside"]),
     ],
     ids=lambda value: value[0],
 )
 def test_an_error_of_the_library_names_options_and_not_parameters(arguments, words, imported, monkeypatch):
     monkeypatch.chdir(imported.parent)
-    (imported.parent / "b.conf").touch()
     result = run(*(imported if argument == "STORE" else argument for argument in arguments))
     assert_one_line(result, *words)
     assert "hash_slot_num" not in result.stderr
