@@ -53,8 +53,7 @@ def test_info_shows_what_can_be_read_of_a_damaged_store(tmp_path):
 def test_info_names_a_part_that_is_missing_as_other_commands_do(tmp_path):
     root = copy_of(BASIC, tmp_path)
     shutil.rmtree(root / "commitlog")
-    result = run("info", root)
-    assert_one_line(result, f"Error: {root / 'commitlog'}: No such file or directory")
+    assert_one_line(run("info", root), f"Error: {root / 'commitlog'}: No such file or directory")
 
 
 # ---- ls ----------------------------------------------------------------------------------------------------

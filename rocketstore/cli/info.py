@@ -31,7 +31,7 @@ def info(path: MessageStore | Path, hash_slot_num: int | None, index_num: int | 
         summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}
         problems = summary.pop("problems")
         write_rows([[{"path": str(path.path), **summary}]], output_format)
-        finish(problems)
+        finish(dict.fromkeys(problems))  # several parts may lack the same
     else:
         paths = index_paths(path)
         geometry = common_geometry(paths) if hash_slot_num is None else (hash_slot_num, index_num)
