@@ -7,6 +7,7 @@ from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueueUnits
+from rocketstore.files.log_end import LogEnd
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 
@@ -47,7 +48,7 @@ def range_text(found: GetMessageResult) -> str:
 
 def damaged_units(log: CommitLog, units: ConsumeQueueUnits) -> list[tuple[int, int]]:
     """Give queue offset and physical offset of units that lead into the log and to no record."""
-    inside = (units.phy_offsets >= log.min_phy_offset) & (units.phy_offsets < log.max_phy_offset) & ~units.is_filler
+    inside = (units.phy_offsets >= log.min_phy_offset) & (units.phy_offsets < LogEnd(log).find()) & ~units.is_filler
     offsets = units.phy_offsets[inside]
     _, statuses = log.find_messages(offsets, columns=["phy_offset"])
     bad = statuses != 0
