@@ -25,7 +25,7 @@ from typing import Any, TypeGuard, cast
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["RemotePath", "is_exchanged", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
+__all__ = ["RemotePath", "identity", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 LISTED = 1.0  # seconds that a list of a directory is believed
@@ -76,9 +76,12 @@ def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
     return contextlib.nullcontext(path.iterdir()) if is_remote(path) else os.scandir(path)
 
 
-def is_exchanged(path: Path, listed: Path) -> bool:
-    """Whether another file is now where a remote one was: what was fetched of it is old."""
-    return is_remote(path) and is_remote(listed) and path.version() != listed.version()
+def identity(path: Any) -> object:
+    """What differs when another file takes the place of one: what is mapped, or was fetched, is then old.
+
+    Parameters: path: a path, or an entry of ``scandir``. A remote one is another file whenever it changed.
+    """
+    return path.version() if is_remote(path) else path.stat().st_ino
 
 
 class RemotePath:

@@ -559,6 +559,18 @@ def test_another_directory_of_the_same_time_is_listed(settled, tmp_path):
     assert [file.file_from_offset for file in settled.files] == [500]
 
 
+def test_a_file_that_another_of_its_length_took_the_place_of_is_mapped_anew(settled, tmp_path):
+    before = settled.map(settled.files[-1])
+    copy = tmp_path / "log" / ".copy"
+    copy.write_bytes(b"\x01" * 100)
+    copy.replace(before.path)
+    changed_long_ago(tmp_path / "log")
+    settled.refresh()
+    after = settled.map(settled.files[-1])
+    assert (bytes(before.view()), bytes(after.view())) == (bytes(100), b"\x01" * 100)
+    assert settled.map(settled.files[-1]) is after
+
+
 def test_a_directory_that_changed_just_now_is_listed_again(settled, tmp_path):
     """What comes in the same tick of the clock leaves no trace in the directory's time."""
     directory = tmp_path / "log"

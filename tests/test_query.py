@@ -927,3 +927,21 @@ def test_a_hash_that_no_key_has_is_never_matched(tmp_path):
     write_index(tmp_path, *index.files)
     with store:
         assert query(store, "stranger") == []
+
+
+def test_a_reader_sees_that_every_file_was_replaced_by_a_newer_one_of_its_length(tmp_path):
+    """As rsync does: a copy beside each file, renamed."""
+    records = [message(f"k{i}", at=i) for i in range(20)]
+    store, _ = store_of(tmp_path / "store", records[:10])
+    _, log = store_of(tmp_path / "later", records)
+    with store:
+        assert (query(store, "k1"), query(store, "k15")) == ([log.records[1][0]], [])
+        queue = store.consume_queue("TopicTest", 0)
+        assert (len(queue[:]), queue.max_queue_offset) == (10, 10)
+        for path in (tmp_path / "later").rglob("*"):
+            if path.is_file():
+                path.replace(tmp_path / "store" / path.relative_to(tmp_path / "later"))
+        assert query(store, "k15") == [log.records[15][0]]
+        assert queue.max_queue_offset == 20
+        assert queue[:].phy_offsets.tolist() == [at for at, _ in log.records]
+        assert store.commit_log.max_phy_offset > log.records[19][0]

@@ -249,6 +249,15 @@ def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
     ] * 2
 
 
+@pytest.mark.parametrize("part", [".", "commitlog", "index"])
+def test_a_store_is_opened_again_where_a_new_directory_may_have_the_inode_of_an_old_one(part, store, tmp_path):
+    shutil.copytree(store, tmp_path / "store")
+    stores = StoreCache()
+    first = stores.open(tmp_path / "store")
+    os.utime(tmp_path / "store" / part, (1_000_000, 1_000_000))
+    assert stores.open(tmp_path / "store") is not first
+
+
 def test_a_store_shows_what_is_put_later(tmp_path):
     stores = StoreCache()
     with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as writer:

@@ -287,6 +287,13 @@ def test_a_remote_index_is_not_listed_for_every_batch(made):
         assert path.fs.reads == []
 
 
+def test_a_lookup_lists_nothing_beside_the_store(made, no_believing):
+    path = counted(made)
+    for _ in range(2):
+        assert StoreCache().open(path).query_messages("T1", ["key-1"]).complete.all()
+    assert not [place for place in path.fs.lists if not place.startswith(str(made))]
+
+
 # ---- builds ------------------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from rocketstore.kernels.consume_queue import (
     read_unit,
 )
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
-from rocketstore.storage import scandir, to_path
+from rocketstore.storage import identity, scandir, to_path
 
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
@@ -279,10 +279,10 @@ class ConsumeQueue:
         return self._queue
 
     def _find_end(self) -> int:
-        """Where the valid units end. The files are listed again when one follows that is not known."""
+        """Where the valid units end. The files are listed again when one comes, or takes a place, that is not known."""
         files = self._run().files
         file = self._run().find(self._end)
-        if file is not None and not self._is_full(file):
+        if file is not None and identity(file.path) == file.identity and not self._is_full(file):
             return self._end
         if files and self._end == self._limit(files[-1]):
             following = files[-1].file_from_offset + self._file_size

@@ -132,6 +132,11 @@ class IndexFile(IndexFileKernel):
         return self._file.mode
 
     @property
+    def identity(self) -> object:
+        """What another file at the path would not have."""
+        return self._file.identity
+
+    @property
     def closed(self) -> bool:
         return self._file.buffer.closed
 

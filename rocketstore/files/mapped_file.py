@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
-from rocketstore.storage import BLOCK, is_remote, local_path, scandir, to_path
+from rocketstore.storage import BLOCK, identity, is_remote, local_path, scandir, to_path
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
@@ -51,8 +51,8 @@ class SelectMappedBufferResult(NamedTuple):
 class MappedFile:
     """A whole file in memory, shared with whoever else has it open.
 
-    Attributes: ``path``; ``mode``, "r" or "r+"; ``buffer``, the mapping as kernels take it; ``fd``, the descriptor
-    of a file open for writing, -1 of another.
+    Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping as
+    kernels take it; ``fd``, the descriptor of a file open for writing, -1 of another.
 
     Source: DefaultMappedFile. There the file is sparse; here it is allocated before it is mapped, so that a full
     disk is an OSError and not a killed process.
@@ -74,7 +74,8 @@ class MappedFile:
                 allocate(descriptor, create_size)
             if self.path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
-            if os.fstat(descriptor).st_size == 0:
+            status = os.fstat(descriptor)
+            if status.st_size == 0:
                 raise CorruptFileError(self.path, 0, "file size", "the file is empty")
             self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ if mode == "r" else mmap.ACCESS_WRITE)
         except BaseException:
@@ -82,6 +83,7 @@ class MappedFile:
             if create_size is not None:
                 self.path.unlink()
             raise
+        self.identity = status.st_ino if copy is None else identity(self.path)
         self.buffer = Buffer(self._map, self.path, mode != "r")
         self.fd = descriptor if mode != "r" else -1
         if mode == "r":
@@ -156,11 +158,12 @@ class MappedFile:
 
 
 class LogFile(NamedTuple):
-    """One file of a run: where it begins, bytes; its path; its length as it was listed, bytes."""
+    """One file of a run: where it begins, bytes; and as it was listed: its path, its length, bytes, and which it is."""
 
     file_from_offset: int
     path: Path
     size: int
+    identity: object
 
     @property
     def end_offset(self) -> int:
@@ -222,7 +225,8 @@ class MappedFileQueue:
             return False
         last = self.files[-1]
         try:
-            return last.path.stat().st_size == last.size
+            status = last.path.stat()
+            return (status.st_size, status.st_ino) == (last.size, last.identity)
         except FileNotFoundError:
             return False
 
@@ -236,7 +240,8 @@ class MappedFileQueue:
                         if is_offset_name(entry.name) and entry.is_file():
                             start = int(entry.name)
                             with contextlib.suppress(FileNotFoundError):  # it has expired just now
-                                found.setdefault(start, LogFile(start, directory / entry.name, entry.stat().st_size))
+                                size = entry.stat().st_size
+                                found.setdefault(start, LogFile(start, directory / entry.name, size, identity(entry)))
             except FileNotFoundError as error:
                 missing.append(error)
         if len(missing) == len(self.directories):
@@ -301,7 +306,7 @@ class MappedFileQueue:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         mapped = self._mapped.pop((file.file_from_offset, use), None)
-        if mapped is None or mapped.buffer.size != file.size:
+        if mapped is None or (mapped.buffer.size, mapped.identity) != (file.size, file.identity):
             mapped = MappedFile(file.path)
             if use:
                 mapped.advise(use)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
-from rocketstore.storage import is_remote, to_path
+from rocketstore.storage import identity, is_remote, to_path
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
 
@@ -26,7 +26,7 @@ class FileIdentity(NamedTuple):
     """What changes when a file is replaced, grows or is written to."""
 
     path: str
-    version: object
+    identity: object
     mtime_ns: int
     size: int
 
@@ -115,10 +115,7 @@ def identify(path: str | Path) -> tuple[FileIdentity, ...]:
     if paths[0].is_dir():
         paths = sorted(file for file in paths[0].iterdir() if file.name.isdecimal())
     stats = [(file, file.stat()) for file in paths]
-    return tuple(
-        FileIdentity(str(file), file.version() if is_remote(file) else stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        for file, stat in stats
-    )
+    return tuple(FileIdentity(str(file), identity(file), stat.st_mtime_ns, stat.st_size) for file, stat in stats)
 
 
 def open_uncached(key: IndexKey) -> IndexFile | IndexService:
@@ -131,7 +128,7 @@ class StoreCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._stores: OrderedDict[IndexKey, tuple[list[int], MessageStore]] = OrderedDict()
+        self._stores: OrderedDict[IndexKey, tuple[list[object], MessageStore]] = OrderedDict()
 
     def open(self, path: str | Path, hash_slot_num: int | None = None, index_num: int | None = None) -> MessageStore:
         """Open a store for reading, or give the one that is open, if its directories are still the same.
@@ -140,7 +137,7 @@ class StoreCache:
         """
         key = IndexKey(path, hash_slot_num, index_num)
         with self._lock:
-            directories = [part.stat().st_ino for part in parts_of(path)]
+            directories = [directory_identity(directory) for directory in directories_of(path)]
             kept = self._stores.pop(key, None)
             if kept is None or kept[0] != directories:
                 config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
@@ -151,10 +148,22 @@ class StoreCache:
             return kept[1]
 
 
-def parts_of(path: str | Path) -> list[Path]:
+def directories_of(path: str | Path) -> list[Path]:
     """The directories that are replaced as a whole, when a store is copied or rebuilt."""
     root = to_path(path)
     return [part for part in (root, root / "commitlog", root / "index") if part.is_dir()]
+
+
+def directory_identity(directory: Path) -> object:
+    """What differs when another directory takes the place of one.
+
+    A new local one may have the inode of one that was deleted. A remote one has neither inode nor time, and to ask for
+    them is to list its parent, which may be forbidden; its files are known by their versions.
+    """
+    if is_remote(directory):
+        return str(directory)
+    status = directory.stat()
+    return status.st_ino, status.st_mtime_ns
 
 
 open_index = IndexCache().open

@@ -26,7 +26,7 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
-from rocketstore.storage import is_exchanged, local_path, to_path
+from rocketstore.storage import identity, local_path, to_path
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix"]
 
@@ -137,7 +137,9 @@ class IndexService:
         for path in paths:
             try:
                 file = known.get(path.name)
-                files.append(self._open_file(path) if file is None or is_exchanged(file.path, path) else file)
+                if file is None or file.identity != identity(path):
+                    file = self._open_file(path)
+                files.append(file)
             except FileNotFoundError:
                 continue  # it has expired just now
             except CorruptFileError:

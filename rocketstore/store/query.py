@@ -104,6 +104,7 @@ def query_messages(
         max_scan,
         threads,
     )
+    log.refresh()  # the index is that of now, and says what is complete
     if index is not None:
         index.check_file_sizes()
         for file in reversed(index.files):
