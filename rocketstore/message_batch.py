@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MessageBatch", "batch_of", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["MessageBatch", "batches_of", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
@@ -65,7 +65,9 @@ class MessageBatch:
     def columns(self) -> dict[str, Any]:
         """The columns by name. Raises: CorruptFileError if a body does not decompress."""
         if self._stored is not None:
-            self._columns["body"], _ = decompressed(self._stored, self._length, None)
+            self._columns["body"], rows = next(bodies_of(self._stored, self._length, INT_MAX))
+            if rows is not None:
+                raise MemoryError("the batch's bodies are more than 2 GiB when decompressed: ask for fewer at once")
             self._stored = None
         return self._columns
 
@@ -156,23 +158,24 @@ def is_arrow(value: object) -> bool:
     return exports and not isinstance(value, MessageBatch)
 
 
-def batch_of(
+def batches_of(
     columns: dict[str, Any],
     fields: Iterable[str],
-    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
-) -> MessageBatch:
-    """Make the batch of these fields from what a scanner collected.
+    on_bad_body: Callable[[int, int, CorruptFileError], None],
+    most: int,
+) -> Iterator[MessageBatch]:
+    """Make batches of these fields from what a scanner collected: one, or several where bodies are compressed.
 
     Parameters: on_bad_body: called with (phy_offset, bytes of the stored body, error) for a message whose body does not
-    decompress, which is then left out. None: the error is raised.
+    decompress, which is then left out. most: bytes of bodies in a batch, unless a single one has more.
     """
     length = row_count(columns)
-    if "body" in fields:
-        columns["body"], good = decompressed(columns, length, on_bad_body)
-        if good is not None:
-            columns = {name: take_column(column, good) for name, column in columns.items()}
-            length = len(good)
-    return MessageBatch({name: columns[name.removesuffix("_ms")] for name in fields}, length)
+    whole: list[tuple[VarColumn | None, np.ndarray | None]] = [(None, None)]
+    for body, rows in bodies_of(columns, length, most, on_bad_body) if "body" in fields else whole:
+        of_fields = {
+            name: body if name == "body" else taken(columns[name.removesuffix("_ms")], rows) for name in fields
+        }
+        yield MessageBatch(of_fields, length if rows is None else len(rows))
 
 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
@@ -187,30 +190,44 @@ def row_count(columns: dict[str, Any]) -> int:
     return len(column) if isinstance(column, np.ndarray) else len(column.offsets) - 1
 
 
-def decompressed(
-    columns: dict[str, Any], length: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None
-) -> tuple[VarColumn, np.ndarray | None]:
-    """Give the bodies, and the rows whose bodies are good, None for all."""
+def bodies_of(
+    columns: dict[str, Any],
+    length: int,
+    most: int,
+    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
+) -> Iterator[tuple[VarColumn, np.ndarray | None]]:
+    """Give the bodies, and of which rows they are, None for all: a part ends before it has more than ``most`` bytes."""
     stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
-    compressed = np.flatnonzero(flags & COMPRESSED)
-    if not len(compressed):
-        return stored, None
-    bodies = [stored.data[stored.offsets[i] : stored.offsets[i + 1]] for i in range(length)]
-    bad = set()
-    for i in compressed.tolist():
-        raw = bodies[i].tobytes()
-        try:
-            bodies[i] = np.frombuffer(decompress(raw, int(flags[i]), int(offsets[i])), np.uint8)
-        except CorruptFileError as error:
-            if on_bad_body is None:
-                raise
-            on_bad_body(int(offsets[i]), len(raw), error)
-            bad.add(i)
-    ends = np.cumsum([0, *map(len, bodies)])
-    if ends[-1] > INT_MAX:
-        raise MemoryError("the bodies of the batch are more than 2 GiB when decompressed: ask for fewer at once")
-    column = VarColumn(ends.astype(np.int32), np.concatenate(bodies))
-    return column, np.array([i for i in range(length) if i not in bad], np.int64) if bad else None
+    if not (flags & COMPRESSED).any():
+        yield stored, None
+        return
+    rows: list[int] = []
+    bodies: list[np.ndarray] = []
+    size = 0
+    for row in range(length):
+        body = stored.data[stored.offsets[row] : stored.offsets[row + 1]]
+        if flags[row] & COMPRESSED:
+            try:
+                raw = body.tobytes()
+                body = np.frombuffer(decompress(raw, int(flags[row]), int(offsets[row])), np.uint8)
+            except CorruptFileError as error:
+                if on_bad_body is None:
+                    raise
+                on_bad_body(int(offsets[row]), len(raw), error)
+                continue
+        if rows and size + len(body) > most:
+            part = joined(bodies), np.array(rows, np.int64)
+            rows, bodies, size = [], [], 0
+            yield part
+        rows.append(row)
+        bodies.append(body)
+        size += len(body)
+    if rows:
+        yield joined(bodies), None if len(rows) == length else np.array(rows, np.int64)
+
+
+def joined(bodies: list[np.ndarray]) -> VarColumn:
+    return VarColumn(np.cumsum([0, *map(len, bodies)]).astype(np.int32), np.concatenate(bodies))
 
 
 def to_put(message: Message) -> Message:
@@ -279,6 +296,10 @@ def texts_of(column: VarColumn, start: int, stop: int) -> list[Any]:
     if column.valid is None:
         return texts
     return [text if valid else None for text, valid in zip(texts, column.valid[start:stop], strict=True)]
+
+
+def taken(column: Any, rows: np.ndarray | None) -> Any:
+    return column if rows is None else take_column(column, rows)
 
 
 def take_column(column: Any, rows: np.ndarray) -> Any:

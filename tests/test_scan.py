@@ -214,6 +214,28 @@ def test_a_batch_ends_when_it_has_enough_bytes(columns, tmp_path, monkeypatch, t
     assert (max(batches), sum(batches)) == (4, 20)
 
 
+def test_compressed_bodies_count_as_what_becomes_of_them(tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(scan_module, "MAX_BATCH_BYTES", 1000)
+    bodies = [bytes([i]) * n for i, n in enumerate([300] * 10 + [5000] + [300] * 3)]
+    records = [{"body": zlib.compress(body), "sys_flag": 1} for body in bodies]
+    records[-1] = {"body": bodies[-1]}
+    records[7]["body"] = b"no zlib"
+    log, _ = make(tmp_path, records)
+    scan = log.scan(columns=["body"], on_corrupt="skip", threads=threads)
+    batches = [[message.body for message in batch] for batch in scan]
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1, 3]
+    assert [body for batch in batches for body in batch] == bodies[:7] + bodies[8:]
+    assert len(scan.skipped) == 1
+
+
+def test_bodies_that_become_too_much_for_a_batch_of_given_messages_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketstore.message_batch.INT_MAX", 1000)
+    log, offsets = make(tmp_path, [{"body": zlib.compress(bytes(300)), "sys_flag": 1}] * 4)
+    assert log.get_messages(offsets[:3]).body.offsets.tolist() == [0, 300, 600, 900]
+    with pytest.raises(MemoryError, match="ask for fewer at once"):
+        _ = log.get_messages(offsets).body
+
+
 def test_every_iteration_reads_the_log_again(tmp_path, threads):
     log, offsets = make(tmp_path, some(5))
     scan = log.scan(threads=threads)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore.errors import CorruptFileError
@@ -14,7 +15,7 @@ from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
-from rocketstore.message_batch import MessageBatch, batch_of
+from rocketstore.message_batch import MessageBatch, batches_of
 
 if TYPE_CHECKING:
     import pandas
@@ -97,15 +98,15 @@ class Scan:
                 offset = step[0]
             self.position = offset
             if self._is_full(scanner):
-                yield self._batch(scanner, self.skipped)
+                yield from self._batches(scanner, self.skipped)
         if scanner.rows:
-            yield self._batch(scanner, self.skipped)
+            yield from self._batches(scanner, self.skipped)
         return offset if goes_on else None
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
 
-    def _batch(self, scanner: RecordScanner, skipped: list[Skipped]) -> MessageBatch:
+    def _batches(self, scanner: RecordScanner, skipped: list[Skipped]) -> Iterator[MessageBatch]:
         def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
             file = self._log.queue.find(offset)
             if file is not None:  # which is what the error knows not
@@ -114,7 +115,7 @@ class Scan:
                 raise error
             skipped.append(Skipped(offset, offset + size, error))
 
-        return batch_of(scanner.take(), self._fields, on_bad_body)
+        return batches_of(scanner.take(), self._fields, on_bad_body, MAX_BATCH_BYTES)
 
     def _first(self, offset: int, end: int) -> int:
         return self._resync(offset, end) if self.resync else offset
@@ -178,7 +179,7 @@ class Scan:
                         continue
                     chunk_result = future.result()
                     if chunk_result.begin == place:
-                        yield from chunk_result.batches
+                        yield from chain.from_iterable(chunk_result.batches)
                         self.skipped += chunk_result.skipped
                         place = self.position = chunk_result.end
                     if place < chunk_end:
@@ -208,18 +209,18 @@ class Scan:
     def _scan_records(self, begin: int, end: int) -> ScannedChunk:
         scanner = self._new_scanner()
         first = offset = self._resync(begin, end)
-        batches: list[MessageBatch] = []
+        batches: list[Iterable[MessageBatch]] = []
         skipped: list[Skipped] = []
         while offset < end:
             step = self._log.step(scanner, offset, end, self._batch_size)
             if step is not None:
                 offset = step[0]
             if self._is_full(scanner):
-                batches.append(self._batch(scanner, skipped))
+                batches.append(begun(self._batches(scanner, skipped)))
             if step is None or step[1] not in (OK, BLANK):
                 break
         if scanner.rows:
-            batches.append(self._batch(scanner, skipped))
+            batches.append(begun(self._batches(scanner, skipped)))
         return ScannedChunk(first, offset, batches, skipped)
 
     # ---- as a table ----------------------------------------------------------------------------------------
@@ -252,5 +253,10 @@ class ScannedChunk(NamedTuple):
 
     begin: int
     end: int
-    batches: list[MessageBatch]
+    batches: list[Iterable[MessageBatch]]
     skipped: list[Skipped]
+
+
+def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
+    """Make the first batch now; the rest when they are asked for, however much the bodies become."""
+    return chain(list(islice(batches, 1)), batches)
