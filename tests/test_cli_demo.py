@@ -9,6 +9,7 @@ from cli import run, start
 from puts import files_under
 
 import rocketstore
+from rocketstore.cli.demo import show_counts, why_no_spark
 
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": ""}
 LEFT_OUT = "Spark is left out: Java is missing, it needs 17 or newer.\n"
@@ -95,11 +96,32 @@ def test_the_demo_does_not_write_among_other_files(no_java, tmp_path):
     assert result.stderr.splitlines()[-1] == f"Error: {tmp_path}: is not empty: give a new directory"
 
 
+def test_topics_and_tags_are_shown_as_they_are_and_no_markup(capsys):
+    show_counts({("T", "[/paid]"): 4, ("T", "[paid]"): 3, ("T", "a\x1b[31mb"): 2, ("T", None): 1})
+    shown = capsys.readouterr().out
+    assert ("[/paid]" in shown, "[paid]" in shown, "\x1b" in shown) == (True, True, False)
+
+
+@pytest.mark.spark
+def test_spark_takes_a_store_whose_log_is_elsewhere(store, tmp_path):
+    if why_no_spark():
+        pytest.skip(why_no_spark())
+    (store / "commitlog").rename(tmp_path / "log")
+    conf = tmp_path / "broker.conf"
+    sizes = rocketstore.StoreConfig.small()
+    conf.write_text(
+        f"storePathCommitLog={tmp_path / 'log'}\nmappedFileSizeCommitLog={sizes.mapped_file_size_commit_log}\n"
+        f"maxHashSlotNum={sizes.max_hash_slot_num}\nmaxIndexNum={sizes.max_index_num}\n"
+    )
+    process = start("demo", "--store", store, "--broker-conf", conf, "--absent", 0)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, "")
+    assert "5 counts the same" in out
+
+
 @pytest.mark.spark
 def test_spark_finds_the_same():
     """Also where sessions are those of a server."""
-    from rocketstore.cli.demo import why_no_spark
-
     if why_no_spark():
         pytest.skip(why_no_spark())
     process = start(*SMALL, env=os.environ | {"SPARK_REMOTE": "sc://localhost:1", "SPARK_CONNECT_MODE_ENABLED": "1"})

@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 import rocketstore
-from rocketstore.cli.formats import print_table, table_of
+from rocketstore.cli.formats import cell, print_table, table_of
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
@@ -123,7 +123,7 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
             _, seconds = timed("Spark: index", lambda: spark.build_index(store, built / "index"))
             steps.append(Step("Spark: build_index", made.index_items, seconds, check_index(serial, built)))
             link_log(log, built)
-            found, seconds = timed("Spark: SQL", lambda: spark.count_messages(store))
+            found, seconds = timed("Spark: SQL", lambda: spark.count_messages(built))
             steps.append(Step("Spark: SQL, count by topic and tag", messages, seconds, check_counts(counts, found)))
             for what, engine, expected in (
                 ("pandas", "pandas", candidates), ("arrow", "arrow", candidates), ("arrow, verified", "arrow", verified)
@@ -290,7 +290,7 @@ def show_counts(counts: Counts) -> None:
     table = table_of(["topic", "tags"], ["messages"])
     largest = sorted(counts.items(), key=lambda item: -item[1])
     for (topic, tags), count in largest[:SHOWN]:
-        table.add_row(topic, tags or "", f"{count:,}")
+        table.add_row(cell("topic", topic), cell("tags", tags), f"{count:,}")
     print_table(table)
     if len(counts) > SHOWN:
         click.echo(f"... and {len(counts) - SHOWN:,} more topics and tags")

@@ -16,7 +16,7 @@ from rocketstore.cli.options import utc_text
 from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
 
-__all__ = ["Row", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "print_table"]
+__all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "print_table"]
 __all__ += ["printable", "report", "table_of", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
