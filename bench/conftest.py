@@ -1,4 +1,7 @@
-"""Pairs of rounds, theirs and ours in turn; one table at the end, and results.json."""
+"""Pairs of rounds, theirs and ours in turn; one table at the end, and results.json.
+
+A run that has not all rows of results.json leaves it alone; delete it to begin anew.
+"""
 
 from __future__ import annotations
 
@@ -164,9 +167,17 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         theirs = "" if row["peer_ns"] is None else f"{row['peer_ns']:,.1f}"
         goal = "" if row["goal"] is None else f"{row['goal']:g}{unit}"
         table.add_row(row["name"], f"{row['ours_ns']:,.1f}", row["peer"], theirs, ratio, goal)
-    Console(width=120).print(table)
+    Console(width=120, markup=False).print(table)
+    if lacking := known_names() - {row["name"] for row in rows}:
+        terminalreporter.write_line(f"{RESULTS.name} is left as it is: {len(lacking)} of its rows were not measured")
+        return
     machine = {"cpu": _cpu(), "python": platform.python_version(), "system": platform.platform(), "keys": KEYS}
     RESULTS.write_text(json.dumps({"machine": machine, "rounds": ROUNDS, "rows": rows}, indent=1) + "\n")
+
+
+def known_names() -> set[str]:
+    """The rows of results.json: a run of some benchmarks alone does not replace those of a whole one."""
+    return {row["name"] for row in json.loads(RESULTS.read_text())["rows"]} if RESULTS.exists() else set()
 
 
 def _cpu() -> str:
