@@ -230,7 +230,8 @@ class Column(NamedTuple):
         pa, n = self.pa, len(self.array)
         names = [field.name for field in self.array.type]
         fields = [self._replace(array=array).plain().strings() for array in self.array.flatten()]
-        present = np.array([field.is_valid().to_numpy(zero_copy_only=False) for field in fields], bool).reshape(-1, n).T
+        present = np.array([field.is_valid().to_numpy(zero_copy_only=False) for field in fields], bool)
+        present = present.reshape(len(fields), n).T
         rows, which = np.nonzero(present)
         values = pa.concat_arrays(fields).take(pa.array(which * n + rows)) if fields else pa.array([], pa.string())
         offsets = np.concatenate([[0], np.cumsum(present.sum(axis=1))]).astype(np.int32)

@@ -181,6 +181,13 @@ def test_properties_may_be_a_struct_whose_nulls_are_not_there():
     assert column("properties", [{}, {}, None], pa.struct([])) == [[], [], []]
 
 
+def test_properties_may_be_a_struct_in_a_table_without_rows():
+    kind = pa.struct([("a", pa.string()), ("b", pa.string())])
+    table = pa.table({"topic": pa.array([], pa.string()), "body": pa.array([], pa.binary()),
+                      "properties": pa.array([], kind)})
+    assert len(MessageBatch.of_arrow(table)) == 0
+
+
 def test_a_null_list_may_hide_values():
     values, offsets = pa.array(["a", "hidden", "c"]), pa.array([0, 1, 2, 3], pa.int32())
     lists = pa.ListArray.from_arrays(offsets, values, mask=pa.array([False, True, False]))
