@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -42,14 +42,18 @@ def to_path(path: Any) -> Path:
     """Give a local Path, or the RemotePath of a URI such as ``s3://bucket/store``, or of a path of universal_pathlib.
 
     What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
-    Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not.
+    Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not, and
+    for a file of another host.
     """
     if isinstance(path, RemotePath):
         return cast("Path", path)
     if hasattr(path, "fs"):
         return Path(path.path) if path.protocol in ("", "file") else cast("Path", RemotePath(path.fs, path.path))
     if isinstance(path, str) and path.startswith("file:/"):
-        return Path(path.removeprefix("file:").removeprefix("//"))
+        host, _, place = path.removeprefix("file:").removeprefix("//").partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(f"{path}: names the host {host!r}: file:///... is a path of this machine")
+        return Path(f"/{place}")
     if isinstance(path, str) and URI.match(path):
         core = import_extra("fsspec.core", "remote")
         try:
@@ -347,8 +351,9 @@ class Blocks:
         return self._read(path, size, number, lambda read: read()).result()
 
     def read_ahead(self, path: RemotePath, size: int, number: int) -> None:
-        """Have a block read by another thread."""
-        self._read(path, size, number, lambda read: threading.Thread(target=read, daemon=True).start())
+        """Have a block read by another thread, if one can be started."""
+        with contextlib.suppress(RuntimeError):
+            self._read(path, size, number, lambda read: threading.Thread(target=read, daemon=True).start())
 
     def clear(self) -> None:
         """Read all anew: somebody may have written."""
@@ -363,15 +368,25 @@ class Blocks:
             while len(self._kept) > MAX_BLOCKS:
                 self._kept.popitem(last=False)
         if known is None:
-            run(functools.partial(self._fill, block, key, path, number * BLOCK, min((number + 1) * BLOCK, size)))
+            fill = functools.partial(self._fill, block, key, path, number * BLOCK, min((number + 1) * BLOCK, size))
+            try:
+                run(fill)
+            except BaseException as error:
+                self._fail(block, key, error)
+                raise
         return block
 
     def _fill(self, block: Future[bytes], key: object, path: RemotePath, begin: int, end: int) -> None:
         try:
             block.set_result(path.pread(begin, end))
         except BaseException as error:
-            with self._lock:
-                self._kept.pop(cast("tuple[object, ...]", key), None)
+            self._fail(block, key, error)
+
+    def _fail(self, block: Future[bytes], key: object, error: BaseException) -> None:
+        """Let nobody wait for a block that does not come, and have the next who wants it read it."""
+        with self._lock:
+            self._kept.pop(cast("tuple[object, ...]", key), None)
+        with contextlib.suppress(InvalidStateError):
             block.set_exception(error)
 
 

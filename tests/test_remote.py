@@ -10,6 +10,7 @@ import shutil
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,11 +176,30 @@ def test_a_record_that_ends_with_its_window_is_not_taken_for_half_written(tmp_pa
 
 def test_a_file_uri_is_a_local_path(tmp_path):
     made_store(tmp_path)
-    for uri in (f"file://{tmp_path}", f"file:{tmp_path}"):
+    for uri in (f"file://{tmp_path}", f"file:{tmp_path}", f"file://localhost{tmp_path}"):
         with rocketstore.open(uri) as store:
             assert store.path == tmp_path
     with rocketstore.open(f"file://{tmp_path}", "a") as store:
         assert store.mode == "a"
+
+
+def test_a_file_uri_of_another_host_is_refused():
+    with pytest.raises(ValueError, match=r"file://server/store: names the host 'server'"):
+        to_path("file://server/store")
+
+
+def test_a_block_is_read_though_no_thread_can_be_started_to_read_it_ahead(tmp_path, monkeypatch):
+    (tmp_path / "file").write_bytes(b"data")
+    path = counted(tmp_path) / "file"
+
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        path.blocks.read_ahead(path, 4, 0)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(path.blocks.get, path, 4, 0).result(10) == b"data"
 
 
 def test_paths_of_universal_pathlib_are_taken(golden, memory, tmp_path):
