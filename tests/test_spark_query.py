@@ -74,6 +74,22 @@ def test_columns_are_those_asked_for(spark, store, asked):
     assert {"TAGS": "t", "KEYS": "Aa"}.items() <= dict(row.message.properties).items()
 
 
+def test_columns_that_no_message_has_of_its_own_are_answered(spark, store, asked):
+    df = query_messages(spark, str(store), asked.where("key = 'Aa'"), topic="T0", key="key", columns=["brokerName"])
+    assert df.count() > 0
+
+
+def test_a_geometry_that_does_not_show_is_given(spark, asked, tmp_path):
+    config = rocketstore.StoreConfig.small()
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+        store.put_message(rocketstore.Message("T", b"x"))
+    geometry = {"hash_slot_num": config.max_hash_slot_num, "index_num": config.max_index_num}
+    df = query_messages(spark, str(tmp_path / "store"), asked, topic="T", key="key", outer=True, **geometry)
+    assert all(row.complete for row in df.collect())
+    with pytest.raises(ValueError, match="give both or none"):
+        query_messages(spark, str(tmp_path / "store"), asked, topic="T", key="key", index_num=5)
+
+
 def test_an_answer_of_a_store_without_index_says_that_it_is_not_complete(spark, store, asked, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "commitlog").symlink_to(store / "commitlog")

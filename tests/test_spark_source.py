@@ -388,6 +388,12 @@ def test_keys_are_looked_up_in_the_index_where_it_has_all_and_else_in_the_log(st
     assert phy_offsets(tmp_path, **options, startingOffsets=starting) == expected
 
 
+def test_keys_are_looked_for_in_the_log_where_no_index_file_shows_its_geometry(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
+        store.put_message(rocketstore.Message("T", b"x"))
+    assert phy_offsets(tmp_path, keys="k0", subscribe="T") == phy_offsets(tmp_path, keys="k0") == []
+
+
 def test_keys_find_no_message_that_was_rolled_back(rich, tmp_path):
     with rocketstore.open(rich) as opened:
         rows = [message for batch in opened.scan() for message in batch]

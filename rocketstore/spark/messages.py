@@ -121,15 +121,12 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
 
 def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -> list[Range] | None:
     """Find where the messages of keys are by the index; None if it may not know all, or the topics are not known."""
-    if options.keys is None or options.topics is None:
+    if options.keys is None or options.topics is None or not has_index(store):
         return None
     ranges: list[list[int]] = []
     offsets = [np.empty(0, np.int64)]
     for topic in options.topics:
-        try:
-            found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
-        except UnsupportedFormatError:  # it is in RocksDB
-            return None
+        found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
         if not found.complete.all():
             return None
         offsets.append(found.phy_offsets)
@@ -140,6 +137,14 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
             else:
                 ranges.append([offset, offset + 1])
     return [(start, stop) for start, stop in ranges]
+
+
+def has_index(store: MessageStore) -> bool:
+    """Whether there is an index that can be read: not one in RocksDB, nor one whose geometry no file shows."""
+    try:
+        return store.index is not None
+    except (UnsupportedFormatError, ValueError):
+        return False
 
 
 # ---- in tasks ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.index_file import given_geometry
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.cache import open_store
 from rocketstore.spark.lookup import udf_columns
@@ -37,6 +38,8 @@ class Query(NamedTuple):
     topic: str | None
     conditions: dict[str, Any]
     outer: bool
+    hash_slot_num: int | None = None
+    index_num: int | None = None
 
 
 def query_messages(
@@ -52,6 +55,8 @@ def query_messages(
     index_type: str | None = None,
     columns: Iterable[str] | None = None,
     outer: bool = False,
+    hash_slot_num: int | None = None,
+    index_num: int | None = None,
 ) -> DataFrame:
     """Find the messages of keys by the index of a store, each verified on its record.
 
@@ -64,6 +69,7 @@ def query_messages(
     max_num, begin_timestamp, end_timestamp, index_type : as for ``MessageStore.query_messages``.
     columns : of the table ``messages``, by their names there; None for its own.
     outer : also give a row, with a null message, for each row of ``df`` that has no message.
+    hash_slot_num, index_num : the geometry of the index, if it does not follow from the files.
 
     Returns
     -------
@@ -72,12 +78,14 @@ def query_messages(
 
     Raises
     ------
-    ValueError : a column that there is not, or that ``df`` has already. What goes wrong on a worker fails the query.
+    ValueError : a column that there is not, or that ``df`` has already; half a geometry. What goes wrong on a worker
+        fails the query.
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
     if index_type not in KINDS or max_num < 1:
         raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
+    given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
     options = ReadOptions(path=to_path(path).absolute(), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
@@ -89,7 +97,7 @@ def query_messages(
     conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
                   "index_type": index_type}
     constant = topic if isinstance(topic, str) else None
-    query = Query(options, table_schema(options, message), constant, conditions, outer)
+    query = Query(options, table_schema(options, message), constant, conditions, outer, hash_slot_num, index_num)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -107,7 +115,7 @@ def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             if query.outer:
                 yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
             continue
-        store = open_store(query.options.path)
+        store = open_store(query.options.path, query.hash_slot_num, query.index_num)
         topic = query.topic if query.topic is not None else part.column("topic")
         found = store.query_messages(topic, part.column("key"), **query.conditions)
         rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))
@@ -137,7 +145,7 @@ def with_messages(
     pieces = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
     for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
         sources = [column.source for column in query.table.columns.values() if column.source is not None]
-        messages, statuses = log.find_messages(phy_offsets[piece], columns=sources)
+        messages, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
         here = row_of[piece][statuses == 0]
         if len(here):
             (columns,) = finished(query.options, query.table, messages)
