@@ -144,6 +144,12 @@ def test_a_relative_path_is_the_drivers(asked, index_file, monkeypatch):
     assert answers(asked, select_phy_offset(index_file.name, "T", "key", **GEOMETRY)) == absolute
 
 
+@pytest.mark.parametrize("engine", ["arrow", "pandas"])
+def test_columns_are_named_after_the_function(asked, index_file, engine):
+    columns = select_phy_offset(index_file, "T", "key", engine=engine), hash_keys(F.col("topic"), "key", engine=engine)
+    assert asked.select(*columns).columns == ["select_phy_offset(key)", "hash_keys(key, topic)"]
+
+
 def test_a_path_that_is_not_there_fails_the_query(asked, tmp_path):
     with pytest.raises(Exception, match=r"FileNotFoundError.*nowhere"):
         asked.select(select_phy_offset(tmp_path / "nowhere", "T", "key")).collect()
@@ -340,6 +346,14 @@ def test_a_directory_is_opened_again_when_a_file_comes(tmp_path):
     make_file(tmp_path / "20231114221320001")
     (tmp_path / "not-an-index").touch()
     assert len(indexes.open(str(tmp_path), *GEOMETRY.values()).files) == 2
+
+
+def test_a_directory_without_index_files_is_refused_unless_it_is_empty(store, tmp_path):
+    assert IndexCache().open(str(tmp_path)).files == []
+    (tmp_path / "not-an-index").touch()
+    for place in (tmp_path, store, store.parent):
+        with pytest.raises(FileNotFoundError, match=f"no index files here: give a store's root.*{place.name}"):
+            IndexCache().open(str(place))
 
 
 def test_the_least_recently_used_goes_first_and_is_not_closed(tmp_path):

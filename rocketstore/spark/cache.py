@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
 from rocketstore.storage import identity, is_remote, to_path
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]
@@ -119,8 +119,12 @@ def identify(path: str | Path) -> tuple[FileIdentity, ...]:
 
 
 def open_uncached(key: IndexKey) -> IndexFile | IndexService:
-    opener = IndexService if to_path(key.path).is_dir() else IndexFile
-    return opener.open(key.path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
+    path = to_path(key.path)
+    opener = IndexService if path.is_dir() else IndexFile
+    if opener is IndexService and not index_paths(path) and any(path.iterdir()):
+        reason = "no index files here: give a store's root, an index file, or the directory of a store's index"
+        raise FileNotFoundError(errno.ENOENT, reason, str(path))
+    return opener.open(path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
 
 
 class StoreCache:

@@ -104,7 +104,7 @@ def select_phy_offset(
     limits = max_num, begin_timestamp, end_timestamp
     lookup = Lookup(place, is_verified, constant, *limits, hash_slot_num, index_num)
     column: Column = batch_udf(
-        engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
+        "select_phy_offset", engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
         udf_columns(topic, key),
     )
     return column
@@ -121,7 +121,8 @@ def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "a
     check_engine(engine)
     constant = topic if isinstance(topic, str) else None
     column: Column = batch_udf(
-        engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int", udf_columns(topic, key)
+        "hash_keys", engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int",
+        udf_columns(topic, key),
     )
     return column
 
@@ -138,10 +139,10 @@ def udf_columns(topic: str | Column | None, key: str | Column) -> list[Column]:
 
 
 def batch_udf(
-    engine: str, of_arrow: Callable[[Any], pa.Array], of_pandas: Callable[[Any], pd.Series], type_: str,
+    name: str, engine: str, of_arrow: Callable[[Any], pa.Array], of_pandas: Callable[[Any], pd.Series], type_: str,
     columns: list[Column],
 ) -> Any:
-    """Apply one of two functions, of the columns of a batch to one column, to columns."""
+    """Apply one of two functions, of the columns of a batch to one column, to columns; ``name``: in Spark's plans."""
 
     def one(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return (of_arrow((array,)) for array in arrays)
@@ -152,6 +153,8 @@ def batch_udf(
     def series(*columns: pd.Series) -> pd.Series:
         return of_pandas(columns)
 
+    for function in (one, two, series):
+        function.__name__ = name
     if engine == "pandas":
         return F.pandas_udf(series, type_)(*columns)
     return F.arrow_udf(one if len(columns) == 1 else two, type_)(*columns)
