@@ -18,7 +18,7 @@ from rocketstore import CommitLog, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.spark import build, build_index, splits
-from rocketstore.spark.build_index import ItemRun, count_items, scan_items, spill_items
+from rocketstore.spark.build_index import ItemRun, count_items, scan_items, spanned, spill_items
 from rocketstore.spark.spill import read_entries
 from rocketstore.spark.splits import LogReader, chain, plan_splits
 
@@ -172,6 +172,16 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
         start = sum(run.items for run in whole[: whole.index(slices[0].run)]) + slices[0].start
         count = sum(stop - begin for _, begin, stop in slices)
         assert [(key_hash, phy, time) for phy, time, key_hash, _ in found] == expected[start : start + count]
+        (one,) = spanned(slices)
+        assert one.stop - one.start == count
+        assert [row for items in scan_items(reader, [one]) for row in items.tolist()] == found
+
+
+def test_what_the_tasks_of_a_rescan_get_does_not_grow_with_the_log():
+    runs = [ItemRun(i << 24, (i + 1) << 24, 90_000, i << 24, i << 24, "", 0) for i in range(2000)]
+    plans = build.plan_files(runs, 19_999_999)
+    assert [len(spanned(plan)) for plan in plans] == [1] * 10
+    assert spanned([]) == []
 
 
 def test_a_hole_in_the_log_is_an_error_at_its_place(spark, store):

@@ -111,6 +111,8 @@ def build_index(
         last_item = max((run.last_item_offset for run in runs), default=-1)
         is_followed = any(run.last_phy_offset > last_item for run in runs)
         plans = plan_files(runs, form.index_num - 1, is_followed=is_followed)
+        if mode == "rescan":
+            plans = list(map(spanned, plans))
         count = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
         publish_index(places, out, rebuilder.zone)
     return BuildReport(index_paths(out), count, time.perf_counter() - started)
@@ -141,6 +143,15 @@ def run_of(piece: Piece) -> ItemRun:
     last_phy_offset = -1 if piece.last is None else piece.last[0]
     last_item_offset = int(piece.items["phy_offset"][-1]) if len(piece.items) else -1
     return ItemRun(piece.begin, piece.end, len(piece.items), last_phy_offset, last_item_offset, "", 0)
+
+
+def spanned(slices: list[Slice]) -> list[Slice]:
+    """Make one slice of a file's, for ``scan_items``: each task gets the plans of all, and a log has many pieces."""
+    if not slices:
+        return []
+    (first, start, _), last = slices[0], slices[-1].run
+    run = first._replace(end=last.end, items=sum(run.items for run, _, _ in slices))
+    return [Slice(run, start, start + sum(stop - begin for _, begin, stop in slices))]
 
 
 def scan_items(reader: LogReader, slices: list[Slice]) -> Iterator[np.ndarray]:
