@@ -1,19 +1,19 @@
 """Decoding consume queue units into columns against RocketMQ's iterator and NumPy, and a few units at a time."""
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import seconds_of
 from keys import TOPIC
 from peers import Java
 from store_files import QUEUE_FILE_UNITS, UNIT, write_queue
 
 from rocketstore.files.consume_queue import ConsumeQueue
+from rocketstore.limits import LONG_MAX
 
 FILES = 10
 UNITS = FILES * QUEUE_FILE_UNITS
-LONG_MAX = 2**63 - 1
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +60,6 @@ def astype(units):
     return units["offset"].astype(np.int64), units["size"].astype(np.int32), units["tags_code"].astype(np.int64)
 
 
-def timed(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 def astype_by_file(files):
     for units in files:
         astype(units)
@@ -92,14 +86,14 @@ def test_decode_against_java(pairs, java, root, queue):
 
 def test_decode_against_numpy(pairs, queue, files):
     def theirs():
-        return timed(lambda: astype_by_file(files))
+        return seconds_of(lambda: astype_by_file(files))
 
     pairs("consume queue, file by file", UNITS, lambda: by_file(queue), theirs, "NumPy astype", goal=3)
 
 
 def test_decode_of_all_against_numpy(pairs, queue, files):
     def theirs():
-        return timed(lambda: list(map(astype, files)))
+        return seconds_of(lambda: list(map(astype, files)))
 
     pairs("consume queue, ten files at once", UNITS, lambda: queue[0:UNITS], theirs, "NumPy astype", goal=3)
 
@@ -108,7 +102,7 @@ def test_short_read(pairs, queue):
     offsets = np.random.default_rng(1).integers(0, UNITS - 32, 10_000).tolist()
 
     def one_by_one():
-        return timed(lambda: [queue[i] for offset in offsets[:100] for i in range(offset, offset + 32)]) * 100
+        return seconds_of(lambda: [queue[i] for offset in offsets[:100] for i in range(offset, offset + 32)]) * 100
 
     def ours():
         for offset in offsets:
@@ -121,6 +115,6 @@ def test_one_unit(pairs, queue):
     offsets = np.random.default_rng(2).integers(0, UNITS, 10_000).tolist()
 
     def slices():
-        return timed(lambda: [queue[i : i + 1] for i in offsets])
+        return seconds_of(lambda: [queue[i : i + 1] for i in offsets])
 
     pairs("one unit by queue offset", len(offsets), lambda: [queue[i] for i in offsets], slices, "slices of one")

@@ -2,10 +2,10 @@
 
 import os
 import shutil
-import time
 
 import numpy as np
 import pytest
+from conftest import seconds_of
 from keys import splitmix64
 from store_files import write_store
 
@@ -19,12 +19,6 @@ def store(scratch):
     root = scratch / "cold"
     yield root, write_store(root, BODY)
     shutil.rmtree(root)
-
-
-def seconds(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def forget(root):
@@ -42,7 +36,7 @@ def scan(root):
 
 def test_scan_cold(pairs, store):
     root, messages = store
-    pairs("scan with bodies, cold, 1 KiB", messages, lambda: scan(root), lambda: seconds(lambda: scan(root)),
+    pairs("scan with bodies, cold, 1 KiB", messages, lambda: scan(root), lambda: seconds_of(lambda: scan(root)),
           "the same, warm", before=lambda: forget(root))
 
 
@@ -56,5 +50,5 @@ def test_get_message_cold(pairs, store):
             for phy_offset in wanted:
                 log.get_message(phy_offset)
 
-    pairs("get_message, cold, 1 KiB", LOOKUPS, read, lambda: seconds(read), "the same, warm",
+    pairs("get_message, cold, 1 KiB", LOOKUPS, read, lambda: seconds_of(read), "the same, warm",
           before=lambda: forget(root))

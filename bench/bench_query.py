@@ -11,10 +11,10 @@ from store_files import START, message_keys, write_store
 
 import rocketstore
 from rocketstore import IndexService, StoreConfig
+from rocketstore.limits import LONG_MAX
 
 LOOKUPS = 100_000
 LOOKUP_SEED = 7
-LONG_MAX = 2**63 - 1
 LONG_RANGE, SHORT_RANGE = (0, LONG_MAX), (START + 5000, START + 10_000)  # all, and a quarter of the store
 DEFAULT = 5_000_000, 20_000_000
 # Of which the messages of the store fill fifty files.

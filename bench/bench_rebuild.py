@@ -14,11 +14,10 @@ from store_files import QUEUES, write_log
 
 from rocketstore import StoreCheckpoint, StoreConfig, rebuild, salvage, verify
 from rocketstore.config import DEFAULT_SIZES
+from rocketstore.limits import LONG_MAX
 
 LOG_SIZE = int(os.environ.get("ROCKETSTORE_BENCH_LOG_SIZE", str(2 << 30)))
-LONG_MAX = 2**63 - 1
 CONFIG = StoreConfig(**DEFAULT_SIZES)
-PARTS = ("consumequeue", "index")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ At the end it says what ten terabytes would take, from the rates of this run.
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from itertools import count
 
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import rows
+from conftest import rows, seconds_of
 from keys import TOPIC, arrow_keys, lookup_numbers
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -57,12 +56,6 @@ def spark(scratch):
     register(session)
     yield session
     session.stop()
-
-
-def seconds_of(work):
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 def drain(df):

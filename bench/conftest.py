@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,12 @@ KEYS = int(os.environ.get("ROCKETSTORE_BENCH_KEYS", "19999999"))
 SLOTS, ITEMS = 5_000_000, 20_000_000
 
 rows: list[dict[str, Any]] = []
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 class Pairs:
