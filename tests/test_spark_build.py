@@ -338,7 +338,7 @@ def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(pla
     with pytest.raises(ZeroDivisionError):
         build.build_file(0, plan, fail, FORM, places, "0-1")
     assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
-    assert build.build_file(0, plan, read_entries, FORM, places, "0-2") == (0, 10)
+    assert build.build_file(0, plan, read_entries, FORM, places, "0-2") == 10
     with IndexFile.open(places.files / NAME, **GEOMETRY) as index:
         assert len(index) == 10
     first = contents(places.files)
@@ -369,10 +369,11 @@ def test_a_spill_that_is_shorter_than_reported_fails_the_task(places):
     assert list(places.files.iterdir()) == []
 
 
-def test_tasks_that_are_not_done_are_noticed():
-    with pytest.raises(RuntimeError, match="1 of 2 tasks are done"):
-        build.require_all([build.Built(0, 5)], 2)
-    assert build.require_all([build.Built(0, 5), build.Built(1, 6)], 2) == 11
+def test_tasks_that_are_not_done_are_noticed(monkeypatch):
+    monkeypatch.setattr(build, "run", lambda spark, task, count, row_type: [*task(0, "0-0"), *task(1, "1-0")])
+    assert build.run_all(None, lambda number, attempt: 5 + number, 2) == 11
+    with pytest.raises(RuntimeError, match="2 of 3 tasks are done"):
+        build.run_all(None, lambda number, attempt: 5, 3)
 
 
 # ---- memory ------------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def test_a_store_that_is_being_written_and_an_out_that_is_there_are_refused(spar
 @pytest.mark.parametrize("mode", MODES)
 def test_a_job_that_fails_leaves_nothing(spark, store, monkeypatch, mode):
     scratch = store.with_name("scratch")
-    monkeypatch.setattr(build, "require_all", lambda *_: 1 / 0)
+    monkeypatch.setattr(build, "run_all", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build_index(spark, store, store.with_name("out"), mode=mode, scratch=scratch, config=CONFIG)
     assert sorted(path.name for path in store.parent.rglob("*") if store not in path.parents) == ["scratch", "store"]

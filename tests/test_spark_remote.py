@@ -29,7 +29,6 @@ from rocketstore.files import log_end
 from rocketstore.files.log_end import LogEnd
 from rocketstore.spark import (
     build,
-    build_consume_queue,
     build_index,
     query_messages,
     rebuild_consume_queue,
@@ -305,7 +304,7 @@ def tasks(monkeypatch):
         copies = [cloudpickle.dumps(task) for _ in range(count)]
         return [row for i in range(count) for row in cloudpickle.loads(copies[i])(i, f"{i:06}-{i}")]
 
-    for module in (build, build_consume_queue, splits):
+    for module in (build, splits):
         monkeypatch.setattr(module, "run", run)
     monkeypatch.setattr(splits, "MIN_SPLIT", 5000)
     monkeypatch.setattr(splits, "SPLITS", 3)

@@ -269,8 +269,16 @@ def attempt_name() -> str:
     return f"{context.partitionId():06}-{context.taskAttemptId()}"
 
 
-def require_all(built: Sequence[Built], count: int) -> int:
-    """Give the items that all tasks made. Raises: RuntimeError unless all of them did."""
+def run_all(spark: SparkSession, make: Callable[[int, str], int], count: int) -> int:
+    """Call ``make`` as ``run`` does; it gives how many items it made. Returns: all items.
+
+    Raises: RuntimeError unless all tasks are done.
+    """
+
+    def build(number: int, attempt: str) -> Iterator[Built]:
+        yield Built(number, make(number, attempt))
+
+    built = run(spark, build, count, Built)
     if [one.number for one in built] != list(range(count)):
         raise RuntimeError(f"{len(built)} of {count} tasks are done")
     return sum(one.items for one in built)
@@ -299,10 +307,10 @@ def build_files(
 ) -> int:
     """Build each planned file in a task of its own. Returns: the items in them."""
 
-    def build(number: int, attempt: str) -> Iterator[Built]:
-        yield build_file(number, plans[number], read, form, places, attempt)
+    def build(number: int, attempt: str) -> int:
+        return build_file(number, plans[number], read, form, places, attempt)
 
-    return require_all(run(spark, build, len(plans), Built), len(plans))
+    return run_all(spark, build, len(plans))
 
 
 def build_file(
@@ -312,8 +320,8 @@ def build_file(
     form: Form,
     places: Places,
     attempt: str,
-) -> Built:
-    """Build one index file beside the others, and rename it when it is complete.
+) -> int:
+    """Build one index file beside the others, and rename it when it is complete. Returns: the items in it.
 
     A file that two attempts build has the same bytes twice: whichever is renamed last may stay.
     Parameters: read: gives the items of slices in blocks, none of them empty, with the fields of ENTRY.
@@ -340,7 +348,7 @@ def build_file(
         temporary.rename(places.files / name)
     finally:
         temporary.unlink(missing_ok=True)
-    return Built(number, planned)
+    return planned
 
 
 def publish_index(places: Places, out: Path, zone: ZoneInfo | None) -> None:

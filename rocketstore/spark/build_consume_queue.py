@@ -26,12 +26,10 @@ from rocketstore.config import StoreConfig
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
 from rocketstore.spark.build import (
     BuildReport,
-    Built,
     Places,
     new_place,
     publish,
-    require_all,
-    run,
+    run_all,
     sweep,
     working_places,
 )
@@ -220,10 +218,10 @@ def build_queues(
         tasks[-1].append(part)
         size += part.units
 
-    def build(number: int, attempt: str) -> Iterator[Built]:
-        yield Built(number, build_parts(tasks[number], reader, batches, places, attempt))
+    def build(number: int, attempt: str) -> int:
+        return build_parts(tasks[number], reader, batches, places, attempt)
 
-    return require_all(run(spark, build, len(tasks), Built), len(tasks))
+    return run_all(spark, build, len(tasks))
 
 
 def build_parts(
