@@ -1,18 +1,12 @@
 package org.rocketstore.bench;
 
-import java.io.BufferedReader;
-import java.io.FileDescriptor;
-import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import java.util.function.LongUnaryOperator;
 
 import org.apache.rocketmq.store.index.IndexFile;
@@ -75,17 +69,7 @@ public final class IndexFileBench {
     }
 
     public static void main(String[] args) throws Exception {
-        IndexFileBench bench = new IndexFileBench(Integer.parseInt(args[0]), Integer.parseInt(args[1]));
-        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
-        System.setOut(System.err); // whatever a library prints must not pass for an answer
-        BufferedReader rounds = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = rounds.readLine(); line != null && !line.equals("quit"); line = rounds.readLine()) {
-            try {
-                answers.println(bench.run(line.split(" ")));
-            } catch (IOException | RuntimeException e) {
-                answers.println("error " + e.toString().replaceAll("\\s+", " "));
-            }
-        }
+        StoreBench.serve(new IndexFileBench(Integer.parseInt(args[0]), Integer.parseInt(args[1]))::run);
     }
 
     private String run(String[] round) throws IOException {
@@ -93,14 +77,14 @@ public final class IndexFileBench {
             case "keys":
                 keys = Long.parseLong(round[1]);
                 seed = Long.parseLong(round[2]);
-                return answer(0, keys, 0);
+                return StoreBench.answer(0, keys, 0);
             case "put":
                 return put(round[1], Long.parseLong(round[2]));
             case "select":
                 long order = Long.parseLong(round[3]);
                 long first = round[4].equals("miss") ? keys : 0;
                 return select(round[1], Long.parseLong(round[2]),
-                    j -> first + Long.remainderUnsigned(splitmix64(order + j), keys));
+                    j -> first + Long.remainderUnsigned(StoreBench.splitmix64(order + j), keys));
             case "select_one":
                 return select(round[1], Long.parseLong(round[2]), j -> keys / 2);
             default:
@@ -128,7 +112,7 @@ public final class IndexFileBench {
             }
             nanos += System.nanoTime() - begin;
         }
-        return answer(nanos, count, sum);
+        return StoreBench.answer(nanos, count, sum);
     }
 
     private String select(String from, long count, LongUnaryOperator keyOf) throws IOException {
@@ -155,7 +139,7 @@ public final class IndexFileBench {
             }
             nanos += System.nanoTime() - begin;
         }
-        return answer(nanos, found, sum);
+        return StoreBench.answer(nanos, found, sum);
     }
 
     /** Unmaps the file of the last round; one that is about to be replaced is not written out first. */
@@ -192,22 +176,11 @@ public final class IndexFileBench {
         System.arraycopy(TOPIC, 0, text, 0, TOPIC.length);
         int at = TOPIC.length;
         for (int part = 0; part < 4; part++) {
-            long bits = splitmix64(seed + 4 * number + part);
+            long bits = StoreBench.splitmix64(seed + 4 * number + part);
             for (int shift = 28; shift >= 0; shift -= 4) {
                 text[at++] = DIGITS[(int) (bits >>> shift) & 15];
             }
         }
         return new String(text, StandardCharsets.ISO_8859_1);
-    }
-
-    private static long splitmix64(long x) {
-        long z = x + 0x9E3779B97F4A7C15L;
-        z = (z ^ (z >>> 30)) * 0xBF58476D1CE4E5B9L;
-        z = (z ^ (z >>> 27)) * 0x94D049BB133111EBL;
-        return z ^ (z >>> 31);
-    }
-
-    private static String answer(long nanos, long count, long sum) {
-        return String.format(Locale.ROOT, "%.6f %d %d", nanos / 1e9, count, sum & Long.MAX_VALUE);
     }
 }

@@ -80,7 +80,7 @@ public final class StoreBench {
             try {
                 answer = bench.run(line.split(" "));
             } catch (Exception e) {
-                answer = "error " + e;
+                answer = "error " + e.toString().replaceAll("\\s+", " ");
             }
             answers.println(answer);
         }
