@@ -84,23 +84,20 @@ class IndexCache:
             return self._indexes[key].index
 
     def _open(self, key: IndexKey) -> IndexFile | IndexService:
-        try:
-            return open_uncached(key)
-        except OSError as error:
-            if error.errno != errno.ENOMEM:
-                raise
-        self._indexes.clear()
-        try:
-            return open_uncached(key)
-        except OSError as error:
-            if error.errno != errno.ENOMEM:
-                raise
-            raise OSError(
-                errno.ENOMEM,
-                "no address space to map the index in: raise spark.executor.pyspark.memory, which limits it "
-                "in Python workers, by the size of the index, or leave it unset",
-                str(key.path),
-            ) from error
+        for is_alone in (False, True):
+            try:
+                return open_uncached(key)
+            except OSError as error:
+                if error.errno != errno.ENOMEM:
+                    raise
+                if is_alone:
+                    reason = (
+                        "no address space to map the index in: raise spark.executor.pyspark.memory, which limits it "
+                        "in Python workers, by the size of the index, or leave it unset"
+                    )
+                    raise OSError(errno.ENOMEM, reason, str(key.path)) from error
+            self._indexes.clear()
+        raise AssertionError("unreachable")
 
     def _drop_beyond(self, max_bytes: int) -> None:
         total = sum(cached.size for cached in self._indexes.values())
