@@ -33,11 +33,11 @@ from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.plan import Range, begin_of, end_around, lose, parts_of, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.query import TRANSACTION_ROLLBACK
 
 __all__ = ["LogPart", "MessagesReader", "PushdownReader", "conditions", "read_part"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-TRANSACTION_ROLLBACK = 0xC
 MAX_SCAN = 1 << 40  # entries of the index: all
 NEAR = 1 << 20  # bytes: records that are nearer than this are read with what is between
 LOG_APPEND_TIME = 1  # of Kafka's timestampType
