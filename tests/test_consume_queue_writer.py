@@ -258,6 +258,25 @@ def test_the_end_is_before_the_first_invalid_unit(queue, directory, invalid):
     again.close()
 
 
+@pytest.mark.parametrize("kind", [ConsumeQueueWriter, BatchConsumeQueueWriter])
+@pytest.mark.parametrize("row", [10, 13])
+def test_a_writer_that_keeps_files_does_not_end_before_one_of_them(directory, kind, row):
+    size, is_batch = 10 * kind.unit_size, kind is BatchConsumeQueueWriter
+    writer = kind(directory, size)
+    put_batch(writer, *batches(21)) if is_batch else put(writer, *messages(21))
+    writer.close()
+    overwrite(directory, size, (row - 10) * kind.unit_size, bytes(kind.unit_size))
+    before = files(directory)
+    writer = kind(directory, size, keeps_files=True)
+    with pytest.raises(CorruptFileError, match=r"unit at byte .*recover\(\)") as caught:
+        _ = writer.max_queue_offset
+    assert (caught.value.path.name, caught.value.offset) == (f"{size:020}", (row - 10) * kind.unit_size)
+    assert files(directory) == before
+    (directory / f"{2 * size:020}").unlink()
+    assert writer.max_queue_offset == row
+    writer.close()
+
+
 def test_units_behind_the_end_come_back_when_the_gap_is_filled(queue, directory):
     put(queue, *messages(10))
     overwrite(directory, 0, 60, bytes(20))

@@ -438,6 +438,48 @@ def test_a_queue_without_a_file_in_its_middle_is_built_again_from_the_log(tmp_pa
     assert_complete(root)
 
 
+def queue_with_a_zeroed_unit(root, seed):
+    """One of four files, whose second last has a unit of zeros."""
+    root.mkdir()
+    rows = [{**row, "topic": "T", "queue_id": 0} for row in some_messages(random.Random(seed), 35)]
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=ITEMS)
+    path = root / "consumequeue" / "T" / "0" / f"{2 * CQ_FILE:020d}"
+    data = bytearray(path.read_bytes())
+    data[100:120] = bytes(20)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_a_queue_with_a_bad_unit_in_a_file_before_its_last_is_built_again_from_there(tmp_path, seed, mode):
+    """The checkpoint says that the file was on the disk."""
+    root = tmp_path / "store"
+    path = queue_with_a_zeroed_unit(root, seed)
+    mode(root, None)
+    actions = recover(root, config=CONFIG).actions
+    assert (path, "zero", 100) in [action[:3] for action in actions]
+    assert recover(root, config=CONFIG).actions == ()
+    assert_complete(root)
+
+
+def test_a_queue_with_a_bad_unit_in_a_file_before_its_last_takes_no_message_and_loses_none(tmp_path, seed):
+    """Opening after a clean stop looks at last files only; what writes would end the queue there, as RocketMQ does."""
+    root = tmp_path / "store"
+    path = queue_with_a_zeroed_unit(root, seed)
+    before = contents(root)
+    with rocketstore.open(root, "a", config=CONFIG) as opened:
+        with pytest.raises(CorruptFileError, match=r"recover\(\)") as caught:
+            opened.put_message(rocketstore.Message("T", b"", queue_id=0))
+        assert (caught.value.path, caught.value.offset) == (path, 100)
+        with pytest.raises(CorruptFileError, match=r"recover\(\)"):
+            opened.delete_expired_files(dry_run=True)
+    assert contents(root) == before
+    recover(root, config=CONFIG)
+    with rocketstore.open(root, "a", config=CONFIG) as opened:
+        assert opened.put_message(rocketstore.Message("T", b"", queue_id=0)).queue_offset == 35
+    assert_complete(root)
+
+
 def test_a_queue_without_its_first_file_is_built_again_from_the_log(tmp_path, seed):
     root = tmp_path / "store"
     root.mkdir()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 import numpy as np
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
@@ -32,7 +32,6 @@ from rocketstore.storage import identity, scandir, to_path
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
-RECOVERED_FILES = 3
 READ_UNITS = 4096
 F = TypeVar("F", bound=Callable[..., Any])
 Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run

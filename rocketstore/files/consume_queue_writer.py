@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueueExtWriter
 from rocketstore.files.file_run import FileRun
+from rocketstore.files.mapped_file import RECOVERED_FILES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, pack_batch_units, pack_units
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -22,7 +23,6 @@ __all__ = ["BatchConsumeQueueWriter", "ConsumeQueueWriter"]
 UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">q20xqh8x")  # offset of the record, msgBaseOffset, batchSize
 FILLER = UNIT.pack(0, INT_MAX, 0)
-RECOVERED_FILES = 3
 READ_UNITS = 4096  # at a time: behind its units a file is one hole
 
 
@@ -31,10 +31,14 @@ class UnitWriter(FileRun):
 
     unit_size: ClassVar[int]
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False
+    ) -> None:
+        """Parameters: keeps_files: where RocketMQ's recovery deletes files, ``recover`` raises CorruptFileError."""
         if mapped_file_size < self.unit_size:
             raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {self.unit_size} bytes")
         super().__init__(directory, mapped_file_size)
+        self._keeps_files = keeps_files
         self._max_phy_offset = -1
         self._is_new = True  # has no unit, and no file that was there before
 
@@ -50,6 +54,9 @@ class UnitWriter(FileRun):
                 self._note_last(self._read(end - self.unit_size, self.unit_size))
             if end < start + self.mapped_file_size:
                 break
+        if self._keeps_files and self._starts and self._starts[-1] > end:
+            reason = "no unit, but a file of the queue follows: recover() builds the queue again from the commit log"
+            raise CorruptFileError(self._path(start), end - start, "unit", reason)
         self._cut(end, zero=zero)
         self._revise(recovered)
 
@@ -158,9 +165,10 @@ class ConsumeQueueWriter(UnitWriter):
     unit_size = 20
 
     def __init__(
-        self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None
+        self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None,
+        *, keeps_files: bool = False,
     ) -> None:
-        super().__init__(directory, -(-mapped_file_size // 20) * 20)
+        super().__init__(directory, -(-mapped_file_size // 20) * 20, keeps_files=keeps_files)
         self._ext = ext
         self.min_logic_offset = 0
 
@@ -288,8 +296,10 @@ class BatchConsumeQueueWriter(UnitWriter):
 
     unit_size = 46
 
-    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
-        super().__init__(directory, mapped_file_size)
+    def __init__(
+        self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False
+    ) -> None:
+        super().__init__(directory, mapped_file_size, keeps_files=keeps_files)
         self._min_queue_offset, self._max_queue_offset = -1, 0
 
     @property

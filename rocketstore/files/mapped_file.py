@@ -29,6 +29,7 @@ MODES = ("r", "r+")
 CHUNK = 1 << 20
 ZEROS = bytes(CHUNK)
 MAX_MAPPED = 64  # files of one queue that are mapped at a time
+RECOVERED_FILES = 3  # of a queue, from its end: among their units its end is looked for
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
 SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and another machine's

@@ -63,14 +63,20 @@ class Dispatcher:
         log: CommitLog,
         index: IndexService | None,
         batch_topics: Collection[str],
+        *,
+        as_broker: bool = False,
     ) -> None:
-        """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ."""
+        """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ.
+
+        as_broker: a queue ends at its first bad unit, whatever follows; else that is a CorruptFileError.
+        """
         self.root = root
         self.config = config
         self.index = index if config.message_index_enable else None
         self.last_phy_offset = self.last_store_timestamp = -1
         self._log = log
         self._batch_topics = batch_topics
+        self._keeps_files = not as_broker
         self._scanner = RequestScanner(
             message_delay_level=config.message_delay_level, indexes_tags=Compat.of(config.compat).indexes_tags
         )
@@ -95,13 +101,15 @@ class Dispatcher:
         config: Any = self.config
         if topic in self._batch_topics:
             directory = self.root / "batchconsumequeue" / topic / str(queue_id)
-            return BatchConsumeQueueWriter(directory, config.mapper_file_size_batch_consume_queue)
+            size = config.mapper_file_size_batch_consume_queue
+            return BatchConsumeQueueWriter(directory, size, keeps_files=self._keeps_files)
         ext = None
         if config.enable_consume_queue_ext:
             directory = self.root / "consumequeue_ext" / topic / str(queue_id)
             ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
         directory = self.root / "consumequeue" / topic / str(queue_id)
-        return ConsumeQueueWriter(directory, config.mapped_file_size_consume_queue, ext)
+        size = config.mapped_file_size_consume_queue
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=self._keeps_files)
 
     def queues(self) -> dict[Queue, Writer]:
         """The writers there are, by topic and queue id."""

@@ -72,7 +72,8 @@ class BrokerRecovery:
             self.checkpoint.flush()
             return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
         with CommitLog.open(self.directories, mapped_file_size=self.config.mapped_file_size_commit_log) as log:
-            return self._recover(log, Dispatcher(self.root, self.config, log, index, self.batch_topics))
+            dispatcher = Dispatcher(self.root, self.config, log, index, self.batch_topics, as_broker=True)
+            return self._recover(log, dispatcher)
 
     def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
         writers = [dispatcher.queue(path.parent.name, int(path.name)) for path in self._queue_directories()]

@@ -16,7 +16,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit, is_queue_name
 from rocketstore.files.consume_queue_ext import MAX_ADDRESS
-from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.files.mapped_file import RECOVERED_FILES, is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
@@ -99,7 +99,8 @@ class QueueEnd:
     def _held(self, queue: ConsumeQueue) -> list[tuple[int, int]]:
         """Where units begin and end in each file, up to the first that was not written before the power went.
 
-        Files that the checkpoint knows to be on the disk are not read.
+        Files that the checkpoint knows to be on the disk are not read, but for those in which a writer looks for the
+        queue's end: a bad unit in one of them would end it there.
         """
         held: list[tuple[int, int]] = []
         files, size = self.files(), queue.unit_size
@@ -110,7 +111,8 @@ class QueueEnd:
             with Path(path).open("rb", buffering=0) as file:
                 last = os.pread(file.fileno(), 12, (count - 1) * size)
                 phy_offset, record_size = int.from_bytes(last[:8], "big", signed=True), int.from_bytes(last[8:], "big")
-                if not (record_size and 0 <= phy_offset < self.flushed):
+                is_flushed = record_size and 0 <= phy_offset < self.flushed
+                if number >= len(files) - RECOVERED_FILES or not is_flushed:
                     units = Buffer(file.read(), path)
                     count = count_valid_units(units, 0, count, size)
             if count:
