@@ -780,6 +780,25 @@ def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_after_a_clean_stop_units_of_a_queue_that_is_not_the_newest_are_put_again(store, complete):
+    root = store()
+    *_, directory, _ = sorted(damages.queue_directories(root), key=lambda path: damages.units(path)[-1][2])
+    damages.zero_units(directory, 1)
+    assert complete(root, config=CONFIG).actions[-1].what == "dispatch"
+    assert_complete(root)
+
+
+@pytest.mark.parametrize(("complete", "is_built"), [(recover, True), (complete_store_of, False)])
+def test_a_queue_that_is_gone_after_a_clean_stop_is_built_again_by_recover_alone(store, complete, is_built):
+    """A broker that deletes a topic leaves its records in the log."""
+    root = store()
+    directory = min(damages.queue_directories(root), key=lambda path: damages.units(path)[-1][2])
+    shutil.rmtree(directory)
+    complete(root, config=CONFIG)
+    assert directory.exists() == is_built
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_items_of_a_last_record_that_is_another_now_are_put_again(store, complete):
     """Its unique key ends otherwise, as if the end of the record had not come to the disk."""
     root = store()

@@ -118,7 +118,10 @@ class Completion:
                 raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ; these have not")
 
     def _look_at_ends(self) -> bool:
-        """After a clean stop: see whether queues and log end where they should. False: look at everything."""
+        """After a clean stop: see whether queues and log end where they should. False: look at everything.
+
+        A queue that is gone is not missed for records before the newest unit: its topic may have been deleted.
+        """
         self.queues = find_queues(self.root, self.config)
         for queue in self.queues:
             queue.look_at_last_file()
@@ -127,14 +130,14 @@ class Completion:
         self._find_end(begin, verify_crc=False)
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
             return False
-        self.queue_begin = self.index_begin = last
+        self.queue_begin, self.index_begin = begin, last
         if self.config.message_index_enable:
             newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
             if not newest or newest[0].sound < newest[0].total or not self._are_of_record(newest[0]):
                 return False
             self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
             self._pass_what_has_no_items(newest)
-        return not self._find_missing()
+        return not self._find_missing(others_begin=last)
 
     def _look_at_everything(self, whole_log: bool) -> None:
         """Look at all queues and files of the index, and at the log from where one of them ends, or at all of it."""
@@ -247,12 +250,12 @@ class Completion:
         topics = [topic for topic in BrokerConfig.open(self.root).topics.values() if topic.topic_name in known]
         return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
 
-    def _find_missing(self) -> set[tuple[str, int]]:
+    def _find_missing(self, others_begin: int = 0) -> set[tuple[str, int]]:
         """Find where dispatch is to begin. Returns the queues that lack more, which the log may still have."""
         if self.queue_begin >= self.end:
             return set()
-        first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues)
-        if self.queue_begin == self.log.min_phy_offset:
+        first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues, others_begin)
+        if self.queue_begin == self.log.min_phy_offset and others_begin == 0:
             wrong &= {queue.queue for queue in self.queues if queue.unit is not None}
         if not wrong:
             self.queue_begin = first

@@ -213,11 +213,12 @@ def settle(log: CommitLog, queues: list[QueueEnd], end: int) -> None:
 
 
 def find_missing(
-    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd]
+    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd], others_begin: int = 0
 ) -> tuple[int, set[Queue]]:
     """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
 
     Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
+    Parameters: others_begin: before this physical offset no record is missed of a queue that is not among these.
     Raises: CorruptFileError for bytes that are no record.
     """
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
@@ -231,7 +232,7 @@ def find_missing(
             for queue, request in _first_of_each(requests, names):
                 if request["phy_offset"] < late.pop(queue, 0):
                     wrong.add(queue)
-        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (0, 0))[0] for queue in names])
+        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in names])
         for queue, request in _first_of_each(requests[requests["phy_offset"] >= known_to[requests["queue"]]], names):
             seen.add(queue)
             if is_file_name(queue[0]):
