@@ -372,6 +372,26 @@ def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed)
     assert everything(root) == before
 
 
+@pytest.mark.parametrize("checkpoint", [damages.missing_checkpoint, damages.zeroed_checkpoint])
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_without_a_checkpoint_damage_in_a_file_that_another_follows_is_refused(store, complete, checkpoint):
+    """Nothing says that the file was not on the disk; in the last one it may be a tail that a loss of power tore."""
+    root = store()
+    *_, before, last = sorted({start for start, _, _ in damages.records(root)})
+    place = {start: position for start, position, _ in damages.records(root)[::-1] if position}
+    checkpoint(root, None)
+    damages.unclean(root, None)
+    torn = shutil.copytree(root, root.with_name("torn"))
+    damages.change_log(root, before, place[before] + 4, b"\0\0\0\0")
+    files = everything(root)
+    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+        complete(root, config=CONFIG)
+    assert (caught.value.path.name, caught.value.offset) == (f"{before:020d}", place[before])
+    assert everything(root) == files | {root / "lock": b"lock"}
+    damages.change_log(torn, last, place[last] + 4, b"\0\0\0\0")
+    assert complete(torn, config=CONFIG).max_phy_offset == last + place[last]
+
+
 def test_policy_broker_is_a_way_on_after_damage(store, seed):
     root = store()
     start, position, _ = damages.records(root)[-3]

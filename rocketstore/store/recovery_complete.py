@@ -234,14 +234,17 @@ class Completion:
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
 
     def _is_unflushed(self) -> bool:
-        """Whether the checkpoint does not say that the bytes at the end were on the disk.
+        """Whether the bytes at the end may not have been on the disk, by what the checkpoint says.
 
-        A power loss may leave what was written later and not what was before it; none of it was acknowledged.
+        A power loss may leave what was written later and not what was before it; none of it was acknowledged. One that
+        says nothing may be lost: then it is believed of the last file that was begun, and of no other.
         """
         last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
         flushed = self.checkpoint.physic_msg_timestamp
+        if flushed <= 0:
+            return self.end >= self.log._last_begun_file()
         is_later = last is None or last.store_timestamp >= flushed
-        return flushed <= 0 or (is_later and self.end > self.checkpoint.confirm_phy_offset)
+        return is_later and self.end > self.checkpoint.confirm_phy_offset
 
     def _is_queue_missing(self) -> bool:
         """Whether a topic has some of the queues that topics.json says, but not all."""
