@@ -150,6 +150,14 @@ def test_written_batches_are_built_again(tmp_path, seed):
         assert_rebuilt(pair.root, pair.model)
 
 
+def test_queues_are_built_beside_an_index_file_that_never_got_its_length(store):
+    built(store)
+    before = files_under(store, *QUEUE_PARTS)
+    (store / "index" / "20000101000000000").touch()
+    built(store, index=False)
+    assert files_under(store, *QUEUE_PARTS) == before
+
+
 # ---- where the log begins and ends -------------------------------------------------------------------------
 
 

@@ -818,6 +818,19 @@ def test_a_queue_that_is_gone_after_a_clean_stop_is_built_again_by_recover_alone
     assert directory.exists() == is_built
 
 
+@pytest.mark.parametrize("name", ["2000", "2099"])
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_an_index_file_that_never_got_its_length_is_deleted(store, is_enabled, mode, name):
+    root = store()
+    empty = root / "index" / f"{name}0101000000000"
+    empty.touch()
+    mode(root, None)
+    with rocketstore.open(root, "a", config=dataclasses.replace(CONFIG, message_index_enable=is_enabled)):
+        assert not empty.exists()
+    assert_complete(root)
+
+
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_items_of_a_last_record_that_is_another_now_are_put_again(store, complete):
     """Its unique key ends otherwise, as if the end of the record had not come to the disk."""

@@ -131,6 +131,8 @@ class Completion:
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
             return False
         self.queue_begin, self.index_begin = begin, last
+        if self._empty_index_files():
+            return False
         if self.config.message_index_enable:
             newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
             if not newest or newest[0].sound < newest[0].total or not self._are_of_record(newest[0]):
@@ -269,6 +271,10 @@ class Completion:
     def _index_paths(self) -> list[Path]:
         return index_paths(self.root / "index") if (self.root / "index").is_dir() else []
 
+    def _empty_index_files(self) -> list[Path]:
+        """Files that never got their length, which nobody opens."""
+        return [path for path in self._index_paths() if path.stat().st_size == 0]
+
     def _look_at_index_file(self, path: Path) -> IndexItems:
         slots, items = self.config.max_hash_slot_num, self.config.max_index_num
         return look_at_index(path, slots, items, self.end, self._is_index_trusted)
@@ -287,6 +293,7 @@ class Completion:
     def _look_at_index(self) -> None:
         """Keep each file up to its first bad item, and after a crash not what was put last: it may be incomplete."""
         if not self.config.message_index_enable:
+            self.index_cuts = [IndexCut(path, 0, 0, 0) for path in self._empty_index_files()]
             return
         files = [self._look_at_index_file(path) for path in self._index_paths()]
         is_bad = [items.sound < items.total for items in files]

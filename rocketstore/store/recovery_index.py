@@ -49,8 +49,9 @@ class IndexCut(NamedTuple):
 
 
 def read_header(path: Path) -> IndexHeader:
+    """Read the header of an index file; of zeros if the file has none, as it was being made."""
     with path.open("rb") as file:
-        return IndexHeader(*HEADER.unpack(file.read(HEADER.size)))
+        return IndexHeader(*HEADER.unpack(file.read(HEADER.size).ljust(HEADER.size, b"\0")))
 
 
 def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
