@@ -892,6 +892,31 @@ def test_a_dry_run_says_what_is_done_and_changes_nothing(store, seed, what, poli
     )
 
 
+def test_a_dry_run_as_a_broker_leaves_an_older_index_file_whose_last_put_was_torn(tmp_path, seed):
+    """Opening it for writing takes the item out of its slot: in a copy."""
+    root = tmp_path / "store"
+    root.mkdir()
+    rows = some_messages(random.Random(seed), 45)
+    make_store(root, rows, file_size=FILE, cq_file_size=CQ_FILE, hash_slot_num=SLOTS, index_num=40)
+    path = min((root / "index").iterdir())
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 36, struct.unpack_from(">i", data, 36)[0] - 1)
+    path.write_bytes(data)
+    before = everything(root)
+    recover(root, policy="broker", dry_run=True, config=dataclasses.replace(CONFIG, max_index_num=40))
+    assert everything(root) == before
+
+
+def test_a_dry_run_as_a_broker_copies_no_queues_that_a_rebuild_has_put_aside(store, monkeypatch):
+    root, copied = store(), []
+    shutil.copytree(root / "consumequeue", root / "consumequeue.bak-20240101T000000")
+    real = shutil.copy
+    monkeypatch.setattr(shutil, "copy", lambda path, target: (copied.append(path), real(path, target)))
+    recover(root, policy="broker", dry_run=True, config=CONFIG)
+    assert copied
+    assert not any("bak-" in str(path) for path in copied)
+
+
 KILLED = (damages.missing_queues, damages.zeroed_queue_file, damages.missing_index, damages.queues_behind,
           damages.torn_last_unit, damages.cut_between_records)
 

@@ -32,7 +32,7 @@ from rocketstore.message_batch import MessageBatch
 from rocketstore.store.geometry import known_config
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.rebuild import rebuild
-from rocketstore.store.rebuild_files import QUEUE_PARTS
+from rocketstore.store.recovery_queues import QUEUE_PARTS
 
 __all__ = ["MAX_NUM", "Counts", "Lookups", "demo"]
 

@@ -28,7 +28,6 @@ from rocketstore.store.geometry import known_config, save_geometry, with_default
 from rocketstore.store.index_service import IndexService, index_file_name
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
-    QUEUE_PARTS,
     STATE,
     cut_index_files,
     cut_queue,
@@ -40,7 +39,7 @@ from rocketstore.store.rebuild_files import (
     swap,
 )
 from rocketstore.store.recovery_complete import Completion, open_completion
-from rocketstore.store.recovery_queues import find_queues
+from rocketstore.store.recovery_queues import QUEUE_PARTS, find_queues
 from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["RebuildReport", "rebuild"]

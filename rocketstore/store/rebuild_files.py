@@ -16,13 +16,12 @@ from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_dire
 from rocketstore.store.index_service import index_file_name, index_paths
 from rocketstore.store.recovery_complete import zero
 from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
-from rocketstore.store.recovery_queues import QueueEnd
+from rocketstore.store.recovery_queues import QUEUE_PARTS, QueueEnd
 
-__all__ = ["INDEX_MADE", "QUEUE_PARTS", "STATE", "cut_index_files", "cut_queue", "index_headers", "name_index_files"]
-__all__ += ["read_state", "remove_other_topics", "save_state", "swap"]
+__all__ = ["INDEX_MADE", "STATE", "cut_index_files", "cut_queue", "index_headers", "name_index_files", "read_state"]
+__all__ += ["remove_other_topics", "save_state", "swap"]
 
 STATE = "state.json"
-QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 INDEX_MADE = "index-made"  # files that have names of now
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)

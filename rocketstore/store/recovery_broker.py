@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,8 @@ from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
 from rocketstore.store.index_service import IndexService
+from rocketstore.store.recovery_index import read_header
+from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import save_tail, tails
 
@@ -137,8 +139,8 @@ class BrokerRecovery:
                     yield directory
 
     def _destroy_queues(self) -> None:
-        for name in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
-            for path in sorted((self.root / name).glob("*/*/*")):
+        for part in QUEUE_PARTS:
+            for path in sorted((self.root / part).glob("*/*/*")):
                 if not is_queue_name(path.parent.name):
                     continue
                 self.actions.append(RecoveryAction(path, "delete"))
@@ -280,11 +282,14 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         copy = Path(name)
         logs = {copy / str(i): path for i, path in enumerate(config.commit_log_paths(root)) if path.is_dir()}
-        queues = [path for kind in root.glob("*consumequeue*") for path in kind.glob("*/*")]
+        queues = [path for part in QUEUE_PARTS for path in (root / part).glob("*/*")]
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, root / "index", root / "config")}
+        written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
+        # A put that was torn is undone in any file that is opened, and is not full.
+        index_num: Any = config.max_index_num
+        written |= {path for path in files_in(root / "index") if read_header(path).index_count < index_num}
         for target, original in originals.items():
-            copied = 0 if target in logs else COPIED_FILES if original in queues else 1
-            link_files(original, target, copied)
+            link_files(original, target, written)
         for path in (root / "checkpoint", root / "abort"):
             if path.exists():
                 shutil.copy(path, copy)
@@ -300,15 +305,18 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
     return replace(report, actions=actions, dry_run=True)
 
 
-def link_files(directory: Path, target: Path, copied: int) -> None:
-    """Make a directory with links to the files of another, and copies of the last ones."""
+def link_files(directory: Path, target: Path, written: Collection[Path]) -> None:
+    """Make a directory with links to the files of another, and copies of those that are written to."""
     target.mkdir(parents=True)
-    files = sorted(path for path in directory.iterdir() if path.is_file()) if directory.is_dir() else []
-    for i, path in enumerate(files):
-        if i < len(files) - copied:
-            (target / path.name).symlink_to(path.absolute())
-        else:
+    for path in files_in(directory):
+        if path in written:
             shutil.copy(path, target)
+        else:
+            (target / path.name).symlink_to(path.absolute())
+
+
+def files_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.is_file()) if directory.is_dir() else []
 
 
 def parse_int(text: str) -> int | None:

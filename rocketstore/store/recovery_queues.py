@@ -23,10 +23,11 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import is_file_name, with_more
 from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
+__all__ = ["QUEUE_PARTS", "QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
+QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 COLUMNS = ("topic", "queue_id", "size", "tags_code")
 KINDS = (
     ("consumequeue", ConsumeQueue, "mapped_file_size_consume_queue"),
