@@ -727,10 +727,13 @@ def test_after_closing_every_call_says_so(tmp_path):
             call()
 
 
-def test_closing_leaves_no_thread_and_no_descriptor(tmp_path):
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_closing_leaves_no_thread_and_no_descriptor(tmp_path, is_enabled):
     threads = set(threading.enumerate())
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("T", b"", keys="k"))
     for _ in range(3):
-        store = open_store(tmp_path / "store")
+        store = open_store(tmp_path / "store", message_index_enable=is_enabled)
         for i in range(50):
             store.put_message(Message(f"T{i}", bytes(500), keys="k"))
         store.consume_queue("T0", 0)

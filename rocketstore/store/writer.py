@@ -400,6 +400,8 @@ class StoreWriter:
             self._log.close()
             self._read_log.close()
             self.dispatcher.close()
+            if self.index is not None:  # a dispatcher that does not add to it leaves it open
+                self.index.close()
             if self._failure is None:
                 (self.root / "abort").unlink(missing_ok=True)
                 sync_directory(self.root)
