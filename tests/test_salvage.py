@@ -4,6 +4,7 @@ import dataclasses
 import os
 import random
 import shutil
+import stat
 import struct
 import sys
 import time
@@ -157,6 +158,22 @@ def test_a_sound_store_is_copied_byte_for_byte(root, out):
     assert read_all(root) == before
     for name in ("consumerOffset.json", "subscriptionGroup.json", "delayOffset.json"):
         assert (out / "config" / name).read_bytes() == (root / "config" / name).read_bytes()
+
+
+def test_the_names_of_log_files_and_the_configuration_are_brought_to_the_disk(root, out, monkeypatch):
+    synced = {}
+
+    def fsync(fd):
+        status = os.fstat(fd)
+        is_directory = stat.S_ISDIR(status.st_mode)
+        synced[status.st_ino] = {entry.name for entry in os.scandir(fd)} if is_directory else status.st_size
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    salvage(root, out, config=GIVEN)
+    log = out / "commitlog"
+    assert synced[log.stat().st_ino] == {path.name for path in log.iterdir()}
+    for path in (out / "config").iterdir():
+        assert synced[path.stat().st_ino] == path.stat().st_size, path
 
 
 WITHOUT_LOG_SIZE = dataclasses.replace(GIVEN, mapped_file_size_commit_log=None)

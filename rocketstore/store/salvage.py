@@ -19,7 +19,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
-from rocketstore.files.broker_config import BrokerConfig, check, extend_topics
+from rocketstore.files.broker_config import BrokerConfig, check, extend_topics, replace_file
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import make_directory, sync_directory
@@ -329,7 +329,7 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
     saved = Path("config", "rocketstore.json")
     with contextlib.suppress(ValueError, StoreError, OSError):
         make_directory(new / "config")
-        shutil.copyfile(root / saved, new / saved)
+        replace_file(new / saved, (root / saved).read_bytes())
         return writing_config(new, config)
     (new / saved).unlink(missing_ok=True)
     return config or StoreConfig()
@@ -344,4 +344,4 @@ def _copy_config(root: Path, new: Path) -> None:
         good = path.name.endswith((".json", ".json.bak")) and path.name != "rocketstore.json"
         if good and path.is_file() and path not in bad:
             make_directory(new / "config")
-            shutil.copyfile(path, new / "config" / path.name)
+            replace_file(new / "config" / path.name, path.read_bytes())
