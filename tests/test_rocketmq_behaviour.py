@@ -23,6 +23,7 @@ FILE = SIZES["mapped_file_size_commit_log"]
 CQ_FILE = SIZES["mapped_file_size_consume_queue"]
 CONFIG = config_of()
 BROKER_SIZES = {camel_case(name): size for name, size in SIZES.items()}
+FULL = CQ_FILE // 20  # units of a file of a queue
 SIZE = len(build_record())  # of a record without anything special
 
 
@@ -261,6 +262,25 @@ def test_a_queue_of_only_fillers_keeps_a_broker_from_rebuilding_the_others(tmp_p
         open_it(root)
         rebuilt = [] if name == "broker" else [0, 1, 2]
         assert [offset for offset, _ in units_of(root, "Other")] == rebuilt
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [(-1,), (-1, 0, 1), (-1, 3, 4), (0, -1, 1), (0, 1, -2), (*range(FULL), -1), (0, 2**61 + 1, 1), (0, 2**60 + 1, 2)],
+)
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_message_of_a_negative_queue_offset_is_in_no_queue_of_a_broker(offsets, is_clean, tmp_path):
+    records = some(3) + [row | {"queue_offset": n} for row, n in zip(some(FULL + 1, topic="T"), offsets, strict=False)]
+    root = store_of(tmp_path / "store", records + some(1, queue_offset=3))
+    shutil.rmtree(root / "consumequeue" / "T")
+    (root / "consumequeue" / "TopicTest" / "0" / f"{0:020d}").write_bytes(bytes(CQ_FILE))
+    if not is_clean:
+        (root / "abort").touch()
+    as_broker(root)
+    assert len(units_of(root)) == 4
+    assert len(units_of(root, "T")) == sum(n >= 0 and n != 2**61 + 1 for n in offsets)  # times 20, it overflows
+    if offsets in ((0, -1, 1), (0, 1, -2)):
+        rocketstore.open(root, "a", config=CONFIG).close()
 
 
 def test_queues_of_a_log_without_its_beginning_are_rebuilt_with_fillers(tmp_path):

@@ -211,6 +211,11 @@ class ConsumeQueueWriter(UnitWriter):
             self._last_file()
         return len(units) // 20
 
+    def make_room(self) -> None:
+        """Make the file that the next unit goes to: the first is that of queue offset 0."""
+        self._require_recovered()
+        self._last_file()
+
     def _fillers(self, queue_offset: int) -> bytes:
         """Begin the queue, in the middle of a file perhaps. Source: ConsumeQueue.fillPreBlank."""
         position = queue_offset * 20

@@ -39,6 +39,7 @@ BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
 MAX_QUEUE_OFFSET = LONG_MAX // 20
+QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 MAX_DIGITS = 100  # int() takes no more than some thousand
 NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
@@ -68,7 +69,8 @@ class Dispatcher:
     ) -> None:
         """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ.
 
-        as_broker: a queue ends at its first bad unit, whatever follows; else that is a CorruptFileError.
+        as_broker: a queue ends at its first bad unit, whatever follows, and has no message of a negative queue offset;
+        else these are errors.
         """
         self.root = root
         self.config = config
@@ -76,7 +78,7 @@ class Dispatcher:
         self.last_phy_offset = self.last_store_timestamp = -1
         self._log = log
         self._batch_topics = batch_topics
-        self._keeps_files = not as_broker
+        self._as_broker = as_broker
         self._scanner = RequestScanner(
             message_delay_level=config.message_delay_level, indexes_tags=Compat.of(config.compat).indexes_tags
         )
@@ -102,14 +104,14 @@ class Dispatcher:
         if topic in self._batch_topics:
             directory = self.root / "batchconsumequeue" / topic / str(queue_id)
             size = config.mapper_file_size_batch_consume_queue
-            return BatchConsumeQueueWriter(directory, size, keeps_files=self._keeps_files)
+            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker)
         ext = None
         if config.enable_consume_queue_ext:
             directory = self.root / "consumequeue_ext" / topic / str(queue_id)
             ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
         directory = self.root / "consumequeue" / topic / str(queue_id)
         size = config.mapped_file_size_consume_queue
-        return ConsumeQueueWriter(directory, size, ext, keeps_files=self._keeps_files)
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker)
 
     def queues(self) -> dict[Queue, Writer]:
         """The writers there are, by topic and queue id."""
@@ -177,10 +179,11 @@ class Dispatcher:
         try:
             return self._put_into(self.queue(*queue), columns)
         except ValueError as error:
-            raise StoreError(f"{self.root}: queue {queue[1]} of {queue[0]!r} cannot have a unit: {error}") from None
+            what = str(error).partition(": ")[2]  # behind the number of a row here
+            reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {what}"
+            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from None
 
-    @staticmethod
-    def _put_into(writer: Writer, columns: dict[str, np.ndarray]) -> int:
+    def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
         """Put units. What comes from another queue is in no batch unit, and has no ext unit."""
         if isinstance(writer, BatchConsumeQueueWriter):
             own = columns["flags"] & MORE_DISPATCH == 0
@@ -189,6 +192,8 @@ class Dispatcher:
             own = columns["flags"] & MORE_DISPATCH == 0
             pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
             columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
+        if self._as_broker:
+            return put_as_broker(writer, columns)
         return writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
 
     def flush(self) -> None:
@@ -203,6 +208,22 @@ class Dispatcher:
             writer.close()
         if self.index is not None:
             self.index.close()
+
+
+def put_as_broker(writer: ConsumeQueueWriter, columns: dict[str, np.ndarray]) -> int:
+    """Put units. One of a negative queue offset is before the queue's end: no more than a file is made for it.
+
+    Source: ConsumeQueue.putMessagePositionInfo.
+    """
+    is_new = columns["phy_offset"] + columns["size"] > writer.max_phy_offset
+    columns["msg_base_offset"] = columns["msg_base_offset"] * 20 // 20  # a long that overflows, as there
+    is_unit = columns["msg_base_offset"] >= 0
+    if is_new[0] and not is_unit[0]:
+        writer.make_room()
+    count = writer.put_units(*(columns[name][is_unit] for name in UNIT_COLUMNS))
+    if is_new[-1] and not is_unit[-1]:
+        writer.make_room()
+    return count
 
 
 def batch_topics(topics: Mapping[str, TopicConfig]) -> set[str]:

@@ -219,7 +219,8 @@ def find_missing(
     """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
 
     Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
-    Parameters: others_begin: before this physical offset no record is missed of a queue that is not among these.
+    Parameters: others_begin: where a broker stopped, and the newest unit: no earlier record is missed of a queue that
+    is not among these, and none that no queue can have.
     Raises: CorruptFileError for bytes that are no record.
     """
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
@@ -234,7 +235,10 @@ def find_missing(
                 if request["phy_offset"] < late.pop(queue, 0):
                     wrong.add(queue)
         known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in names])
-        for queue, request in _first_of_each(requests[requests["phy_offset"] >= known_to[requests["queue"]]], names):
+        is_missed = requests["phy_offset"] >= known_to[requests["queue"]]
+        if others_begin:
+            is_missed &= requests["msg_base_offset"] >= 0
+        for queue, request in _first_of_each(requests[is_missed], names):
             seen.add(queue)
             if is_file_name(queue[0]):
                 first = min(first, int(request["phy_offset"]))

@@ -11,6 +11,7 @@ from test_rocketmq_behaviour import (  # noqa: F401 - they are run here too
     test_a_clean_restart_of_a_broker_drops_a_blank_that_nothing_follows,
     test_a_file_of_zeros_that_was_made_ahead_is_removed,
     test_a_lost_unit_comes_back,
+    test_a_message_of_a_negative_queue_offset_is_in_no_queue_of_a_broker,
     test_a_queue_of_only_fillers_keeps_a_broker_from_rebuilding_the_others,
     test_a_restart_of_a_broker_cuts_the_log_at_a_record_that_it_cannot_read,
     test_after_a_clean_stop_a_broker_loses_a_message_whose_unit_was_the_newest,

@@ -50,6 +50,7 @@ class Queue:
     files: dict = field(default_factory=dict)
     end: int = 0  # up to where it is written, in bytes
     min_logic_offset: int = 0
+    first_made: int = -1  # where the file begins that was made when there was none
     min_queue_offset: int = -1  # of a batch queue
     next_queue_offset: int = 0  # of a batch queue whose last unit has expired
     max_physic_offset: int = -1
@@ -211,15 +212,15 @@ def put(queue, offset, size, tags_code, queue_offset):
     """
     if offset + size <= queue.max_physic_offset:
         return
-    expected = queue_offset * UNIT_SIZE
+    expected = (queue_offset * UNIT_SIZE + 2**63) % 2**64 - 2**63
     if not queue.files:
-        start = expected // queue.file_size * queue.file_size
-        queue.files[start] = bytearray(queue.file_size)
-        queue.end = start
-        if queue_offset:
-            queue.min_logic_offset = expected
-            while queue.end < expected:
-                append(queue, FILLER)
+        queue.end = queue.first_made = max(expected, 0) // queue.file_size * queue.file_size
+        queue.files[queue.end] = bytearray(queue.file_size)
+    if queue_offset and queue.end == queue.first_made:
+        queue.min_logic_offset = expected
+        fillers = max(expected, 0) % queue.file_size // UNIT_SIZE
+        for _ in range(fillers):
+            append(queue, FILLER)
     queue.files.setdefault(queue.end // queue.file_size * queue.file_size, bytearray(queue.file_size))
     if queue_offset and expected < queue.end:
         return
