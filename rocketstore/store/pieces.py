@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, PutMessageError
-from rocketstore.files.log_writer import encode_batch, encoder_of, illegal
+from rocketstore.files.log_writer import END_FILE_MIN_BLANK_LENGTH, encode_batch, encoder_of, illegal
 from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
@@ -24,7 +24,6 @@ from rocketstore.store.dispatch import check_queue
 __all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
 
 ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
-BLANK = 8  # what a record must leave of its file
 
 
 class Piece(NamedTuple):
@@ -114,10 +113,10 @@ class PieceWriter:
                 check_queue(topic, max(queue_id, 0))
             except PutMessageError as error:
                 self._refuse(int(np.argmax(block.encoded["queue"] == number)), error)
-        most = self._config.mapped_file_size_commit_log - BLANK
-        if self._encoder.largest > most:
+        length = self._config.mapped_file_size_commit_log
+        if self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > length:
             row = int(np.argmax(block.encoded["size"]))
-            self._refuse(row, illegal(f"{self._encoder.largest} bytes do not fit a file of {most + BLANK}"))
+            self._refuse(row, illegal(f"{self._encoder.largest} bytes do not fit a file of {length}"))
         for row, message in enumerate(batch) if self._encoder.is_special else ():
             multi = self._config.enable_lmq and "INNER_MULTI_DISPATCH" in message.properties
             if multi or "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH:

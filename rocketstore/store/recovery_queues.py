@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from rocketstore.files.mapped_file import RECOVERED_FILES, is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
+from rocketstore.message_batch import values_of
 from rocketstore.store.dispatch import is_file_name, with_more
 from rocketstore.store.request_pieces import RequestPieces
 
@@ -181,7 +181,7 @@ def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
     found = np.flatnonzero(statuses == 0).tolist()
     for row in np.flatnonzero(statuses).tolist():
         agree[rows[row]] = False
-    columns = zip(texts(batch.topic), *(getattr(batch, name).tolist() for name in COLUMNS[1:]), strict=True)
+    columns = zip(*(values_of(name, getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
     for row, record in zip(found, columns, strict=True):
         agree[rows[row]] = _is_unit_of(log, queues[rows[row]], *record)
     return agree
@@ -250,8 +250,3 @@ def find_missing(
 def _first_of_each(requests: np.ndarray, names: Sequence[Queue]) -> Iterator[tuple[Queue, np.ndarray]]:
     numbers, rows = np.unique(requests["queue"], return_index=True)
     yield from ((names[number], requests[row]) for number, row in zip(numbers.tolist(), rows.tolist(), strict=True))
-
-
-def texts(column: Any) -> list[str]:
-    data, bounds = column.data.tobytes(), column.offsets.tolist()
-    return [data[first:last].decode() for first, last in pairwise(bounds)]

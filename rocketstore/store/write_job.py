@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.log_writer import StoreTimestamp, illegal
+from rocketstore.files.log_writer import END_FILE_MIN_BLANK_LENGTH, StoreTimestamp, illegal
 from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
-from rocketstore.store.pieces import BLANK, Piece, read_blocks
+from rocketstore.store.pieces import Piece, read_blocks
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]
@@ -66,10 +66,11 @@ def intent_of(
         path = directory / piece.name
         if path.stat().st_size != piece.file_size:
             raise CorruptFileError(path, 0, "file size", f"{piece.file_size} bytes were written")
-    largest, size = max(piece.largest for piece in pieces) + BLANK, sum(piece.size for piece in pieces)
+    largest, size = max(piece.largest for piece in pieces), sum(piece.size for piece in pieces)
     length = config.mapped_file_size_commit_log
-    if largest > length:
-        raise illegal(f"{largest - BLANK} bytes do not fit a file of {length}")
+    if largest + END_FILE_MIN_BLANK_LENGTH > length:
+        raise illegal(f"{largest} bytes do not fit a file of {length}")
+    largest += END_FILE_MIN_BLANK_LENGTH
     files = size // max(length - largest, 1) + 2  # each but the last wastes less than the largest takes
     if store_timestamp is None:
         store_timestamp = time.time_ns() // 1_000_000
