@@ -21,7 +21,7 @@ import pytest
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoint, StoreClosedError
 from rocketstore.files import mapped_file
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_directory
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_path
 
 GEOMETRY = {"hash_slot_num": 100, "index_num": 1_000}
 LENGTH = 40 + 4 * 100 + 20 * 1_000
@@ -419,7 +419,7 @@ def test_a_sync_on_macos_reaches_the_platter(darwin, tmp_path):
         sync(file.fileno())
         assert darwin == [("fcntl", file.fileno(), F_FULLFSYNC)]
     darwin.clear()
-    sync_directory(tmp_path)
+    sync_path(tmp_path)
     assert [call[0] for call in darwin] == ["fcntl"]
 
 
@@ -430,7 +430,7 @@ def test_where_macos_cannot_reach_the_platter_a_sync_is_a_plain_one(error, darwi
         sync(file.fileno())
         assert darwin == [("fcntl", file.fileno(), F_FULLFSYNC), ("fsync", file.fileno())]
     darwin.clear()
-    sync_directory(tmp_path)
+    sync_path(tmp_path)
     assert [call[0] for call in darwin] == ["fcntl", "fsync"]
 
 

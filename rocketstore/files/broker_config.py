@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.files.mapped_file import sync, sync_directory
+from rocketstore.files.mapped_file import sync, sync_path
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
@@ -275,7 +275,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
         except BaseException:
             temporary.unlink()
             raise
-    sync_directory(path.parent)
+    sync_path(path.parent)
 
 
 def parse_json(data: bytes) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.mapped_file import sync, sync_directory
+from rocketstore.files.mapped_file import sync, sync_path
 from rocketstore.storage import is_remote, local_path, to_path
 
 __all__ = ["StoreCheckpoint"]
@@ -90,7 +90,7 @@ class StoreCheckpoint:
             finally:
                 os.close(fd)
             if is_new:
-                sync_directory(self.path.parent)
+                sync_path(self.path.parent)
 
     def _numbers(self) -> tuple[int, ...]:
         return (

@@ -17,7 +17,7 @@ import numpy as np
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreError
 from rocketstore.files.allocate_service import AllocateMappedFileService
-from rocketstore.files.mapped_file import MappedFile, make_directory, nonzero_end, sync_directory
+from rocketstore.files.mapped_file import MappedFile, make_directory, nonzero_end, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.column_encoder import ColumnEncoder
@@ -295,7 +295,7 @@ class LogWriter:
         make_directory(directory)
         file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
         file.flush()  # before its name: a file without its length is none of a log
-        sync_directory(directory)
+        sync_path(directory)
         return file
 
     # ---- flush ---------------------------------------------------------------------------------------------

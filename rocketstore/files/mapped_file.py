@@ -370,12 +370,12 @@ def make_directory(directory: Path) -> None:
     if not directory.is_dir():
         make_directory(directory.parent)
         directory.mkdir(exist_ok=True)
-        sync_directory(directory.parent)
+        sync_path(directory.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Bring the names in a directory to the disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+def sync_path(path: Path) -> None:
+    """Bring a file to the disk, or the names in a directory."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         sync(fd)
     finally:

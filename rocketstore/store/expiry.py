@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
-from rocketstore.files.mapped_file import LogFile, sync_directory
+from rocketstore.files.mapped_file import LogFile, sync_path
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["Deleted", "ExpiredFiles", "delete_expired_files", "expired_files"]
@@ -88,7 +88,7 @@ def delete_expired_files(
     if not dry_run:
         for file in expired:
             file.path.unlink(missing_ok=True)
-            sync_directory(file.path.parent)
+            sync_path(file.path.parent)
     queue_paths: list[Path] = []
     size = 0
     for queue in queues:

@@ -19,7 +19,7 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
-from rocketstore.files.mapped_file import make_directory, sync_directory
+from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.columns import checked_offsets, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
@@ -265,7 +265,7 @@ class IndexService:
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self.compat,
                 )
-                sync_directory(self.directory)
+                sync_path(self.directory)
                 return file
             except OSError as error:
                 if attempt == CREATE_ATTEMPTS:

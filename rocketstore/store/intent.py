@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import sync_directory
+from rocketstore.files.mapped_file import sync_path
 from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
@@ -68,7 +68,7 @@ class WriteIntent(NamedTuple):
 
     def save(self, root: Path) -> None:
         """Bring it to the disk, after the names of the pieces. Raises: OSError."""
-        sync_directory(pieces_path(root, self.job))
+        sync_path(pieces_path(root, self.job))
         replace_file(intent_path(root), json.dumps(self._asdict()).encode())
 
     @property
@@ -135,7 +135,7 @@ class UnfinishedWrite:
                 path.rename(path.with_stem(f"{path.stem}-{job}"))
             else:
                 path.unlink()
-        sync_directory(self.root)
+        sync_path(self.root)
         shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.lock_file import StoreLock, is_held
-from rocketstore.files.mapped_file import make_directory, sync_directory
+from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
@@ -245,7 +245,7 @@ class Rebuilder:
             self._finish(plan)
             shutil.rmtree(staging)
             (self.root / "abort").unlink()
-            sync_directory(self.root)
+            sync_path(self.root)
             return self._report(plan, self.root, backups)
 
     def look_only(self, *, last_file: bool = False) -> Completion:

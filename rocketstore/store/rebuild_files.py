@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.index_file import IndexHeader, file_size
-from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_directory
+from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_path
 from rocketstore.store.index_service import index_file_name, index_paths
 from rocketstore.store.recovery_complete import zero
 from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
@@ -96,7 +96,7 @@ def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
         time = datetime.fromtimestamp(min(second, LAST_SECOND), zone).replace(microsecond=millisecond * 1000)
         last = index_file_name(time, last)
         path.rename(named / last)
-    sync_directory(named)
+    sync_path(named)
     made.rmdir()
 
 
@@ -119,9 +119,9 @@ def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
             if old.exists():
                 make_directory(kept.parent)
                 old.rename(kept)
-                sync_directory(kept.parent)
+                sync_path(kept.parent)
             made.rename(old)
-            sync_directory(old.parent)
+            sync_path(old.parent)
         if kept.exists():
             backups.append(kept)
     return tuple(backups)

@@ -6,7 +6,7 @@ import os
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.lock_file import StoreLock
-from rocketstore.files.mapped_file import sync_directory
+from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
 from rocketstore.store.geometry import require_store, writing_config
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
@@ -69,7 +69,7 @@ def recover(
             plan.apply()
             report = plan.report()
         (root / "abort").unlink(missing_ok=True)
-        sync_directory(root)
+        sync_path(root)
         return report
     finally:
         lock.release()

@@ -17,7 +17,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_directory
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
@@ -122,7 +122,7 @@ class BrokerRecovery:
                     raise CorruptFileError(file.path, file.size, "file size", reason)
         for path in empty:
             path.unlink()
-            sync_directory(path.parent)
+            sync_path(path.parent)
             self.actions.append(RecoveryAction(path, "delete"))
 
     def _queue_directories(self) -> Iterator[Path]:
@@ -145,7 +145,7 @@ class BrokerRecovery:
                     continue
                 self.actions.append(RecoveryAction(path, "delete"))
                 path.unlink()
-                sync_directory(path.parent)
+                sync_path(path.parent)
 
     # ---- commit log ----------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class BrokerRecovery:
             if file.file_from_offset > end:
                 self.actions.append(RecoveryAction(file.path, "delete"))
                 file.path.unlink()
-                sync_directory(file.path.parent)
+                sync_path(file.path.parent)
 
     def _unstartable(self, writers: list[Writer]) -> Path | None:
         """A queue that ends in an empty file, where 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""

@@ -16,7 +16,7 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
-from rocketstore.files.mapped_file import nonzero_end, sync, sync_directory
+from rocketstore.files.mapped_file import nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
@@ -388,7 +388,7 @@ class Completion:
         abort = self.root / "abort"
         if not abort.exists():
             abort.write_text(str(os.getpid()))
-            sync_directory(self.root)
+            sync_path(self.root)
         for tail in self.tails:
             save_tail(self.root, tail)
         if self._is_undone:  # it may have got farther than the log now does
@@ -400,7 +400,7 @@ class Completion:
                 os.truncate(step.path, step.offset + step.size)
             elif step.what == "delete":
                 step.path.unlink()
-                sync_directory(step.path.parent)
+                sync_path(step.path.parent)
         self.log.refresh()
 
     def _cut_index(self) -> None:
@@ -420,7 +420,7 @@ class Completion:
             paths += [Path(path) for queue in self.queues for _, path, _ in queue.files()[-3:]]
             paths += self._index_paths()
         for path in paths:
-            zero(path, 0, 0)
+            sync_path(path)
 
     def _dispatch(self) -> None:
         """First what only queues lack, then what the index lacks too: what is there is put again into no queue."""
@@ -460,7 +460,7 @@ class Completion:
             end_timestamp = read_header(path).end_timestamp
             self.checkpoint.index_msg_timestamp = max(self.checkpoint.index_msg_timestamp, end_timestamp)
         self.checkpoint.flush()
-        sync_directory(self.root)
+        sync_path(self.root)
         if self.write is not None:
             self.write.settle()
 

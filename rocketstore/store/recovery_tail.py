@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import LogFile, nonzero_end, sync, sync_directory
+from rocketstore.files.mapped_file import LogFile, nonzero_end, sync, sync_path
 
 __all__ = ["Tail", "is_saved", "save_tail", "tails"]
 
@@ -43,13 +43,13 @@ def save_tail(root: Path, tail: Tail) -> Path:
     path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
     if not path.parent.exists():
         path.parent.mkdir()
-        sync_directory(root)
+        sync_path(root)
     with path.open("wb") as file:
         for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
             file.write(data)
         file.flush()
         sync(file.fileno())
-    sync_directory(path.parent)
+    sync_path(path.parent)
     return path
 
 

@@ -22,7 +22,7 @@ from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import BrokerConfig, check, extend_topics, replace_file
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import make_directory, sync_directory
+from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.storage import local_path
@@ -116,9 +116,9 @@ def salvage(
         for child in made:  # killed here, it leaves no log, or `abort` beside it
             child.rename(new / child.name)
         (new / WORK).rmdir()
-        sync_directory(new)
+        sync_path(new)
         (new / "abort").unlink()
-        sync_directory(new)
+        sync_path(new)
         return report
     except BaseException:
         for child in new.iterdir() if new.is_dir() else ():

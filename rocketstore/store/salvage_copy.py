@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
-from rocketstore.files.mapped_file import make_directory, sync, sync_directory
+from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
@@ -197,17 +197,13 @@ class LogCopy:
             path = self.directory / f"{self.phy_offset // self.size * self.size:020d}"
             self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             os.ftruncate(self.fd, self.size)
-            sync_directory(self.directory)
+            sync_path(self.directory)
 
     def sync(self, phy_offset: int) -> None:
         """Bring the file that has a physical offset to the disk, if it was made; another thread may write it."""
         path = self.directory / f"{phy_offset // self.size * self.size:020d}"
         if path.exists():
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                sync(fd)
-            finally:
-                os.close(fd)
+            sync_path(path)
 
     def roll(self) -> None:
         """End the file with a blank."""

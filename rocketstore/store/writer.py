@@ -18,7 +18,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
-from rocketstore.files.mapped_file import make_directory, sync_directory
+from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
@@ -72,7 +72,7 @@ class StoreWriter:
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         (root / "abort").write_text(str(os.getpid()))
-        sync_directory(root)  # or a loss of power looks like a clean stop
+        sync_path(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(directories, config, phy_offset, self._find_queue_offset, self._next_queue_id)
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
@@ -404,7 +404,7 @@ class StoreWriter:
                 self.index.close()
             if self._failure is None:
                 (self.root / "abort").unlink(missing_ok=True)
-                sync_directory(self.root)
+                sync_path(self.root)
         finally:
             self._lock_file.release()
 
