@@ -244,7 +244,7 @@ class Completion:
         last = self.log.find_message(self.last_phy_offset) if self.last_phy_offset >= 0 else None
         flushed = self.checkpoint.physic_msg_timestamp
         if flushed <= 0:
-            return self.end >= self.log._last_begun_file()
+            return self.end >= self.log.last_begun_file()
         is_later = last is None or last.store_timestamp >= flushed
         return is_later and self.end > self.checkpoint.confirm_phy_offset
 
