@@ -341,6 +341,20 @@ def holes_are_unknown(monkeypatch):
     monkeypatch.setattr(os, "lseek", lseek)
 
 
+def test_policy_broker_saves_a_tail_once_though_it_leaves_it_where_it_is(store, seed):
+    root = store()
+    damages.unclean(root, None)
+    damages.noise_instead_of_the_last_record(root, random.Random(seed))
+    first = recover(root, policy="broker", config=CONFIG)
+    assert "save" in [action.what for action in first.actions]
+    saved = list((root / "rocketstore-cut").iterdir())
+    for dry_run in (True, False):
+        damages.unclean(root, None)
+        again = recover(root, policy="broker", config=CONFIG, dry_run=dry_run)
+        assert "save" not in [action.what for action in again.actions]
+    assert list((root / "rocketstore-cut").iterdir()) == saved
+
+
 @pytest.mark.parametrize("knows_holes", [True, False])
 def test_a_torn_tail_is_saved_and_zeroed(knows_holes, store, seed, monkeypatch):
     """Also on a file system that does not know what a hole is."""

@@ -25,7 +25,7 @@ from rocketstore.store.index_service import IndexService
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
-from rocketstore.store.recovery_tail import save_tail, tails
+from rocketstore.store.recovery_tail import CUT, is_saved, save_tail, tails
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
@@ -240,6 +240,8 @@ class BrokerRecovery:
     def _cut_log(self, log: CommitLog, end: int) -> None:
         """Delete the files behind the end. What stays behind it is saved: a later end may bring it back."""
         for tail in tails(log, end):
+            if is_saved(self.root, tail):
+                continue
             position = tail.begin - tail.file.file_from_offset
             self.actions.append(RecoveryAction(tail.file.path, "save", position, tail.end - tail.begin))
             if self.saves_tails:
@@ -283,7 +285,8 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         copy = Path(name)
         logs = {copy / str(i): path for i, path in enumerate(config.commit_log_paths(root)) if path.is_dir()}
         queues = [path for part in QUEUE_PARTS for path in (root / part).glob("*/*")]
-        originals = logs | {copy / path.relative_to(root): path for path in (*queues, root / "index", root / "config")}
+        others = (root / "index", root / "config", root / CUT)
+        originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
         written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
         # A put that was torn is undone in any file that is opened, and is not full.
         index_num: Any = config.max_index_num

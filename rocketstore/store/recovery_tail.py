@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, nonzero_end, sync, sync_path
 
-__all__ = ["Tail", "is_saved", "save_tail", "tails"]
+__all__ = ["CUT", "Tail", "is_saved", "save_tail", "tails"]
 
 CUT = "rocketstore-cut"
 CHUNK = 1 << 20
