@@ -14,6 +14,8 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
 from rocketstore import CommitLog, CorruptFileError
+from rocketstore.files.mapped_file import MappedFile
+from rocketstore.kernels.commit_log import OK, read_message
 
 FILE = 4096
 
@@ -327,3 +329,33 @@ def test_readers_in_threads_see_whole_records_while_a_thread_writes(tmp_path, se
         raise failures[0]
     with CommitLog.open(tmp_path) as log:
         assert offsets_of(log.scan()) == writer.written
+
+
+TOGGLE = """
+import mmap, sys, time
+with open(sys.argv[1], "r+b") as file:
+    data = mmap.mmap(file.fileno(), 0)
+size, zeros, end = data[:4], bytes(4), time.monotonic() + float(sys.argv[2])
+print("ready", flush=True)
+while time.monotonic() < end:
+    for _ in range(2000):
+        data[:4] = zeros
+        data[:4] = size
+"""
+
+
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_record_whose_size_comes_while_it_is_looked_at_is_not_taken_before_its_end_is_there(seconds, tmp_path):
+    record = bytearray(build_record(topic="Topic", body=b"hello", properties={"KEYS": "abcdefgh"}))
+    record[-14:] = bytes(14)  # the properties are not written yet
+    path = tmp_path / f"{0:020}"
+    write_file(tmp_path, 0, bytes(record).ljust(FILE, b"\0"))
+    command = [sys.executable, "-c", TOGGLE, path, str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "ready\n"
+        data = MappedFile(path)
+        seen = set()
+        while writer.poll() is None:
+            seen.update(read_message(data.buffer, 0, 0)[0] for _ in range(1000))
+        data.close()
+    assert OK not in seen

@@ -19,7 +19,7 @@ from puts import (
 from reference.commit_log import make_commit_log
 
 import rocketstore
-from rocketstore import DispatchRequest, Message
+from rocketstore import DispatchRequest, IndexService, Message
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 
 WAIT = 20.0
@@ -105,6 +105,18 @@ def test_columns_of_an_iterator_are_followed_in_every_batch(tmp_path):
         second = next(batches)
         assert (len(first), len(second)) == (3, 3)
         assert list(first.columns) == list(second.columns) == ["topic", "phy_offset"]
+
+
+def test_what_is_followed_can_be_indexed(seed, tmp_path):
+    with open_store(tmp_path / "store") as store:
+        put_many(store, seed, 30)
+        store.flush()
+        sizes = {"hash_slot_num": store.config.max_hash_slot_num, "index_num": store.config.max_index_num}
+        with IndexService.open(tmp_path / "index", "a", **sizes) as index:
+            for request in store.follow(poll=None):
+                index.build_index(request)
+            found = [(file.header, len(file)) for file in index.files]
+        assert found == [(file.header, len(file)) for file in store.index.files]
 
 
 def test_following_from_within_a_record_begins_with_the_next(tmp_path):

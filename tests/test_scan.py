@@ -19,6 +19,8 @@ from reference.record import blank, build_record
 from rocketstore import CommitLog, CorruptFileError, StoreClosedError
 from rocketstore.files import commit_log as commit_log_module
 from rocketstore.files import scan as scan_module
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 
 FILE = 4096
@@ -175,6 +177,23 @@ def test_filters_that_cannot_be_are_errors(tmp_path):
     ):  # fmt: skip
         with pytest.raises(error):
             log.scan(**options)
+
+
+@pytest.mark.slow
+def test_a_column_after_a_large_one_is_no_larger_than_its_offsets_can_tell():
+    """The next batch is made as large as the last one was, and somewhat larger."""
+    body, limit = bytes(32 << 20), (1 << 31) - 1
+    buffer = Buffer(build_record(body=body))
+    scanner = RecordScanner(["raw_body"])
+
+    def gather(n):
+        zeros = np.zeros(n, np.int64)
+        scanner.gather([(buffer, 0)], zeros.astype(np.int32), zeros, zeros.astype(np.uint8), at_rest=True)
+        return len(scanner.take()["raw_body"].data)
+
+    assert gather(62) == 62 * len(body)
+    with pytest.raises(MemoryError):
+        gather(limit // len(body) + 1)
 
 
 # ---- columns and batches -----------------------------------------------------------------------------------

@@ -323,6 +323,11 @@ class DispatchRequest(NamedTuple):
     msg_base_offset: int
     batch_size: int
 
+    @property
+    def tags(self) -> str | None:
+        """The TAGS property."""
+        return self.properties.get("TAGS")
+
     @classmethod
     def of(cls, message: Message) -> DispatchRequest:
         """Take what is dispatched of a message that was read with COLUMNS. Raises: CorruptFileError."""
