@@ -71,7 +71,8 @@ def local_path(path: Any) -> Path:
     """Give the Path of what must be local. Raises: io.UnsupportedOperation if it is not."""
     local = to_path(path)
     if is_remote(local):
-        raise io.UnsupportedOperation(f"{local} is remote, and can only be opened for reading: copy it to a local path")
+        why = "stores elsewhere are opened for reading, and for no more"
+        raise io.UnsupportedOperation(f"{local} is remote: {why}: copy it to a local path")
     return local
 
 

@@ -224,6 +224,15 @@ def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_noted(tmp_p
         _ = store.index
 
 
+def test_a_store_that_is_open_for_writing_says_so_and_a_closed_one_has_no_summary(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
+        assert "open for writing" in repr(store)
+    with pytest.raises(rocketstore.StoreClosedError):
+        store.summary()
+    with pytest.raises(TypeError, match="a StoreConfig was expected"):
+        rocketstore.open(tmp_path, config={"max_index_num": 5})
+
+
 def test_a_directory_that_is_no_store_is_refused(tmp_path):
     with pytest.raises(rocketstore.StoreError, match="no store"):
         rocketstore.open(tmp_path)

@@ -71,6 +71,8 @@ class MessageStore:
         cls, path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
     ) -> Self:
         """Open a store; the documentation is ``rocketstore.open``'s."""
+        if not isinstance(config, StoreConfig | None):
+            raise TypeError(f"config={config!r}: a StoreConfig was expected")
         if mode not in MODES:
             raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
         root = to_path(path) if mode == "r" else local_path(path)
@@ -182,7 +184,7 @@ class MessageStore:
 
     @property
     def is_locked(self) -> bool:
-        """Whether another process, a broker most likely, has the store open for writing. Of a remote one: False."""
+        """Whether a process, a broker or this one, has the store open for writing. Of a remote one: False."""
         return is_held(self.path / "lock")
 
     # ---- queues --------------------------------------------------------------------------------------------
@@ -516,6 +518,7 @@ class MessageStore:
 
     def summary(self, *, count_messages: bool = True) -> StoreSummary:
         """Look at all parts; what cannot be read is None, and among the problems."""
+        self._require_open()
         return summary(self, count_messages)
 
     def close(self) -> None:

@@ -149,5 +149,6 @@ def describe(store: MessageStore) -> str:
         parts.append("no index")
     else:
         parts.append(f"indexed from {about.index_begin_phy_offset:,} to {about.index_end_phy_offset:,}")
-    parts.append("a broker runs" if about.is_locked else "stopped cleanly" if about.last_exit_ok else "crashed")
+    unlocked = "stopped cleanly" if about.last_exit_ok else "crashed"
+    parts.append("open for writing" if store.mode != "r" else "a broker runs" if about.is_locked else unlocked)
     return ", ".join(parts + about.problems)
