@@ -15,7 +15,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import is_queue_name
+from rocketstore.files.consume_queue import QUEUE_KINDS, BatchConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
@@ -105,10 +105,7 @@ class BrokerRecovery:
 
     def _check_lengths(self) -> None:
         """Refuse what a broker refuses to load, and delete empty last files. Source: MappedFileQueue.doLoad."""
-        sizes = {
-            "consumequeue": self.config.mapped_file_size_consume_queue,
-            "batchconsumequeue": self.config.mapper_file_size_batch_consume_queue,
-        }
+        sizes = {kind.directory_name: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
         runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
         empty = []
@@ -127,12 +124,12 @@ class BrokerRecovery:
 
     def _queue_directories(self) -> Iterator[Path]:
         """The directories that a broker loads, which for 007 is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
-        for name in ("consumequeue", "batchconsumequeue"):
-            for path in sorted((self.root / name).glob("*/*")):
+        for kind in QUEUE_KINDS:
+            for path in sorted((self.root / kind.directory_name).glob("*/*")):
                 queue_id = parse_int(path.name)
                 if queue_id is None:
                     continue
-                if (path.parent.name in self.batch_topics) != (name == "batchconsumequeue"):
+                if (path.parent.name in self.batch_topics) != (kind is BatchConsumeQueue):
                     raise StoreError(f"{path}: queue.type in topics.json is another: a broker does not start")
                 directory = path.parent / str(queue_id)
                 if directory.is_dir():

@@ -13,8 +13,8 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit, is_queue_name
-from rocketstore.files.consume_queue_ext import MAX_ADDRESS
+from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, CqUnit, is_queue_name
+from rocketstore.files.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
 from rocketstore.files.mapped_file import RECOVERED_FILES, is_offset_name
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
@@ -27,12 +27,8 @@ __all__ = ["QUEUE_PARTS", "QueueEnd", "find_missing", "find_queues", "settle", "
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
-QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
 COLUMNS = ("topic", "queue_id", "size", "tags_code")
-KINDS = (
-    ("consumequeue", ConsumeQueue, "mapped_file_size_consume_queue"),
-    ("batchconsumequeue", BatchConsumeQueue, "mapper_file_size_batch_consume_queue"),
-)
 Queue = tuple[str, int]
 
 
@@ -159,7 +155,7 @@ class QueueEnd:
 
 def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
     """Find the queues of a store."""
-    kinds = [(root / name, kind, getattr(config, size_name)) for name, kind, size_name in KINDS]
+    kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
     return [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
 
 
