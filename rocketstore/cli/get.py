@@ -48,8 +48,8 @@ def range_text(found: GetMessageResult) -> str:
 
 def damaged_units(log: CommitLog, units: ConsumeQueueUnits) -> list[tuple[int, int]]:
     """Give queue offset and physical offset of units that lead into the log and to no record."""
-    inside = (units.phy_offsets >= log.min_phy_offset) & (units.phy_offsets < LogEnd(log).find()) & ~units.is_filler
-    offsets = units.phy_offsets[inside]
-    _, statuses = log.find_messages(offsets, columns=["phy_offset"])
-    bad = statuses != 0
-    return list(zip(units.queue_offsets[inside][bad].tolist(), offsets[bad].tolist(), strict=True))
+    _, statuses = log.find_messages(units.phy_offsets, columns=["phy_offset"])
+    bad = (statuses != 0) & (units.phy_offsets >= log.min_phy_offset) & ~units.is_filler
+    if bad.any():
+        bad &= units.phy_offsets < LogEnd(log).find()
+    return list(zip(units.queue_offsets[bad].tolist(), units.phy_offsets[bad].tolist(), strict=True))

@@ -22,7 +22,6 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
-from rocketstore.files.log_end import LogEnd
 from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
@@ -293,12 +292,10 @@ class MessageStore:
             if first is not None and first.store_timestamp < timestamp:
                 begin = file.file_from_offset
                 break
-        found = log.scan(
-            begin, columns=["phy_offset"], begin_timestamp=timestamp, on_corrupt="skip", batch_size=1
-        )
+        found = log.scan(begin, columns=["phy_offset"], begin_timestamp=timestamp, on_corrupt="skip", batch_size=1)
         for batch in found:
             return int(batch.phy_offset[0])
-        return LogEnd(log).find()
+        return found.position
 
     def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
         """Give how far consumer groups, or one, are behind, by consumerOffset.json and the queues.
