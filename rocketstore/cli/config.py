@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
-import rocketstore
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import PATH, STORE
+from rocketstore.config import StoreConfig
 from rocketstore.files.broker_config import ConfigProblem, check, repair
 from rocketstore.files.lock_file import StoreLock
+from rocketstore.store.geometry import require_store
 
 __all__ = ["config"]
 
@@ -24,7 +25,7 @@ def config() -> None:
 @format_option
 def check_command(store: Path, output_format: str | None) -> None:
     """Read every file of STORE/config and show what is wrong; the exit status is then 1."""
-    require_store(store)
+    require_config(store)
     problems = check(store)
     write(problems, output_format)
     if problems:
@@ -40,7 +41,7 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
 
     A damaged file is kept beside the new one. No broker may run on STORE. What cannot be repaired is an error.
     """
-    require_store(store)
+    require_config(store)
     with contextlib.ExitStack() as stack:
         if not dry_run:
             lock = StoreLock(store / "lock")
@@ -56,7 +57,7 @@ def write(problems: list[ConfigProblem], output_format: str | None) -> None:
     write_rows([[{"file": str(problem.path), "what": problem.what} for problem in problems]], output_format)
 
 
-def require_store(path: Path) -> None:
+def require_config(path: Path) -> None:
     """Refuse what has neither a configuration nor a store. Raises: StoreError, OSError."""
     if not (path / "config").is_dir():
-        rocketstore.open(path).close()
+        require_store(path, StoreConfig())

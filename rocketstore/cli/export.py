@@ -20,7 +20,7 @@ from rocketstore.cli.progress import bar
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.mapped_file import sync
+from rocketstore.files.mapped_file import sync_path
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
@@ -179,8 +179,7 @@ def save(work: Path, state: dict[str, Any]) -> None:
 
 def publish(temporary: Path, path: Path) -> None:
     """Give a file its name when its bytes are on the disk."""
-    with temporary.open("rb") as file:
-        sync(file.fileno())
+    sync_path(temporary)
     temporary.replace(path)
 
 

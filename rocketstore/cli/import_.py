@@ -24,6 +24,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.limits import INT_MAX
 from rocketstore.message import INNER_BATCH, Message
+from rocketstore.store.geometry import require_store
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["import_"]
@@ -110,7 +111,7 @@ def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> 
 def check_place(path: Path, config: StoreConfig | None) -> None:
     """Raise ClickException where a store would be made among other files."""
     try:
-        rocketstore.open(path, config=config).close()
+        require_store(path, config or StoreConfig())
     except FileNotFoundError:
         pass
     except StoreError:

@@ -254,6 +254,7 @@ class ReadOptions:
 
 # ---- which go together -------------------------------------------------------------------------------------
 
+# Not by config.camel_case: RocketMQ would write verifyCRC.
 FIELDS = {re.sub("_(.)", lambda match: match[1].upper(), entry.name): entry for entry in fields(ReadOptions)}
 NAMES = {name.lower(): name for name in FIELDS}
 OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}

@@ -67,17 +67,16 @@ def intent_of(
         if path.stat().st_size != piece.file_size:
             raise CorruptFileError(path, 0, "file size", f"{piece.file_size} bytes were written")
     largest, size = max(piece.largest for piece in pieces), sum(piece.size for piece in pieces)
-    length = config.mapped_file_size_commit_log
-    if largest + END_FILE_MIN_BLANK_LENGTH > length:
+    room, length = largest + END_FILE_MIN_BLANK_LENGTH, config.mapped_file_size_commit_log
+    if room > length:
         raise illegal(f"{largest} bytes do not fit a file of {length}")
-    largest += END_FILE_MIN_BLANK_LENGTH
-    files = size // max(length - largest, 1) + 2  # each but the last wastes less than the largest takes
+    files = size // max(length - room, 1) + 2  # each but the last wastes less than the largest takes
     if store_timestamp is None:
         store_timestamp = time.time_ns() // 1_000_000
     given = None if isinstance(store_timestamp, str) else store_timestamp
     has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
     begin = writer.phy_offset
-    return WriteIntent(job, begin, begin + size + files * largest, given, has_crc, list(pieces))
+    return WriteIntent(job, begin, begin + size + files * room, given, has_crc, list(pieces))
 
 
 def sweep_abandoned(root: Path) -> None:
