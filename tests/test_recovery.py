@@ -26,6 +26,7 @@ from rocketstore.files.broker_config import extend_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.store.geometry import save_geometry
+from rocketstore.store.rebuild import rebuild
 from rocketstore.store.recovery import recover
 from rocketstore.store.recovery_complete import complete_store, plan_completion
 
@@ -190,6 +191,19 @@ def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
         f"consumequeue/{t}/{q}/{s:020d}": d for (t, q), x in build_queues(whole, CQ_FILE).items()
         for s, d in x.files.items()
     }
+
+
+@pytest.mark.parametrize("restore", [functools.partial(recover, policy="broker"), recover, rebuild])
+def test_a_message_for_more_queues_whose_record_ends_in_zeros_has_its_units(tmp_path, restore):
+    """Just after it was written, it might be half written; but nobody writes now."""
+    config = dataclasses.replace(CONFIG, enable_lmq=True, enable_multi_dispatch=True)
+    properties = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0", "n": "x"}
+    make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "TopicTest", "properties": properties}])
+    ((start, position, size),) = damages.records(tmp_path)
+    damages.change_log(tmp_path, start, position + size - 1, b"\0")  # instead of the last separator
+    restore(tmp_path, config=config)
+    for topic in ("TopicTest", "%LMQ%a"):
+        assert damages.units(tmp_path / "consumequeue" / topic / "0") == [(0, 0, start + position, size)]
 
 
 def test_policy_broker_trusts_the_index_as_message_index_safe_says(store):

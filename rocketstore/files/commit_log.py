@@ -505,7 +505,7 @@ class CommitLog:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
         paths = [path.absolute() for path in self.directories]
-        return _reopen, (type(self), paths, self.queue.given_size, self._options)
+        return _reopen, (type(self), paths, self.queue.given_size, self._options, self.whole_to)
 
     def __repr__(self) -> str:
         where = ", ".join(repr(str(path)) for path in self.directories)
@@ -519,5 +519,9 @@ def is_list(directory: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(directory, Sequence) and not isinstance(directory, str)
 
 
-def _reopen(cls: type[CommitLog], paths: list[Path], size: int | None, options: dict[str, Any]) -> CommitLog:
-    return cls.open(paths, mapped_file_size=size, **options)
+def _reopen(
+    cls: type[CommitLog], paths: list[Path], size: int | None, options: dict[str, Any], whole_to: int
+) -> CommitLog:
+    log = cls.open(paths, mapped_file_size=size, **options)
+    log.whole_to = whole_to
+    return log

@@ -125,6 +125,7 @@ class Dispatcher:
         Raises: CorruptFileError, OSError: it is to be called again from ``last_phy_offset`` on; what was put is
         known and not put again.
         """
+        self._log.whole_to = max(self._log.whole_to, end)
         while begin < end:
             self._scanner.take()  # nothing, unless the last call ended early
             stop = self._collect(begin, end)
