@@ -35,7 +35,7 @@ def key(rng):
     if rng.random() < 0.3:
         return rng.choice(ODD_KEYS)
     alphabet = rng.choice(ALPHABETS)
-    return "".join(rng.choice(alphabet) for _ in range(rng.randint(1, 24)))
+    return "".join(rng.choices(alphabet, k=rng.randint(1, 24)))
 
 
 def index_keys(rng, count):

@@ -72,7 +72,9 @@ def assert_same_fields(ours, dispatch, data):
     assert ours == java, data.hex()
 
 
-def check_random_records(java, rng, count):
+def check_random_records(javas, rng, count):
     for crc, dup, force in itertools.product((True, False), repeat=3):
         flags = {"check_crc": crc, "check_dup": dup, "force_verify_prop_crc": force}
-        check_records(java, records.records(rng, count), **flags)
+        datas = records.records(rng, count)
+        for java in javas:
+            check_records(java, datas, **flags)

@@ -96,7 +96,8 @@ def value(rng, name):
     elif name == "DUP_INFO":
         text = rng.choice(DUPS)
     else:
-        text = rng.choice(("TagA", "a b  c ", " ", "", "a||b", cases.key(rng)))
+        text = rng.choice(("TagA", "a b  c ", " ", "", "a||b", None))
+        text = cases.key(rng) if text is None else text
     encoded = text.encode("utf-8", "surrogatepass" if rng.random() < 0.2 else "replace")
     return encoded + (rng.choice(BAD_UTF8) if rng.random() < 0.05 else b"")
 

@@ -28,7 +28,7 @@ def test_rocketstore_writes_and_finds_what_an_index_service_does(java_of, tmp_pa
 
 
 def test_records_right_and_wrong_are_parsed_as_java_does(java_of, seed):
-    check_random_records(java_of("5.5.0"), random.Random(f"quick records {seed}"), 250)
+    check_random_records([java_of("5.5.0")], random.Random(f"quick records {seed}"), 250)
 
 
 def test_utf8_is_decoded_and_properties_are_split_as_java_does(java_of, seed):

@@ -76,6 +76,11 @@ def damaged(request, store_of, tmp_path, seed):
     return functools.partial(make), store, release
 
 
+def copied(root, name):
+    shutil.rmtree(root.with_name(name), ignore_errors=True)
+    return shutil.copytree(root, root.with_name(name))
+
+
 def modes(seed):
     rng = random.Random(seed)
     return [(what, rng.choice((damages.clean, damages.unclean))) for what in damages.DAMAGES]
@@ -85,7 +90,8 @@ def test_policy_broker_leaves_of_any_store_what_rocketmq_leaves(damaged, seed):
     make, store, release = damaged
     config = config_of(store, release)
     for what, mode in modes(f"{seed} {store.root}"):
-        ours, javas, oracles = (make(what, mode, copy) for copy in ("ours", "java", "oracle"))
+        ours = make(what, mode, "ours")
+        javas, oracles = (copied(ours, name) for name in ("java", "oracle"))
         answer = store.java.recover(javas, store.options, start=False)
         topics = store.options["batchTopics"]
         assert Broker(oracles, store.options["config"], release, topics).restart() == answer["loaded"], what

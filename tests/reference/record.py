@@ -72,6 +72,9 @@ class Record:
         return message_id(self.store_host, self.phy_offset)
 
 
+NUMBERS = {code: struct.Struct(">" + code) for code in "bhiq"}
+
+
 class Cursor:
     """ByteBuffer: relative reads that fail beyond the end; every failure is a ValueError."""
 
@@ -90,7 +93,11 @@ class Cursor:
         return bytes(self.data[self.position - size : self.position])
 
     def number(self, code):
-        return struct.unpack(">" + code, self.take(struct.calcsize(">" + code)))[0]
+        number = NUMBERS[code]
+        if number.size > self.remaining:
+            raise ValueError(f"no {number.size} bytes at {self.position}")
+        self.position += number.size
+        return number.unpack_from(self.data, self.position - number.size)[0]
 
     def host(self, is_v6, at_most):
         data = self.take(20 if is_v6 else 8, at_most)

@@ -36,7 +36,7 @@ final class StoreRecovery {
         }
         store.start();
         Stores.settle(store);
-        store.shutdown();
+        Stores.shutdown(store);
         answer.put("abort", Files.exists(root.resolve("abort")));
         return Json.write(answer);
     }

@@ -73,7 +73,7 @@ final class StoreWriter {
             if (copy != null) {
                 Stores.copy(root, Path.of(copy));
             }
-            store.shutdown();
+            Stores.shutdown(store);
         }
         Files.write(Path.of(args[3]), lines);
         return String.valueOf(lines.size());

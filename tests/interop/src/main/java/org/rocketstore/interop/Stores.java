@@ -1,7 +1,6 @@
 package org.rocketstore.interop;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;
@@ -10,6 +9,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.ExecutorService;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -29,6 +29,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 final class Stores {
     private static final MessageArrivingListener NOBODY =
         (topic, queueId, offset, tagsCode, time, bits, properties) -> { };
+    private static Object stats;
 
     private Stores() {
     }
@@ -41,7 +42,9 @@ final class Stores {
         config.setStorePathRootDir(root.toString());
         config.setStorePathCommitLog(root.resolve("commitlog").toString());
         config.setHaListenPort(0);
-        Object stats = Reflect.construct(BrokerStatsManager.class, "interop", false);
+        if (stats == null) { // one for all: nothing but the end of the JVM ends its five threads
+            stats = Reflect.construct(BrokerStatsManager.class, "interop", false);
+        }
         return (DefaultMessageStore) Reflect.construct(DefaultMessageStore.class, config, stats, NOBODY,
             new BrokerConfig(), topics((List<?>) options.get("batchTopics")));
     }
@@ -79,6 +82,22 @@ final class Stores {
                 Reflect.call(running, "shutdown");
             }
         }
+        stopScheduler(store);
+    }
+
+    /** Shuts down a store that was started. */
+    static void shutdown(DefaultMessageStore store) throws Exception {
+        store.shutdown();
+        stopScheduler(store);
+    }
+
+    /** Ends a thread that no shutdown ends, and that keeps all of a store in memory. Since 5.4. */
+    private static void stopScheduler(DefaultMessageStore store) throws Exception {
+        Object storage = Reflect.get(store, "messageRocksDBStorage");
+        Object scheduler = storage == null ? null : Reflect.get(storage, "scheduler");
+        if (scheduler != null) {
+            ((ExecutorService) scheduler).shutdownNow();
+        }
     }
 
     /** Releases a store that was never started, and deletes its files. */
@@ -91,10 +110,10 @@ final class Stores {
     /** Shuts a store down and deletes it. */
     static void end(DefaultMessageStore store, Path root) {
         try {
-            store.shutdown();
+            shutdown(store);
             delete(root);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
+        } catch (Exception e) {
+            throw new IllegalStateException(e);
         }
     }
 
