@@ -1,7 +1,6 @@
 """recover against RocketMQ: what its next start leaves of damaged stores, and what it keeps of those we completed."""
 
 import dataclasses
-import functools
 import json
 import random
 import shutil
@@ -63,9 +62,7 @@ def damaged(request, store_of, tmp_path, seed):
 
     def make(what, mode, copy):
         rng = random.Random(f"{seed} {what.__name__} {profile}")
-        root = tmp_path / copy
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(store.root, root)
+        root = copied(store.root, tmp_path / copy)
         batch_topics(root, store.options["batchTopics"])
         what(root, rng)
         if (root / "commitlog").is_dir():
@@ -73,12 +70,12 @@ def damaged(request, store_of, tmp_path, seed):
         mode(root, rng)
         return root
 
-    return functools.partial(make), store, release
+    return make, store, release
 
 
-def copied(root, name):
-    shutil.rmtree(root.with_name(name), ignore_errors=True)
-    return shutil.copytree(root, root.with_name(name))
+def copied(root, copy):
+    shutil.rmtree(copy, ignore_errors=True)
+    return shutil.copytree(root, copy)
 
 
 def modes(seed):
@@ -91,7 +88,7 @@ def test_policy_broker_leaves_of_any_store_what_rocketmq_leaves(damaged, seed):
     config = config_of(store, release)
     for what, mode in modes(f"{seed} {store.root}"):
         ours = make(what, mode, "ours")
-        javas, oracles = (copied(ours, name) for name in ("java", "oracle"))
+        javas, oracles = (copied(ours, ours.with_name(copy)) for copy in ("java", "oracle"))
         answer = store.java.recover(javas, store.options, start=False)
         topics = store.options["batchTopics"]
         assert Broker(oracles, store.options["config"], release, topics).restart() == answer["loaded"], what

@@ -86,18 +86,21 @@ class Cursor:
     def remaining(self):
         return len(self.data) - self.position
 
-    def take(self, size, at_most=None):
+    def advance(self, size, at_most=None):
+        """Go over so many bytes; where they begin."""
         if size < 0 or size > self.remaining or (at_most is not None and size > at_most):
             raise ValueError(f"no {size} bytes at {self.position}")
+        begin = self.position
         self.position += size
-        return bytes(self.data[self.position - size : self.position])
+        return begin
+
+    def take(self, size, at_most=None):
+        begin = self.advance(size, at_most)
+        return bytes(self.data[begin : self.position])
 
     def number(self, code):
         number = NUMBERS[code]
-        if number.size > self.remaining:
-            raise ValueError(f"no {number.size} bytes at {self.position}")
-        self.position += number.size
-        return number.unpack_from(self.data, self.position - number.size)[0]
+        return number.unpack_from(self.data, self.advance(number.size))[0]
 
     def host(self, is_v6, at_most):
         data = self.take(20 if is_v6 else 8, at_most)
