@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import struct
+import time
 
 import damages
 import pytest
@@ -16,7 +17,7 @@ from reference import consume_queue as cq
 from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
 from reference.index_file import IndexFile
 from reference.message_store import build_index, build_queues, make_store
-from reference.record import PREPARED, ROLLBACK
+from reference.record import INNER_BATCH, PREPARED, ROLLBACK
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 
 import rocketstore
@@ -204,6 +205,26 @@ def test_a_message_for_more_queues_whose_record_ends_in_zeros_has_its_units(tmp_
     restore(tmp_path, config=config)
     for topic in ("TopicTest", "%LMQ%a"):
         assert damages.units(tmp_path / "consumequeue" / topic / "0") == [(0, 0, start + position, size)]
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("age", [0, 3600])
+def test_a_batch_torn_within_the_number_of_its_messages_is_a_torn_tail(tmp_path, complete, mode, age):
+    """No queue can have it, and a broker cuts the log there, whenever that is."""
+    batch = {"topic": "B", "sys_flag": INNER_BATCH, "properties": {"INNER_BASE": "0", "KEYS": "k", "INNER_NUM": "12"}}
+    make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "TopicTest"}, batch])
+    extend_topics(tmp_path, {"B": 1}, {"B": "BatchCQ"})
+    (_, _, before), (start, position, size) = damages.records(tmp_path)
+    damages.change_log(tmp_path, start, position + size - 2, b"\0\0")
+    mode(tmp_path, None)
+    written = time.time() - age
+    os.utime(tmp_path / "commitlog" / f"{start:020d}", (written, written))
+    torn = read_files(tmp_path / "commitlog")[start][position:].rstrip(b"\0")
+    assert complete(tmp_path, config=CONFIG).max_phy_offset == before
+    (saved,) = (tmp_path / "rocketstore-cut").iterdir()
+    assert saved.read_bytes() == torn
+    assert damages.units(tmp_path / "consumequeue" / "TopicTest" / "0") == [(0, 0, 0, before)]
 
 
 def test_policy_broker_trusts_the_index_as_message_index_safe_says(store):

@@ -190,16 +190,33 @@ class Completion:
         self.log.whole_to = LONG_MAX if self.last_exit_ok else begin
         self._walk(begin, LONG_MAX, verify_crc=verify_crc)
         self.log.whole_to = self.end
+        if self._is_last_torn():
+            self._end_before(self.last_phy_offset)
         self.tails = tails(self.log, self.end)
         self._check_tail()
         self.write = write = find_unfinished(self.root, self.log, self.end)
         if write is not None and write.what == "undo":
-            file = self.log.queue.find(write.begin - 1)
-            self._walk(file.file_from_offset if file else write.begin, write.begin, verify_crc=False)
+            self._end_before(write.begin)
 
     @property
     def _is_undone(self) -> bool:
         return self.write is not None and self.write.what == "undo"
+
+    def _is_last_torn(self) -> bool:
+        """Whether the last record ends in zeros and no broker takes it: its properties lack what a queue needs."""
+        end = self._end_of_record(self.last_phy_offset)
+        if end == 0 or end != self.end or self.log.queue.pread(end - 1, 1) != b"\0":
+            return False
+        try:
+            hashes_of(self.log, self.config, self.last_phy_offset, end)
+        except CorruptFileError:
+            return True
+        return False
+
+    def _end_before(self, phy_offset: int) -> None:
+        """Have the log end where a record begins."""
+        file = self.log.queue.find(phy_offset - 1)
+        self._walk(file.file_from_offset if file else phy_offset, phy_offset, verify_crc=False)
 
     def _walk(self, begin: int, stop: int, *, verify_crc: bool) -> None:
         """Find the end of the log, or of what is before ``stop``, and the last record before it."""
