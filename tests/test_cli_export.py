@@ -78,12 +78,21 @@ def test_conditions_choose_the_messages(tmp_path):
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
 def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
-    target = export(RICH, tmp_path / f"out.{form}", "--topic", "nope")
+    target = export(RICH, tmp_path / f"out.{form}", "--key", "nope")
     if form in ("parquet", "arrow"):
         assert read(target).num_rows == 0
     else:
         assert len(target.read_text().splitlines()) == (form == "csv")
     assert export(RICH, tmp_path / f"none.{form}", "--begin-offset", 10**12).exists()
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_a_topic_that_is_not_there_is_named_also_after_a_break(pieces, interrupted, tmp_path):
+    topics = ["--topic", "nope", "--topic", "TopicTest"]
+    result = run("export", golden(RICH), interrupted("jsonl", pieces, *topics), "--resume", *topics)
+    assert_one_line(result, golden(RICH), "there is no queue of topic 'nope'")
+    whole = export(RICH, tmp_path / "whole.jsonl", "--topic", "TopicTest")
+    assert (tmp_path / "out.jsonl").read_bytes() == whole.read_bytes()
 
 
 def test_what_was_written_is_counted(tmp_path):

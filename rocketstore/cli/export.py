@@ -15,7 +15,7 @@ from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import csv_line, error_text, finish, json_line
 from rocketstore.cli.messages import BODY_RULE, message_rows
-from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.cli.progress import bar
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
@@ -36,7 +36,7 @@ STATE = "export.json"
 NAMES = {"asked", "replaces", "begin", "end", "pieces"}  # in it
 OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
 BATCH_SIZE = 8192
-Piece = dict[str, Any]  # rows, and problems: what was left out
+Piece = dict[str, Any]  # rows; problems: what was left out; unseen: of the topics asked for
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS),
     help="json: one object a line; csv: lists and maps in it are JSON.  [default: by the name of TARGET]",
@@ -65,16 +65,16 @@ def export(
         raise click.UsageError("--resume goes on, --force begins anew: give one")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
-    log, conditions = store.commit_log, scan_conditions(**options)
+    conditions = scan_conditions(**options)
     conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
     if target != STANDARD_OUTPUT:
         asked = json.loads(json.dumps({"store": str(store.path.absolute()), "format": form, **conditions}))
-        export_file(log, conditions, asked, target, resume, force)
+        export_file(store, conditions, asked, target, resume, force)
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
         write = text_writer(sys.stdout, form, conditions["columns"], True)
-        finish_with(target, [copy(log, conditions, write)])
+        finish_with(store, target, [copy(store.commit_log, conditions, write)])
 
 
 def copy(
@@ -83,17 +83,20 @@ def copy(
 ) -> Piece:
     """Write the messages for which all conditions hold, and tell how many, and what was left out."""
     scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    rows = 0
+    rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         write(batch)
         rows += len(batch)
+        if unseen:
+            unseen.difference_update(message.topic for message in batch.select(["topic"]))
         progress(int(batch.phy_offset.max(initial=0)))
-    return {"rows": rows, "problems": [*map(skipped_text, scan.skipped)]}
+    return {"rows": rows, "problems": [*map(skipped_text, scan.skipped)], "unseen": sorted(unseen)}
 
 
 def export_file(
-    log: CommitLog, conditions: dict[str, Any], asked: dict[str, Any], target: Path, resume: bool, force: bool
+    store: MessageStore, conditions: dict[str, Any], asked: dict[str, Any], target: Path, resume: bool, force: bool
 ) -> None:
+    log = store.commit_log
     work = target.with_name(f"{target.name}.partial")
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise click.ClickException(f"{target}: exists, and is no regular file: give another name")
@@ -115,12 +118,14 @@ def export_file(
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
         raise click.ClickException(f"{text}; what is done is kept, the same command with --resume goes on") from error
     shutil.rmtree(work)
-    finish_with(target, state["pieces"].values())
+    finish_with(store, target, state["pieces"].values())
 
 
-def finish_with(target: Path, pieces: Collection[Piece]) -> None:
-    """Report what was left out, or say how much was written."""
-    finish(problem for piece in pieces for problem in piece["problems"])
+def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) -> None:
+    """Report what was left out, and topics that are not there, or say how much was written."""
+    unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
+    problems = [problem for piece in pieces for problem in piece["problems"]]
+    finish([*problems, *unknown_topics(store, sorted(unseen))])
     click.echo(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages", err=True)
 
 
