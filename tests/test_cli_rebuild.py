@@ -75,6 +75,12 @@ def test_what_is_asked_for_is_built(store, conf, tmp_path, options, parts):
     assert {path.name for path in store.iterdir()} == {"commitlog"}
 
 
+def test_a_topic_without_messages_is_named(store, conf):
+    result = run("rebuild", store, "--broker-conf", conf, "--topic", "Orders", "--topic", "nope")
+    assert_one_line(result, store, "no message for topic 'nope'")
+    assert rows(result, exit_code=1)[0]["queues"] > 0
+
+
 def test_the_release_and_the_zone(store, conf):
     rows(run("rebuild", store, "--broker-conf", conf, "--compat", "5.3.3", "--tz", "Asia/Shanghai"))
     model = dispatched(store, StoreConfig(**SIZES, compat="5.3.3"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
@@ -16,6 +16,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.store.geometry import known_config
 from rocketstore.store.rebuild import rebuild as rebuild_store
 from rocketstore.store.rebuild import zone_of
+from rocketstore.store.recovery_queues import QUEUE_PARTS
 
 __all__ = ["rebuild"]
 
@@ -83,3 +84,5 @@ def rebuild(
         "backups": [str(path) for path in report.backups],
     }
     write_rows([[row]], output_format)
+    missing = (topic for topic in topics if not any((report.out / part / topic).exists() for part in QUEUE_PARTS))
+    finish(f"{store}: its commit log has no message for topic {topic!r}" for topic in missing)
