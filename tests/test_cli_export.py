@@ -84,6 +84,9 @@ def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
     else:
         assert len(target.read_text().splitlines()) == (form == "csv")
     assert export(RICH, tmp_path / f"none.{form}", "--begin-offset", 10**12).exists()
+    unknown = tmp_path / f"unknown.{form}"
+    assert_one_line(run("export", golden(RICH), unknown, "--topic", "nope"), "there is no queue of topic 'nope'")
+    assert unknown.read_bytes() == target.read_bytes()
 
 
 @pytest.mark.parametrize("pieces", [0, 1])
