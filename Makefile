@@ -170,9 +170,14 @@ build/soak/differential/%: $(PACKAGE)
 		tests/test_java_hash.py tests/test_index_file_bytes.py tests/test_index_service_bytes.py
 	@mkdir -p $(@D) && touch $@
 
+# Left to test-all: what all rounds together would do many times over.
+OFTEN_ENOUGH := test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items \
+	$(addprefix test_store_hostile.py::,test_what_is_no_file_in_the_place_of_one_is_survived test_strange_names_are_survived \
+		$(patsubst %,test_damage_of_many_bytes_is_survived[%],1 2 3))
+
 build/soak/flips/%: $(PACKAGE)
 	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/test_index_file_hostile.py tests/test_store_hostile.py \
-		--deselect tests/test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items
+		$(OFTEN_ENOUGH:%='--deselect=tests/%')
 	@mkdir -p $(@D) && touch $@
 
 build/soak/crash/%: $(PACKAGE)

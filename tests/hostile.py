@@ -67,7 +67,7 @@ def main(kind, seed, directory):
     log = damages.build(root)
     sound = Sound(root, log)
     for config in CONFIGS:
-        Reader(sound, root, config, is_strict=True, is_whole=True).read_all()
+        Reader(sound, root, sound.files, config, is_strict=True, is_whole=True).read_all()
     limit_memory()
     chosen = {
         "every byte": lambda: damages.every_byte(sound.files, seed),
@@ -100,7 +100,7 @@ def is_survived(name, change, sound, root, config, options):
         change(root)
         damaged = damages.read_all(root)
         descriptors = open_descriptors()
-        Reader(sound, root, config, **options).read_all()
+        Reader(sound, root, damaged, config, **options).read_all()
         assert damages.read_all(root) == damaged, "reading has changed the store"
         assert open_descriptors() == descriptors, "a descriptor was left open"
     except Exception:
@@ -168,9 +168,9 @@ class Reader:
     is_strict: what is intact must be found, which is not so where files are more than they were.
     """
 
-    def __init__(self, sound, root, config, *, is_strict, is_whole=False):
-        self.sound, self.root, self.config, self.is_strict, self.is_whole = sound, root, config, is_strict, is_whole
-        self.files = damages.read_all(root)
+    def __init__(self, sound, root, files, config, *, is_strict, is_whole):
+        self.sound, self.root, self.files, self.config = sound, root, files, config
+        self.is_strict, self.is_whole = is_strict, is_whole
         self.intact = {at for at, size in sound.sizes.items() if self.bytes_of(self.files, at, size) is not None}
 
     def bytes_of(self, files, at, size):
@@ -327,15 +327,16 @@ class Reader:
         log = ask(CommitLog.open, self.root / "commitlog", force_verify_prop_crc=True)
         if log is None:
             return
+        found = set()
         with log:
-            messages = log.scan(verify_crc=True, on_corrupt="skip", topics=["Crc"])
-            found = {message.phy_offset: message.to_dict() for batch in messages for message in batch}
-        for at, fields in found.items():
-            original = dict(self.sound.messages[at])
-            if at not in self.intact:
-                original |= {"properties": fields["properties"]}
-            assert original.items() >= fields.items(), f"{at} has changed"
-        assert not self.is_strict or set(self.sound.with_crc) & self.intact <= found.keys()
+            for batch in log.scan(verify_crc=True, on_corrupt="skip", topics=["Crc"]):
+                self.check_batch(batch)
+                found |= set(batch.phy_offset.tolist())
+                for message in (message for message in batch if message.phy_offset not in self.intact):
+                    fields = message.to_dict()
+                    original = self.sound.messages[message.phy_offset] | {"properties": fields["properties"]}
+                    assert original.items() >= fields.items(), f"{message.phy_offset} has changed"
+        assert not self.is_strict or set(self.sound.with_crc) & self.intact <= found
 
     # ---- queues ------------------------------------------------------------------------------------------------
 
