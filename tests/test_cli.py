@@ -38,6 +38,50 @@ def test_the_form_can_be_chosen_in_a_pipe():
     assert len(lines) == 15
 
 
+def commands_without_and_with_rows(sound, damaged, conf):
+    """By name two commands, of which the second has something to say."""
+    geometry = ["--broker-conf", conf]
+    return {
+        "cat": (["cat", sound, "--end-offset", 0], ["cat", sound]),
+        "query": (["query", sound, "--topic", "T", "--key", "no"], ["query", sound, "--topic", "T", "--key", "k"]),
+        "query of index files": (
+            ["query", f"{sound}/index", "--topic", "T", "--key", "no"],
+            ["query", f"{sound}/index", "--topic", "T", "--key", "k"],
+        ),
+        "ls": (["ls", sound, "--topic", "no"], ["ls", sound]),
+        "lag": (["lag", sound, "--group", "no"], ["lag", sound]),
+        "verify": (["verify", sound], ["verify", damaged]),
+        "recover": (["recover", sound, *geometry], ["recover", damaged, *geometry]),
+        "config check": (["config", "check", sound], ["config", "check", damaged]),
+        "salvage": (
+            ["salvage", sound, "--out", f"{sound}-out", *geometry],
+            ["salvage", damaged, "--out", f"{damaged}-out", *geometry],
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", list(commands_without_and_with_rows("", "", "")))
+def test_csv_without_rows_has_its_header(name, tmp_path):
+    sound, damaged, conf = tmp_path / "sound", tmp_path / "damaged", tmp_path / "broker.conf"
+    conf.write_text(
+        "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
+    )
+    for root in (sound, damaged):
+        make_store(root, [{"topic": "T", "properties": {"KEYS": "k"}}] * 3)
+        (root / "config").mkdir()
+        (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{"T@group":{0:1}}}')
+    (damaged / "config" / "topics.json").write_text("{")
+    with (damaged / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(2000)
+        file.write(b"torn")
+    nothing, some = (
+        run(*command, "--format", "csv").stdout.splitlines()
+        for command in commands_without_and_with_rows(sound, damaged, conf)[name]
+    )
+    assert nothing == some[:1]
+    assert len(some) > 1
+
+
 def test_a_pipe_gets_utf8_whatever_the_locale():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     process = start("get", golden("rich-5.5.0"), "RichTopic", 0, 0, env=environment, text=False)

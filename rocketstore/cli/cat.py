@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import Row, error_text, finish, format_option, report, write_rows
-from rocketstore.cli.messages import BODY_RULE, for_people, message_rows
+from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_names
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -46,7 +46,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
                 report(skipped_text(skipped))
                 is_damaged = True
 
-    write_rows(batches(), output_format, for_people)
+    write_rows(batches(), output_format, for_people, columns=row_names())
     finish(unknown_topics(store, sorted(unseen)))
     if is_damaged:
         raise click.exceptions.Exit(1)

@@ -54,7 +54,9 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
 
 
 def write(problems: list[ConfigProblem], output_format: str | None) -> None:
-    write_rows([[{"file": str(problem.path), "what": problem.what} for problem in problems]], output_format)
+    names = ("file", "what")
+    rows = [dict(zip(names, (str(problem.path), problem.what), strict=True)) for problem in problems]
+    write_rows([rows], output_format, columns=names)
 
 
 def require_config(path: Path) -> None:

@@ -14,7 +14,7 @@ import click
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import csv_line, error_text, finish, json_line
-from rocketstore.cli.messages import BODY_RULE, message_rows
+from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.cli.progress import bar
 from rocketstore.extras import import_extra
@@ -234,8 +234,7 @@ def text_writer(
     """Give what writes a batch as lines, the first of CSV after their header."""
     is_terminal = file.isatty()
     if form == "csv" and first:
-        names = [field.name for name, field in message_fields(columns).items() if name != "raw_body"]
-        file.write(csv_line([*names, "bodyBase64", *(["rawBodyBase64"] if columns else [])]))
+        file.write(csv_line(row_names(raw_body=columns is not None)))
     line = json_line if form == "json" else lambda row: csv_line(row.values(), is_terminal)
     return lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
 

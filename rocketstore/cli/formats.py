@@ -35,12 +35,12 @@ format_option = click.option(
 
 def write_rows(
     batches: Iterable[Sequence[Row]], output_format: str | None,
-    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
+    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None, *, columns: Sequence[str] = (),
 ) -> None:
     """Write rows to standard output, each batch as it comes.
 
     Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", or None for
-    what suits the output. for_people: makes of a batch the rows of its table.
+    what suits the output. for_people: makes of a batch the rows of its table. columns: what CSV has without rows, too.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
@@ -55,6 +55,8 @@ def write_rows(
         lines = map(json_line, rows) if form == "json" else (csv_line(row.values(), terminal) for row in rows)
         sys.stdout.writelines(lines)
         sys.stdout.flush()
+    if header and columns:
+        sys.stdout.write(csv_line(columns))
 
 
 def json_line(row: Row) -> str:
@@ -245,7 +247,8 @@ def finish(problems: Iterable[object]) -> None:
 
 
 def write_parts(
-    parts: Iterable[Callable[[], Iterable[Row]]], output_format: str | None, problems: Iterable[object] = ()
+    parts: Iterable[Callable[[], Iterable[Row]]], output_format: str | None, problems: Iterable[object] = (), *,
+    columns: Sequence[str] = (),
 ) -> None:
     """Write the rows of all parts that can be read, and report the others, after other problems."""
     rows: list[Row] = []
@@ -255,5 +258,5 @@ def write_parts(
             rows += part()
         except (OSError, StoreError, ValueError, KeyError, click.ClickException) as error:
             found.append(error)
-    write_rows([rows], output_format)
+    write_rows([rows], output_format, columns=columns)
     finish(found)

@@ -6,6 +6,7 @@ from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.summary import ConsumerLag
 
 __all__ = ["lag"]
 
@@ -22,6 +23,6 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     if group is not None and not groups:
         problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
     lags = [entry for name in groups for entry in store.consumer_lag(name)]
-    rows = [{camel_case(name): value for name, value in entry._asdict().items()} for entry in lags]
-    write_rows([rows], output_format)
+    names = [camel_case(name) for name in ConsumerLag._fields]
+    write_rows([[dict(zip(names, entry, strict=True)) for entry in lags]], output_format, columns=names)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])

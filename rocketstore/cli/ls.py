@@ -10,6 +10,7 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["ls"]
 
+COLUMNS = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
 UNITS = 1 << 20  # to read at once
 
 
@@ -23,7 +24,8 @@ def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) 
     maxOffset is that of the next message; bytes are those of the messages' records in the commit log.
     """
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
-    write_parts((partial(rows_of, store, *queue) for queue in queues), output_format, unknown_topics(store, topics))
+    parts = (partial(rows_of, store, *queue) for queue in queues)
+    write_parts(parts, output_format, unknown_topics(store, topics), columns=COLUMNS)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
@@ -33,5 +35,4 @@ def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     for first in range(begin, end, UNITS):
         units = queue[first : min(first + UNITS, end)]
         size += int(units.sizes[~units.is_filler].sum(dtype="int64"))
-    place = {"topic": topic, "queueId": queue_id, "minOffset": begin, "maxOffset": end}
-    return [{**place, "messages": end - begin, "bytes": size}]
+    return [dict(zip(COLUMNS, (topic, queue_id, begin, end, end - begin, size), strict=True))]

@@ -4,9 +4,10 @@ import base64
 from collections.abc import Iterable, Sequence
 
 from rocketstore.cli.formats import Row
+from rocketstore.kernels.message_columns import message_fields
 from rocketstore.message import Message
 
-__all__ = ["BODY_RULE", "for_people", "message_rows", "result_for_people"]
+__all__ = ["BODY_RULE", "for_people", "message_rows", "result_for_people", "row_names"]
 
 BODY_RULE = 'The body is in "body" if it is UTF-8 text, else in "bodyBase64"; the other of the two is null.'
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys")
@@ -27,6 +28,12 @@ def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list
             row["rawBodyBase64"] = base64.b64encode(message.raw_body).decode()
         rows.append(row)
     return rows
+
+
+def row_names(*, raw_body: bool = False) -> list[str]:
+    """Name the columns of such rows."""
+    names = [field.name for field in message_fields().values()]
+    return [*names, "bodyBase64", *(["rawBodyBase64"] if raw_body else [])]
 
 
 def for_people(rows: Sequence[Row]) -> list[Row]:

@@ -9,7 +9,7 @@ import click
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
+from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
 from rocketstore.cli.options import (
     COUNT,
     geometry_options,
@@ -95,7 +95,7 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
     found, problems = ask(store, asked, one_more)
-    write_rows([message_rows(found[: asked.most])], output_format, result_for_people)
+    write_rows([message_rows(found[: asked.most])], output_format, result_for_people, columns=row_names())
     more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
     click.echo(f"{min(len(found), asked.most)} found{more}", err=True)
     finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
@@ -141,6 +141,6 @@ def query_index_files(
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(asked.values) > 1:
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
-    write_rows([[{"phyOffset": offset} for offset in offsets]], output_format)
+    write_rows([[{"phyOffset": offset} for offset in offsets]], output_format, columns=["phyOffset"])
     more = ", perhaps of more," if len(offsets) == asked.most else ""
     click.echo(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure", err=True)

@@ -30,11 +30,9 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
         report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
     except ValueError as error:  # of sizes, or the release
         raise click.ClickException(str(error)) from error
-    rows = [
-        {"what": action.what, "path": str(action.path), "offset": action.offset, "size": action.size}
-        for action in report.actions
-    ]
-    write_rows([rows], output_format)
+    names = ("what", "path", "offset", "size")
+    fields = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
+    write_rows([[dict(zip(names, each, strict=True)) for each in fields]], output_format, columns=names)
     click.echo(summary_of(report), err=True)
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)

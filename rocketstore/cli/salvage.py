@@ -35,7 +35,8 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
         except ValueError as error:  # of where out is, or of sizes
             raise click.ClickException(str(error)) from error
     names = ("path", "offset", "size", "phyOffset", "reason")
-    write_rows([[dict(zip(names, (str(lost.path), *lost[1:]), strict=True)) for lost in report.lost]], output_format)
+    rows = [dict(zip(names, (str(lost.path), *lost[1:]), strict=True)) for lost in report.lost]
+    write_rows([rows], output_format, columns=names)
     click.echo(summary(report), err=True)
     if report.lost:
         raise click.exceptions.Exit(1)

@@ -12,6 +12,8 @@ from rocketstore.store.verify_report import KINDS, VerifyReport
 
 __all__ = ["verify"]
 
+COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart")
+
 
 @click.command()
 @click.argument("store", type=PATH, required=False)
@@ -39,7 +41,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         report = verify_store(
             store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF], progress=progress
         )
-    write_rows([[finding.to_dict() for finding in report.findings]], output_format)
+    write_rows([[finding.to_dict() for finding in report.findings]], output_format, columns=COLUMNS)
     click.echo(summary_of(report), err=True)
     if not report.ok:
         raise click.exceptions.Exit(1)
