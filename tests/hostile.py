@@ -332,7 +332,9 @@ class Reader:
             for batch in log.scan(verify_crc=True, on_corrupt="skip", topics=["Crc"]):
                 self.check_batch(batch)
                 found |= set(batch.phy_offset.tolist())
-                for message in (message for message in batch if message.phy_offset not in self.intact):
+                for message in batch:
+                    if message.phy_offset in self.intact:
+                        continue
                     fields = message.to_dict()
                     original = self.sound.messages[message.phy_offset] | {"properties": fields["properties"]}
                     assert original.items() >= fields.items(), f"{message.phy_offset} has changed"

@@ -15,7 +15,7 @@ from rocketstore import CommitLog, CorruptFileError
 
 
 def parts(count):
-    """The first part is in `make test`; a round of the soak does all."""
+    """The first part is in `make test`, all are in test-all."""
     return pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, count))])
 
 
