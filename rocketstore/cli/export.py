@@ -23,7 +23,7 @@ from rocketstore.files.log_end import LogEnd
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.limits import LONG_MAX
-from rocketstore.message_batch import MessageBatch
+from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["FORMATS", "export", "format_of"]
@@ -88,7 +88,7 @@ def copy(
         write(batch)
         rows += len(batch)
         if unseen:
-            unseen.difference_update(message.topic for message in batch.select(["topic"]))
+            unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
     return {"rows": rows, "problems": [*map(skipped_text, scan.skipped)], "unseen": sorted(unseen)}
 
