@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import PATH, STORE
 from rocketstore.config import StoreConfig
 from rocketstore.files.broker_config import ConfigProblem, check, repair
@@ -54,9 +54,7 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
 
 
 def write(problems: list[ConfigProblem], output_format: str | None) -> None:
-    names = ("file", "what")
-    rows = [dict(zip(names, (str(problem.path), problem.what), strict=True)) for problem in problems]
-    write_rows([rows], output_format, columns=names)
+    write_list(("file", "what"), ((str(problem.path), problem.what) for problem in problems), output_format)
 
 
 def require_config(path: Path) -> None:

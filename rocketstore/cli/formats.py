@@ -17,7 +17,7 @@ from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
 
 __all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "print_table"]
-__all__ += ["printable", "report", "table_of", "write_parts", "write_rows"]
+__all__ += ["printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
 WIDE = 10  # columns
@@ -57,6 +57,11 @@ def write_rows(
         sys.stdout.flush()
     if header and columns:
         sys.stdout.write(csv_line(columns))
+
+
+def write_list(columns: Sequence[str], values: Iterable[Iterable[Any]], output_format: str | None) -> None:
+    """Write rows of values at once."""
+    write_rows([[dict(zip(columns, row, strict=True)) for row in values]], output_format, columns=columns)
 
 
 def json_line(row: Row) -> str:

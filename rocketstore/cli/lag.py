@@ -2,7 +2,7 @@
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
 from rocketstore.store.message_store import MessageStore
@@ -23,6 +23,5 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     if group is not None and not groups:
         problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
     lags = [entry for name in groups for entry in store.consumer_lag(name)]
-    names = [camel_case(name) for name in ConsumerLag._fields]
-    write_rows([[dict(zip(names, entry, strict=True)) for entry in lags]], output_format, columns=names)
+    write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 from rocketstore.cli.cat import skipped_text
-from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
 from rocketstore.cli.options import (
@@ -141,6 +141,6 @@ def query_index_files(
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(asked.values) > 1:
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
-    write_rows([[{"phyOffset": offset} for offset in offsets]], output_format, columns=["phyOffset"])
+    write_list(["phyOffset"], ([offset] for offset in offsets), output_format)
     more = ", perhaps of more," if len(offsets) == asked.most else ""
     click.echo(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure", err=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_rows
+from rocketstore.cli.formats import format_option, write_list, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.store.verify import verify as verify_store
@@ -32,8 +32,8 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
     if lists_kinds:
         if store is not None:
             raise click.UsageError("--list: is of no store, so not with STORE")
-        names = ("severity", "meaning", "atNextStart")
-        write_rows([[{"kind": kind, **dict(zip(names, KINDS[kind], strict=True))} for kind in KINDS]], output_format)
+        kinds = ((name, *kind) for name, kind in KINDS.items())
+        write_list(("kind", "severity", "meaning", "atNextStart"), kinds, output_format)
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
