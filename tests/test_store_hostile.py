@@ -28,21 +28,21 @@ def root(tmp_path):
 @parts(hostile_store.SHARES_OF_A_ROUND)
 def test_a_flipped_bit_in_any_byte_or_a_cut_at_any_length_is_survived(part, seed, tmp_path):
     """Some of all there are, as the seed says; the rounds of the soak do all."""
-    assert not hostile.run("every byte", hostile_store.SHARES_OF_A_ROUND * seed + part, tmp_path)
+    hostile.assert_survived("every byte", hostile_store.SHARES_OF_A_ROUND * seed + part, tmp_path)
 
 
 @parts(4)
 def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
-    assert not hostile.run("many bytes", 4 * seed + part, tmp_path)
+    hostile.assert_survived("many bytes", 4 * seed + part, tmp_path)
 
 
 def test_what_is_no_file_in_the_place_of_one_is_survived(seed, tmp_path):
     """One in eight of all there are, as the seed says; so with the names."""
-    assert not hostile.run("replacements", seed, tmp_path)
+    hostile.assert_survived("replacements", seed, tmp_path)
 
 
 def test_strange_names_are_survived(seed, tmp_path):
-    assert not hostile.run("strange names", seed, tmp_path)
+    hostile.assert_survived("strange names", seed, tmp_path)
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_strange_names_are_survived(seed, tmp_path):
 @pytest.mark.parametrize("kind", ["replacements", "strange names"])
 def test_all_that_is_no_file_and_all_strange_names_are_survived(kind, part, tmp_path):
     """The same with every seed, so no affair of the soak's rounds."""
-    assert not hostile.run(kind, part, tmp_path)
+    hostile.assert_survived(kind, part, tmp_path)
 
 
 # ---- the smallest cases of bugs that were found --------------------------------------------------------------
