@@ -226,6 +226,19 @@ def test_a_damaged_piece_leaves_the_store_as_it_was(base, parts, seed, damage):
     assert not intent_path(base).exists()
 
 
+def test_any_flipped_bit_of_a_piece_is_found(tmp_path):
+    """Those of its queues, too: a message would go to another queue."""
+    (piece,) = make_pieces(tmp_path, [[[{"topic": "T", "queueId": 0, "body": b"body"}]]])
+    directory = pieces_path(tmp_path, JOB)
+    sound = (directory / piece.name).read_bytes()
+    for bit in range(8 * len(sound)):
+        data = bytearray(sound)
+        data[bit // 8] ^= 1 << bit % 8
+        (directory / piece.name).write_bytes(data)
+        with pytest.raises(CorruptFileError, match="block"):
+            list(read_blocks(directory, piece))
+
+
 def test_an_append_that_fails_is_undone_at_once(base, parts, monkeypatch):
     before, left = contents(base), iter(range(4))
     append = LogWriter.append_encoded

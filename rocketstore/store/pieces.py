@@ -101,7 +101,8 @@ class PieceWriter:
         encoded = block.encoded.tobytes()
         checksum = crc32(encoded, crc32(block.data))
         head = {"records": len(batch), "size": len(block.data), "crc32": checksum, "queues": block.queues}
-        self._file.writelines((json.dumps(head).encode(), b"\n", block.data, encoded))
+        text = json.dumps(head).encode()
+        self._file.writelines((b"%08x " % crc32(text), text, b"\n", block.data, encoded))
         self.rows += len(batch)
         self._size += len(block.data)
         self._largest = max(self._largest, encoder.largest)
@@ -152,7 +153,10 @@ def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
         while line := file.readline():
             at = file.tell() - len(line)
             try:
-                head = json.loads(line)
+                checksum, _, text = line[:-1].partition(b" ")
+                if checksum != b"%08x" % crc32(text):
+                    raise ValueError("the CRC of its head is another")
+                head = json.loads(text)
                 data, encoded = file.read(head["size"]), file.read(head["records"] * ENCODED.itemsize)
                 if crc32(encoded, crc32(data)) != head["crc32"]:
                     raise ValueError("the CRC is another")
