@@ -1,6 +1,7 @@
 """The one writer of a store: its lock, its threads, what flushing and closing leave, and how it ends when it must."""
 
 import errno
+import faulthandler
 import fcntl
 import os
 import pickle
@@ -94,7 +95,7 @@ def in_child(call):
     pid = os.fork()
     if pid == 0:
         try:
-            signal.alarm(10)
+            faulthandler.dump_traceback_later(10, exit=True, file=write)
             try:
                 text = repr(call())
             except BaseException as error:
@@ -106,7 +107,7 @@ def in_child(call):
     with os.fdopen(read, "rb") as stream:
         text = stream.read().decode()
     _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, "the child hung or died"
+    assert os.waitstatus_to_exitcode(status) == 0, f"the child hung or died: {text}"
     return text
 
 
@@ -824,7 +825,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @needs_fork
 def test_a_forked_process_may_not_write(tmp_path):
     root = tmp_path / "store"
-    with open_store(root) as store:
+    with open_store(root, allocate_file_ahead=False) as store:
         store.put_message(Message("T", b"", queue_id=0))
         store.flush()
         before = files_under(root, *PARTS, "index")
@@ -854,7 +855,7 @@ def test_a_process_forked_in_the_middle_of_a_dispatch_goes_on_with_nothing_and_d
             assert release.wait(WAIT)
         return real(fd, *args)
 
-    with open_store(root) as store:
+    with open_store(root, allocate_file_ahead=False) as store:
         monkeypatch.setattr(os, "pwrite", pwrite)
         store.put_message(Message("T", b"", keys="k", queue_id=0))
         assert entered.wait(WAIT)
@@ -867,10 +868,12 @@ def test_a_process_forked_in_the_middle_of_a_dispatch_goes_on_with_nothing_and_d
             store.flush,
             store.close,
         ]
-        for call in calls:
-            in_child(call)
-            assert files_under(root, *PARTS, "index") == before
-        release.set()
+        try:
+            for call in calls:
+                in_child(call)
+                assert files_under(root, *PARTS, "index") == before
+        finally:
+            release.set()
         assert len(store.query_message("T", "k").messages) == 1
     assert queue_lengths(root) == {("T", 0): 1}
 
