@@ -27,12 +27,12 @@ import rocketstore
 from rocketstore import CommitLog, CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 
+SECONDS = 10  # for one damage; where no signal is seen, twice as many
 ROOM = 256 << 20  # bytes, for all that reading a store of 64 KiB may take
 SHOWN = 5
 COLUMNS = [name for name in MESSAGE_FIELDS if not name.endswith("_ms")]
 HAS_ARROW = importlib.util.find_spec("pyarrow") is not None
 IS_SANITIZED = "san" in os.environ.get("LD_PRELOAD", "")
-SECONDS = 100 if IS_SANITIZED else 10  # for one damage; where no signal is seen, twice as many
 CONFIGS = [damages.INFERRED, damages.GIVEN]
 CONSUMERS = [(None, None), ("broker", None), (None, "Tag1"), ("broker", "Tag1||Tag2")]  # limits, tags
 QUERIES = [
