@@ -34,11 +34,11 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
-        """A file is one worker's; so is all of interop, which builds RocketMQ's classes and starts each JVM once."""
+        """A file is one worker's; so are all of interop and all of Spark, whose JVMs are each started once."""
 
         def _split_scope(self, nodeid):
             file = nodeid.partition("::")[0]
-            return "interop" if "interop/" in file else file
+            return next((scope for scope in ("interop/", "test_spark_") if scope in file), file)
 
     return Scheduling(config, log)
 

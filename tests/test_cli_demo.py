@@ -102,6 +102,7 @@ def test_topics_and_tags_are_shown_as_they_are_and_no_markup(capsys):
     assert ("[/paid]" in shown, "[paid]" in shown, "\x1b" in shown) == (True, True, False)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_takes_a_store_whose_log_is_elsewhere(store, tmp_path):
     if why_no_spark():
