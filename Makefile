@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip --disable-pip-version-check install --quiet
+# What is imported is compiled then; most of these packages' 1.5 GB never is.
+PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
 
 EXTENSIONS := setup.py $(wildcard csrc/*.[ch] rocketstore/kernels/*.p[yx][xd])
 PACKAGE := $(EXTENSIONS) pyproject.toml $(shell find rocketstore pyspark_rocketstore -name '*.py' -o -name '*.pyi')
