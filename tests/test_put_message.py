@@ -532,10 +532,10 @@ def test_files_follow_each_other_and_none_is_left_ahead(ahead, tmp_path):
     with open_store(root, allocate_file_ahead=ahead) as store:
         for _ in range(20):
             store.put_message(Message("T", bytes(1000)))
-        deadline = time.monotonic() + 10
-        while ahead and len(read_files(root / "commitlog")) < 8 and time.monotonic() < deadline:
+        files, deadline = read_files(root / "commitlog"), time.monotonic() + 10
+        while ahead and len(files.get(7 * 4096, b"")) < 4096 and time.monotonic() < deadline:
             time.sleep(0.001)
-        files = read_files(root / "commitlog")
+            files = read_files(root / "commitlog")
         assert sorted(files) == [4096 * i for i in range(7 + ahead)]
         assert all(len(file) == 4096 for file in files.values())
         if ahead:

@@ -209,10 +209,13 @@ def test_an_empty_log(tmp_path):
 
 
 @pytest.mark.parametrize("stale", ["noise", "records"])
-def test_stale_bytes_in_a_blank_are_no_messages(store, seed, stale, monkeypatch):
+def test_stale_bytes_in_a_blank_are_no_messages(tmp_path, seed, stale, monkeypatch):
     """As releases up to 4.8 leave them; here even records that say that they belong where they are."""
     monkeypatch.setattr(module, "MIN_PIECE", 50)
-    model, rng, changed = dispatched(store), random.Random(seed), 0
+    rng = random.Random(seed)
+    large = [fields(rng, 90 + i, body=bytes(FILE * 5 // 8)) for i in range(2)]  # a file each: one blank is large
+    store = make_log(tmp_path / "store", KINDS["plain"](rng) + large)
+    model, changed = dispatched(store), 0
     for start, data in list(read_files(store / "commitlog").items())[:-1]:
         position, parsed = list(walk_file(data))[-1]
         assert (parsed.success, parsed.size) == (True, 0)

@@ -535,8 +535,9 @@ def test_without_sync_flush_a_put_flushes_nothing(syncs, tmp_path):
 
 
 def test_the_log_is_flushed_in_the_background_after_some_pages(syncs, tmp_path):
-    options = {"flush_interval_commit_log": 10, "mapped_file_size_commit_log": 1 << 20}
-    with open_store(tmp_path / "store", flush_commit_log_thorough_interval=600_000, **options) as store:
+    options = {"flush_interval_commit_log": 10, "flush_commit_log_thorough_interval": 600_000}
+    options |= {"mapped_file_size_commit_log": 1 << 20, "allocate_file_ahead": False}  # a new file syncs too
+    with open_store(tmp_path / "store", **options) as store:
         store.put_message(Message("T", b"first"))
         time.sleep(0.1)
         before = syncs["commitlog"]
@@ -548,7 +549,7 @@ def test_the_log_is_flushed_in_the_background_after_some_pages(syncs, tmp_path):
 
 
 def test_the_log_is_flushed_in_the_background_after_some_time_in_any_case(syncs, tmp_path):
-    options = {"flush_interval_commit_log": 10, "flush_commit_log_thorough_interval": 50}
+    options = {"flush_interval_commit_log": 10, "flush_commit_log_thorough_interval": 50, "allocate_file_ahead": False}
     with open_store(tmp_path / "store", **options) as store:
         store.put_message(Message("T", b"first"))
         time.sleep(0.1)
