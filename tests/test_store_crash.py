@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crash_writer import CLOSED, OPENED, message, plan, run_writer, store_config
-from reference.commit_log import read_files, scan
+from reference.commit_log import read_files, scan, walk_file
 from sound_store import check_files, check_readable, check_recovery, cuts
 
 import rocketstore
@@ -64,6 +64,7 @@ def test_a_writer_that_ends_by_itself_leaves_nothing_to_recover(tmp_path, seed):
 
 TAIL = 64 << 10
 SECTOR = 512
+BLANK_HEADER = 8
 CLASSES = 32  # of all lengths, each round of the soak takes every 32nd, and another 32nd than the last
 
 
@@ -82,6 +83,8 @@ class Sample:
         store.close()
         self.files = read_files(self.root / "commitlog")
         self.records = {at: record.total_size for at, record in scan(self.files)}
+        walked = [(start + position, end) for start, data in self.files.items() for position, end in walk_file(data)]
+        self.blanks = [at for at, end in walked if end.success and end.size == 0]
         self.end = max(at + size for at, size in self.records.items())
 
     def damaged(self, files, target):
@@ -94,9 +97,9 @@ class Sample:
         return target
 
     def is_whole(self, files, at):
-        """Whether a record is as it was."""
+        """Whether a record or a blank is as it was."""
         start = max(start for start in self.files if start <= at)
-        part = slice(at - start, at - start + self.records[at])
+        part = slice(at - start, at - start + self.records.get(at, BLANK_HEADER))
         return files.get(start, b"")[part] == self.files[start][part]
 
 
@@ -135,7 +138,8 @@ def check_damaged(sample, files, target):
     before = tree(root)
     lost = [at for at in sample.records if not sample.is_whole(files, at)]
     first_lost = min(lost, default=sample.end)
-    is_tail = not any(at > first_lost for at in sample.records if at not in lost)
+    first_damage = min([first_lost, *(at for at in sample.blanks if not sample.is_whole(files, at))])
+    is_tail = not any(at > first_damage for at in sample.records if at not in lost)
     try:
         store = rocketstore.open(root, "a", config=sample.config)
     except CorruptFileError:
@@ -201,6 +205,14 @@ def test_every_length_of_the_tail_keeps_every_whole_record(sample, tmp_path, see
 @pytest.mark.slow
 def test_every_sector_of_the_tail_loses_no_sound_record(sample, tmp_path):
     zero_all(sample, range((sample.end - TAIL) // SECTOR * SECTOR, sample.end, SECTOR), tmp_path)
+
+
+def test_a_blank_of_zeros_loses_no_sound_record(sample, tmp_path):
+    for at in sample.blanks:
+        start = max(start for start in sample.files if start <= at)
+        data = bytearray(sample.files[start])
+        data[at - start : at - start + BLANK_HEADER] = bytes(BLANK_HEADER)
+        check_damaged(sample, {**sample.files, start: bytes(data)}, tmp_path / f"{at}")
 
 
 def test_damage_with_sound_records_behind_it_is_an_error_that_names_salvage(sample, tmp_path):
