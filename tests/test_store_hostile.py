@@ -1,5 +1,6 @@
 """Damaged stores: an error, a skip that is reported, or a right answer; never a crash, a hang or a wrong body."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -164,6 +165,8 @@ calls = {
     "scan": lambda: [len(batch) for batch in log.scan(verify_crc=True)],
     "scan and skip": lambda: [len(batch) for batch in log.scan(on_corrupt="skip", threads=2)],
     "a scan that goes on": lambda: [len(batch) for batch in pages],
+    "one message": lambda: log.get_message(offsets[1]),
+    "one message, if there": lambda: log.find_message(offsets[-1]),
     "get_messages": lambda: log.get_messages(offsets),
     "find_messages": lambda: log.find_messages(np.array(offsets)),
     "query": lambda: store.query_messages("TopicTest", ["K0", "K1", "K2"]).messages,
@@ -204,8 +207,13 @@ CUT_FILES += [f"batchconsumequeue/Batch/0/{0:020}", "index/20240101000000000"]
 
 @pytest.mark.parametrize("name", CUT_FILES)
 @pytest.mark.parametrize("size", [0, 100])
-def test_a_file_that_is_cut_while_it_is_read_is_an_error_or_an_answer_and_kills_nobody(name, size, tmp_path):
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_file_that_is_cut_while_it_is_read_is_an_error_or_an_answer_and_kills_nobody(name, size, settled, tmp_path):
+    """Settled: the directories are that old that the list of their files is believed for a second."""
     hostile_store.build(tmp_path / "store")
+    for directory, _, _ in os.walk(tmp_path / "store"):
+        if settled:
+            os.utime(directory, (0, 0))
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", CUT, str(tmp_path / "store"), name, str(size)],
         capture_output=True,

@@ -323,12 +323,14 @@ cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64
 def read_message(Buffer buffer not None, int64_t from_offset, int64_t offset, *, bint at_rest=False):
     """Read all fields of one record; ``at_rest`` as for ``RecordScanner.scan``.
 
-    Returns: (status, fields): a dict, None if the status is not OK. Raises: StoreClosedError.
+    Returns: (status, fields): a dict, None if the status is not OK.
+    Raises: StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef Record record
     cdef PropertyReader reader
     cdef int64_t pos = offset - from_offset
     cdef int status = RECORD_END
+    buffer.check_file_size()
     buffer.enter()
     try:
         if 0 <= pos < buffer.size:
