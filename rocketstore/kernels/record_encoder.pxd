@@ -34,10 +34,9 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil
 cdef class RecordEncoder:
     cdef readonly bint append_prop_crc
     cdef readonly list queues  # (topic, queueId), each once
-    cdef dict numbers  # of the queues
-    cdef int32_t number  # of the last record's
-    cdef tuple queue  # of the last record
-    cdef int32_t queue_id
+    cdef dict numbers  # of the queues, by topic and queue id
+    cdef str topic  # of the last record
+    cdef dict numbers_of_topic
     cdef Growing data
     cdef Growing encoded
     cdef Growing properties

@@ -3,6 +3,7 @@
 That is the queue offset, the physical offset, the store time, and the CRC of the whole record.
 """
 
+cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
@@ -58,9 +59,32 @@ cdef enum:
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
+# Of a message, in the order in which Message.__init__ sets them, then those that not all have.
+cdef tuple FIELDS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
+                     "body", "_stored", "store_host", "store_timestamp", "reconsume_times",
+                     "prepared_transaction_offset")
+cdef dict FIELD_NUMBERS = {name: i for i, name in enumerate(FIELDS)}
 # An Encoded, as NumPy knows it.
 ENCODED = np.dtype([("start", np.int64), ("size", np.int32), ("store_timestamp", np.int32), ("queue_id", np.int32),
                     ("queue", np.int32), ("message_num", np.int32)], align=True)
+
+
+# The values of FIELDS, NULL for one that a message has not.
+cdef struct Fields:
+    PyObject *topic
+    PyObject *raw_body
+    PyObject *properties
+    PyObject *queue_id
+    PyObject *flag
+    PyObject *sys_flag
+    PyObject *born_timestamp
+    PyObject *born_host
+    PyObject *body
+    PyObject *stored
+    PyObject *store_host
+    PyObject *store_timestamp
+    PyObject *reconsume_times
+    PyObject *prepared_transaction_offset
 
 
 cdef class RecordEncoder:
@@ -155,7 +179,7 @@ cdef class RecordEncoder:
         self.data.size = self.encoded.size = 0
         self.queues.clear()
         self.numbers.clear()
-        self.queue = None
+        self.topic = None
         self.kept.clear()
 
     cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil:
@@ -191,32 +215,50 @@ cdef class RecordEncoder:
         cdef Parts parts
         cdef dict fields = message.__dict__
         cdef dict head = fields if batch is None else batch.__dict__
-        cdef str topic = head["topic"]
-        cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
-        if not head["sys_flag"] & COMPRESSED and ("body" in fields or fields.get("sys_flag", 0) & COMPRESSED):
+        cdef Fields own, of_all
+        cdef str topic, born_host
+        cdef bytes body
+        cdef dict properties, more_properties = None
+        # All is held before anything is called, which may change the message: numbers may be Python code, too.
+        with cython.critical_section(fields, head):
+            find_fields(fields, &own)
+            if batch is None:
+                of_all = own
+            else:
+                find_fields(head, &of_all)
+                if self.batch_properties != "none":
+                    more_properties = given(of_all.properties, "properties")
+            topic, born_host = given(of_all.topic, "topic"), given(of_all.born_host, "born_host")
+            body = given(own.stored, "_stored")[0] if own.raw_body == NULL else <object>own.raw_body
+            properties = given(own.properties, "properties")
+            queue_id = given(of_all.queue_id, "queue_id")
+            store_host = <object>of_all.store_host if keeps_store and of_all.store_host != NULL else None
+            flag, sys_flag = given(own.flag, "flag"), given(of_all.sys_flag, "sys_flag")
+            own_sys_flag = given_or_0(own.sys_flag)
+            reconsume_times = given_or_0(of_all.reconsume_times)
+            born_timestamp = given(of_all.born_timestamp, "born_timestamp")
+            store_timestamp = given_or_0(of_all.store_timestamp) if keeps_store else 0
+            prepared_transaction_offset = given_or_0(of_all.prepared_transaction_offset) if batch is None else 0
+            has_body = own.body != NULL
+        parts.flag, parts.sys_flag, parts.reconsume_times = flag, sys_flag, reconsume_times
+        parts.born_timestamp, parts.store_timestamp = born_timestamp, store_timestamp
+        parts.prepared_transaction_offset = prepared_transaction_offset
+        if not parts.sys_flag & COMPRESSED and (has_body or own_sys_flag & COMPRESSED):
             body = message.body  # which may be another since; and of a batch, whose head does not say how it is stored
-        cdef object store_host = head.get("store_host") if keeps_store else None
-        cdef bytes born = self.host_bytes(head["born_host"])
+        cdef bytes born = self.host_bytes(born_host)
         self.last_store_host = self.store_host if store_host is None else store_host
         cdef bytes store = self.host_bytes(self.last_store_host)
-        queue_id = head["queue_id"]
         parts.queue_id = self.find_queue_id(topic) if queue_id is None else index(queue_id)
         parts.topic = self.utf8_of(topic)
         parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
-        parts.flag = fields["flag"]
-        parts.sys_flag = head["sys_flag"]
-        parts.reconsume_times = head.get("reconsume_times", 0)
-        parts.born_timestamp = head["born_timestamp"]
-        parts.store_timestamp = head.get("store_timestamp", 0) if keeps_store else 0
-        parts.prepared_transaction_offset = 0 if batch is not None else head.get("prepared_transaction_offset", 0)
         parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
         parts.store_host.data, parts.store_host.size = store, <int32_t>len(store)
         self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
-        self.add_properties(fields["properties"])
-        if batch is not None and self.batch_properties != "none" and head["properties"]:
+        self.add_properties(properties)
+        if more_properties:
             if self.batch_properties == "joined" and not self.trailing_separator and self.properties.size:
                 self.properties.size -= 1
-            self.add_properties(head["properties"])
+            self.add_properties(more_properties)
         if parts.sys_flag & INNER_BATCH:
             self.is_special = True
         return self.add_record(&parts, topic, message_num)
@@ -327,14 +369,13 @@ cdef class RecordEncoder:
         return 0
 
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1:
-        if self.queue is None or self.queue[0] is not topic or self.queue_id != queue_id:
-            self.queue, self.queue_id = (topic, queue_id), queue_id
-            found = self.numbers.get(self.queue)
-            if found is None:
-                found = self.numbers[self.queue] = len(self.queues)
-                self.queues.append(self.queue)
-            self.number = found
-        return self.number
+        if self.topic is not topic:
+            self.topic, self.numbers_of_topic = topic, self.numbers.setdefault(topic, {})
+        found = self.numbers_of_topic.get(queue_id)
+        if found is None:
+            found = self.numbers_of_topic[queue_id] = len(self.queues)
+            self.queues.append((topic, queue_id))
+        return found
 
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
         """Refuse what a broker would store, and then could not dispatch: DELAY or INNER_NUM that are no numbers."""
@@ -347,6 +388,31 @@ cdef class RecordEncoder:
         if status != RECORD_OK or (self.has_separator if record.sys_flag & INNER_BATCH else not is_one):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
+
+
+cdef int find_fields(dict fields, Fields *found) except -1:
+    """Find what a record is made of among a message's fields: mostly in the order of FIELDS, without a look-up."""
+    cdef Py_ssize_t at = 0, i = 0
+    cdef PyObject *name
+    cdef PyObject *value
+    memset(found, 0, sizeof(Fields))
+    while PyDict_Next(fields, &at, &name, &value):
+        if i == len(FIELDS) or <object>name is not FIELDS[i]:
+            i = FIELD_NUMBERS.get(<object>name, -1)
+        if i >= 0:
+            (<PyObject **>found)[i] = value
+        i += 1
+    return 0
+
+
+cdef inline object given(PyObject *value, str name):
+    if value == NULL:
+        raise KeyError(name)
+    return <object>value
+
+
+cdef inline object given_or_0(PyObject *value):
+    return 0 if value == NULL else <object>value
 
 
 cdef inline bint is_named(const Slice *name, const char *text, int32_t size) noexcept nogil:
