@@ -71,8 +71,10 @@ def test_imports_go_only_down(path):
 )
 def test_a_kind_of_file_knows_no_other_kind(path):
     inner = {inner for name, inner in own_imports(path) if name == "files"}
-    # A scan and the end of a log are no kinds of files but parts of the commit log, as ext units are of a queue.
+    # A scan and the end of a log are no kinds of files but parts of the commit log, as ext units are of a queue; a
+    # writer is a part of what is read and written.
     parts = {"commit_log": {"scan"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
+    parts |= {"consume_queue": {"consume_queue_writer"}, "consume_queue_ext": {"consume_queue_ext_writer"}}
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
     parts["commit_log"] |= {"log_writer", "put_result"}
     parts["log_writer"] = {"allocate_service"}
