@@ -85,6 +85,14 @@ def test_other_modes_are_refused_by_name(mode, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_says_what_it_is_and_closes_behind_its_block(tmp_path):
+    with MappedFile(tmp_path / "file", "r+", create_size=1000) as file:
+        assert repr(file) == f"<MappedFile {str(tmp_path / 'file')!r}, mode 'r+', 1,000 bytes>"
+    assert repr(file) == f"<MappedFile {str(tmp_path / 'file')!r}, closed>"
+    with pytest.raises(StoreClosedError):
+        file.select_mapped_buffer(0, 1)
+
+
 # ---- places that refuse ------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter, UnitWriter
-from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window, make_directory
+from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.columns import int32_column, int64_column, require_int64
@@ -35,7 +35,6 @@ from rocketstore.storage import identity, local_path, scandir, to_path
 
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
-MODES = ("r", "r+", "a")
 PHY_OFFSET, MSG_BASE_OFFSET = 0, 28  # where they are in a unit
 READ_UNITS = 4096
 F = TypeVar("F", bound=Callable[..., Any])
@@ -160,8 +159,7 @@ class ConsumeQueue:
         Raises: FileNotFoundError; ValueError; CorruptFileError for what cannot be gone on with.
         Source: ConsumeQueue.load, BatchConsumeQueue.load.
         """
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+        check_mode(mode)
         if mapped_file_size is not None:
             if mapped_file_size < cls.unit_size:
                 raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {cls.unit_size} bytes")

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.files.mapped_file import make_directory
+from rocketstore.files.mapped_file import check_mode, make_directory
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import INT_MIN, LONG_MIN
@@ -16,7 +16,6 @@ from rocketstore.storage import local_path, to_path
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
 
-MODES = ("r", "r+", "a")
 MAX_ADDRESS = INT_MIN - 1
 LARGEST_UNIT = 2**15 - 1
 
@@ -60,8 +59,7 @@ class ConsumeQueueExt:
         Raises: FileNotFoundError; ValueError; CorruptFileError for what cannot be gone on with.
         Source: ConsumeQueueExt.load.
         """
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+        check_mode(mode)
         if mode == "a":
             make_directory(local_path(directory))
         return cls(directory, mapped_file_size, mode)

@@ -23,6 +23,7 @@ from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, is_queue_
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp
+from rocketstore.files.mapped_file import check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
@@ -42,7 +43,6 @@ from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["MessageStore"]
 
-MODES = ("r", "r+", "a")
 MAX_QUEUES = 256  # kept open
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -72,8 +72,7 @@ class MessageStore:
         """Open a store; the documentation is ``rocketstore.open``'s."""
         if not isinstance(config, StoreConfig | None):
             raise TypeError(f"config={config!r}: a StoreConfig was expected")
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+        check_mode(mode)
         root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(root, mode, config)
