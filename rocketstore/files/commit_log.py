@@ -399,6 +399,8 @@ class CommitLog:
         for name, value in (("topics", topics), ("keys", keys)):
             if isinstance(value, str):
                 raise TypeError(f"{name}={value!r}: a list of str was expected")
+        if not isinstance(tags, str | None):
+            raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         fields = message_fields(columns)
         wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]
