@@ -106,7 +106,8 @@ class CommitLog:
         """Append a message, as ``MessageStore.put_message`` does, but to the log alone.
 
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
-        Raises: PutMessageError; OSError. Source: CommitLog.asyncPutMessage.
+        Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError; io.UnsupportedOperation in
+        mode "r". Source: CommitLog.asyncPutMessage.
         """
         writer = self._writing()
         with writer.lock:
@@ -120,6 +121,8 @@ class CommitLog:
         """Append messages in order, in one kernel call where they are columns; if one is refused, none.
 
         Parameters: messages: Message objects, a MessageBatch, or an Arrow table, as for ``MessageStore.put_messages``.
+        store_timestamp; raises: as ``append``. Returns: PutMessagesResult. Source: CommitLog.asyncPutMessages, without
+        its bound of one file.
         """
         if is_arrow(messages):
             messages = MessageBatch.of_arrow(messages)
@@ -130,7 +133,10 @@ class CommitLog:
             return result
 
     def flush(self) -> None:
-        """Return when all that was appended is on the disk. Raises OSError: it may be lost then."""
+        """Return when all that was appended is on the disk. Raises OSError: it may be lost then.
+
+        Source: MappedFileQueue.flush.
+        """
         self._writing().flush()
 
     def _writing(self) -> LogWriter:
@@ -197,8 +203,8 @@ class CommitLog:
     def get_message(self, phy_offset: int) -> Message:
         """Read the message at a physical offset.
 
-        Raises: IndexError if it is outside the log; CorruptFileError if no message begins there.
-        Source: CommitLog.lookMessageByOffset.
+        Parameters: phy_offset: bytes. Returns: Message. Raises: IndexError if it is outside the log; CorruptFileError
+        if no message begins there. Source: CommitLog.lookMessageByOffset.
         """
         status, fields = self._read_message(phy_offset)
         if fields is None:
@@ -229,7 +235,8 @@ class CommitLog:
         """Read the messages at many physical offsets, int64[n], bytes, in any order; the batch is in theirs.
 
         Parameters: columns: names of Message's fields, None for all that tables have. verify_crc: check the bodies.
-        Raises: IndexError for an offset outside the log; CorruptFileError for one where no message begins.
+        Returns: MessageBatch. Raises: IndexError for an offset outside the log; CorruptFileError for one where no
+        message begins. Source: CommitLog.lookMessageByOffset, for each.
         """
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
@@ -391,6 +398,8 @@ class CommitLog:
         Raises
         ------
         ValueError, TypeError : for conditions that cannot be.
+
+        Source: CommitLog.checkMessageAndReturnSize, for each record.
         """
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")

@@ -27,6 +27,7 @@ class IndexHeader(NamedTuple):
     """The header of an index file: times in epoch milliseconds, offsets in bytes of the commit log.
 
     ``hash_slot_count``: puts that found their slot empty. ``index_count``: the next item's ordinal, items + 1.
+    Source: IndexHeader.
     """
 
     begin_timestamp: int
@@ -166,7 +167,10 @@ class IndexFile(IndexFileKernel):
         return np.frombuffer(self._file.view(), ITEM, stop - start, place)
 
     def flush(self) -> None:
-        """Write the header and what changed to the disk. Source: IndexFile.flush."""
+        """Write the header and what changed to the disk. Raises: OSError; io.UnsupportedOperation in mode "r".
+
+        Source: IndexFile.flush.
+        """
         self._check_file_size()
         self._write_count()
         self._file.flush()

@@ -44,7 +44,8 @@ class GetMessageStatus(StrEnum):
 class GetMessageResult(NamedTuple):
     """What a read found: go on with ``next_begin_offset``; the queue has ``min_offset`` to ``max_offset``.
 
-    ``messages`` are in the order of the queue; an inner batch is one of them.
+    ``messages`` are in the order of the queue; an inner batch is one of them. Offsets are queue offsets.
+    Source: GetMessageResult.
     """
 
     status: GetMessageStatus

@@ -41,7 +41,10 @@ INDEX_TYPES = (None, "K", "U", "T")
 
 
 class QueryOffsetResult(NamedTuple):
-    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends."""
+    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends.
+
+    Offsets are bytes, the time is epoch ms. Source: QueryOffsetResult.
+    """
 
     phy_offsets: list[int]
     index_last_update_timestamp: int
@@ -334,7 +337,7 @@ class IndexService:
         Parameters: topic: str, or a column of n str (not with ``index_type="T"``). keys: as for ``hash_keys``, n
         strings. threads: so many at once. The others as for ``query_offset``.
         Returns: PhyOffsets of n keys: of each what ``query_offset`` gives.
-        Raises: as ``query_offset`` and ``hash_keys``.
+        Raises: as ``query_offset`` and ``hash_keys``. Source: IndexService.queryOffset, for each key.
         """
         self._require_open()
         self.check_file_sizes()
@@ -368,6 +371,7 @@ class IndexService:
         """Delete the oldest files whose messages are all gone, never the newest file.
 
         Parameters: min_phy_offset: where the commit log begins now, bytes. Returns: the paths deleted.
+        Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexService.deleteExpiredFile.
         """
         self._require_open(writing=True)
@@ -380,7 +384,10 @@ class IndexService:
         return deleted
 
     def flush(self) -> None:
-        """Write all files to the disk, and wait for the full ones that are under way."""
+        """Write all files to the disk, and wait for the full ones that are under way.
+
+        Raises: OSError; io.UnsupportedOperation in mode "r". Source: IndexService.flush.
+        """
         self._require_open(writing=True)
         self._await_flushes()
         for file in self._files:
