@@ -69,8 +69,8 @@ class Step(NamedTuple):
 @click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Messages to write.")
 @click.option("--store", type=PATH, help="Write none: take this store, which is only read.")
 @click.option("--index", type=PATH, help="Write and build nothing: only look up what this index directory has.")
-@click.option("--lookups", type=click.IntRange(1), default=200_000, show_default=True, help="Keys to look up, at most.")
-@click.option("--absent", type=click.IntRange(0), default=20_000, show_default=True, help="Keys that are not there.")
+@click.option("--lookups", type=click.IntRange(1), default=1_000_000, show_default=True, help="Look so many keys up.")
+@click.option("--absent", type=click.IntRange(0), default=100_000, show_default=True, help="Keys that are not there.")
 @click.option("--out", type=PATH, help="Keep what is made here, in an empty directory.")
 @geometry_options
 @broker_conf_option
