@@ -81,9 +81,18 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 
 
+def outputs(script):
+    """What a script writes to standard output and standard error."""
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
+    return answer.stdout.strip(), answer.stderr.strip()
+
+
 def test_importing_rocketstore_imports_nothing_of_an_extra():
     script = f"import sys, rocketstore; print([name for name in {THIRD_PARTY} if name in sys.modules])"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False
-    )
-    assert (answer.stdout.strip(), answer.stderr) == ("[]", "")
+    assert outputs(script) == ("[]", "")
+
+
+def test_nothing_is_logged_unless_asked_for():
+    warn = "logging.getLogger('rocketstore').warning('told')"
+    assert outputs(f"import logging, rocketstore; {warn}") == ("", "")
+    assert outputs(f"import logging, rocketstore; logging.basicConfig(format='%(message)s'); {warn}") == ("", "told")
