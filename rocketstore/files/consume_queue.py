@@ -269,7 +269,8 @@ class ConsumeQueue:
     def put_units(self, phy_offsets: Any, sizes: Any, tags_codes: Any, queue_offset: Any) -> int:
         """Append units in order, but none of a record before the last unit's end or of a queue offset that is taken.
 
-        Fillers stand before the first unit of a queue in its first file; a later gap in queue offsets is closed.
+        Fillers stand before the first unit of a queue in its first file; a later gap in queue offsets is closed. One
+        thread puts at a time.
 
         Parameters: phy_offsets, int64[n], sizes, int32[n]: of the records, bytes. tags_codes: int64[n], of which
         addresses are those of ext units. queue_offset: of the first unit, and the others follow; or int64[n].
