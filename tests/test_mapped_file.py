@@ -273,7 +273,8 @@ def test_a_file_that_grew_or_was_replaced_while_it_is_open_is_still_read(tmp_pat
 def test_a_reader_pickles_as_its_path_and_opens_it_again(tmp_path, monkeypatch):
     filled(tmp_path / NAME)
     monkeypatch.chdir(tmp_path)
-    with IndexFile.open(NAME, **GEOMETRY) as file, IndexService.open(".", **GEOMETRY) as service:
+    options = {**GEOMETRY, "max_msgs_num_batch": 3}
+    with IndexFile.open(NAME, **GEOMETRY) as file, IndexService.open(".", **options) as service:
         pickles = pickle.dumps(file), pickle.dumps(service)
     assert max(map(len, pickles)) < 1_000
     monkeypatch.chdir("/")
@@ -281,6 +282,7 @@ def test_a_reader_pickles_as_its_path_and_opens_it_again(tmp_path, monkeypatch):
         assert (file.mode, file.hash_slot_num, file.index_num) == ("r", 100, 1_000)
         assert file.select_phy_offset("T#7") == [7]
         assert service.query_offset("T", "7").phy_offsets == [7]
+        assert service.max_msgs_num_batch == 3
 
 
 def test_a_writer_is_not_pickled(tmp_path):

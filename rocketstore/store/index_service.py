@@ -435,7 +435,8 @@ class IndexService:
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        return _reopen, (type(self), self.directory.absolute(), self._geometry, self.compat)
+        options = self._geometry, self.compat, self.max_msgs_num_batch
+        return _reopen, (type(self), self.directory.absolute(), *options)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -468,9 +469,12 @@ def _time_name(time: datetime) -> str:
 
 
 def _reopen(
-    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str
+    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str, max_msgs_num_batch: int
 ) -> IndexService:
-    return cls.open(directory, hash_slot_num=geometry[0], index_num=geometry[1], compat=compat)
+    slots, items = geometry
+    return cls.open(
+        directory, hash_slot_num=slots, index_num=items, compat=compat, max_msgs_num_batch=max_msgs_num_batch
+    )
 
 
 def _column(requests: Any, name: str) -> Any:
