@@ -475,9 +475,11 @@ class MessageStore:
         """Have a function called with what is dispatched, after queues and index have it; it may get it twice.
 
         What it raises ends the writing, as an error of the disk does.
-        Parameters: dispatcher: takes a MessageBatch. Raises: io.UnsupportedOperation in mode "r".
+        Parameters: dispatcher: takes a MessageBatch. Raises: TypeError; io.UnsupportedOperation in mode "r".
         Source: DefaultMessageStore.addDispatcher.
         """
+        if not callable(dispatcher):
+            raise TypeError(f"dispatcher={dispatcher!r}: a function was expected")
         self._writing().reput.add(dispatcher)
 
     def delete_expired_files(
