@@ -1,5 +1,6 @@
 """rocketstore: the on-disk message store of Apache RocketMQ, from Python, at the speed of C."""
 
+import logging
 import os
 
 from rocketstore.config import StoreConfig
@@ -91,6 +92,8 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Python itself prints warnings
 
 
 def open(

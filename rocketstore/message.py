@@ -65,6 +65,8 @@ class Message:
 
         Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
         in turn. born_timestamp: epoch ms, None for now. compress: "zlib", "lz4" or "zstd" stores the body so.
+        Raises: ValueError for another compression; ModuleNotFoundError naming its package. What else cannot be is
+        refused when it is put. Source: Message.
         """
         self.topic = topic
         self.raw_body = body
@@ -91,7 +93,8 @@ class Message:
     def batch(cls, topic: str, messages: Iterable[Message], **fields: Any) -> Self:
         """Make one message of many, an inner batch, for a topic whose queue.type is BatchCQ.
 
-        Parameters: fields: as for a message. Source: MessageBatch.encode, SendMessageProcessor.sendBatchMessage.
+        Parameters: fields: as for a message. Raises: ValueError, TypeError for what cannot be one of a batch.
+        Source: MessageBatch.encode, SendMessageProcessor.sendBatchMessage.
         """
         items = list(messages)
         if not 1 <= len(items) <= MAX_BATCH:

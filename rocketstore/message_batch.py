@@ -36,7 +36,7 @@ class MessageBatch:
     Numbers are NumPy arrays; topic, hosts, ids, tags, uniq_key and bodies VarColumn; keys ListColumn; properties
     MapColumn. ``batch[i]`` is a Message. Goes to Arrow, and what takes Arrow, without a copy.
 
-    Attributes: columns: dict of column by name.
+    Attributes: columns: dict of column by name. Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
     """
 
     def __init__(self, columns: dict[str, Any], length: int, stored: dict[str, Any] | None = None) -> None:

@@ -90,6 +90,13 @@ def test_a_pipe_gets_utf8_whatever_the_locale():
     assert json.loads(out.decode("utf-8"))["keys"] == ["订单😀-1", "café", "𐍈"]
 
 
+def test_warnings_go_to_standard_error():
+    script = "try: main()\nexcept SystemExit: logging.getLogger('rocketstore').warning('told')"
+    script = f"import logging, sys; sys.argv = ['', '--version']; from rocketstore.cli import main\n{script}"
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
+    assert answer.stderr == "told\n"
+
+
 # ---- control characters ------------------------------------------------------------------------------------
 
 # Red text, the title of the window, erasing the line, the control sequence in one character, and writing backwards.

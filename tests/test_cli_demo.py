@@ -4,12 +4,13 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 from cli import run, start
 from puts import files_under
 
 import rocketstore
-from rocketstore.cli.demo import show_counts, why_no_spark
+from rocketstore.cli.demo import keys_of, show_counts, why_no_spark
 
 NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": ""}
 LEFT_OUT = "Spark is left out: Java is missing, it needs 17 or newer.\n"
@@ -87,6 +88,42 @@ def test_a_store_that_does_not_show_its_sizes_needs_them(no_java, store, tmp_pat
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=97\nmaxIndexNum=101\n")
     assert run("demo", "--store", store, "--broker-conf", conf).exit_code == 0
+
+
+@pytest.mark.parametrize(("asked", "found"), [(1, 1), (150, 150), (10**6, "1,800")])
+def test_the_items_of_given_index_files_are_looked_up(asked, found, no_java, store):
+    before = files_under(store)
+    result = run("demo", "--index", store / "index", "--lookups", asked, "--absent", 5)
+    assert result.exit_code == 0
+    assert f"all {found} messages found" in result.stdout
+    assert files_under(store) == before
+
+
+def test_a_key_is_made_for_each_hash(seed):
+    hashes = np.array([0, 1, 2**31 - 1, *np.random.default_rng(seed).integers(0, 2**31, 1000)], np.int32)
+    assert rocketstore.hash_keys(keys_of(hashes)).tolist() == hashes.tolist()
+
+
+@pytest.mark.parametrize("options", [["--store", "x"], ["--messages", 5]])
+def test_an_index_is_all_that_is_looked_at(options, no_java, store):
+    assert run("demo", "--index", store / "index", *options).exit_code == 2
+
+
+def test_a_geometry_is_that_of_index_files_alone(no_java, golden_index):
+    given = ["--slots", 5_000_000, "--items", 20_000_000]
+    assert run("demo", "--messages", 5, *given).exit_code == 2
+    assert run("demo", "--index", golden_index, "--slots", 97).exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_spark_finds_the_same_in_given_index_files(store):
+    if why_no_spark():
+        pytest.skip(why_no_spark())
+    process = start("demo", "--index", store / "index", "--absent", 100)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, err) == (0, "")
+    assert out.count("1,900 answers the same") == 2
 
 
 def test_the_demo_does_not_write_among_other_files(no_java, tmp_path):

@@ -1,5 +1,6 @@
 """Consume queues and batch consume queues: units, ranges, beginning and end, search by time, growth while open."""
 
+import io
 import mmap
 import pickle
 import struct
@@ -8,10 +9,12 @@ import sys
 import numpy as np
 import pytest
 import reference.consume_queue as oracle
+import stores
 from reference.consume_queue import pack_batch_unit
 from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 
-from rocketstore import StoreClosedError
+import rocketstore
+from rocketstore import CorruptFileError, StoreClosedError
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
 
 UNIT = struct.Struct(">qiq")
@@ -374,7 +377,7 @@ def test_times_are_found_as_the_reference_finds_them(directory, seed, case):
 # ---- opening, closing, sending -----------------------------------------------------------------------------
 
 
-def test_nothing_but_a_directory_can_be_opened_and_only_to_read(directory, tmp_path):
+def test_nothing_but_a_directory_can_be_opened(directory, tmp_path):
     with pytest.raises(FileNotFoundError):
         ConsumeQueue.open(directory)
     write(directory, units_of(3))
@@ -576,3 +579,119 @@ def test_a_batch_queue_grows_while_it_is_open(directory):
     for n in range(1, 26):
         write(directory, units[:n], file_size=BATCH_FILE_SIZE)
         assert (queue.max_queue_offset, queue[-1].phy_offset) == (3 * n, 100 * (n - 1))
+
+
+# ---- writing: more of it in test_consume_queue_writer.py ----------------------------------------------------
+
+
+def files_of(directory):
+    return {int(path.name): path.read_bytes() for path in directory.iterdir()}
+
+
+def test_units_that_are_put_are_rocketmq_s_bytes_and_read_at_once(directory):
+    with ConsumeQueue.open(directory, "a", mapped_file_size=FILE_SIZE) as queue:
+        assert (len(queue), queue.max_queue_offset) == (0, 0)
+        assert queue.put_unit(100, 91, -7, 32)
+        assert queue.put_units([200, 300], np.array([91, 91], np.int32), [1, 2], 33) == 2
+        assert queue.put_units([400, 500], [91, 91], [3, 4], np.array([35, 99])) == 2  # a gap is closed
+        assert list(queue[:].queue_offsets) == [32, 33, 34, 35, 36]
+        assert queue[:].phy_offsets.tolist() == [100, 200, 300, 400, 500]
+        assert queue[-1] == (36, 500, 91, 4, False, 1, -1, -1)
+        queue.flush()
+    units = [UNIT.pack(100 * n, 91, code) for n, code in enumerate([-7, 1, 2, 3, 4], 1)]
+    assert files_of(directory) == {600: b"".join([FILLER, FILLER, *units]).ljust(FILE_SIZE, b"\0")}
+
+
+def test_a_unit_that_is_there_is_not_put_again(directory):
+    with ConsumeQueue.open(directory, "a", mapped_file_size=FILE_SIZE) as queue:
+        assert [queue.put_unit(0, 100, 1, 0), queue.put_unit(0, 100, 1, 0), queue.put_unit(100, 5, 1, 1)] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["basic-5.5.0", "step-5.3.3", "batch-5.5.0"])
+def test_the_units_of_a_golden_queue_make_the_same_files_again(name, tmp_path):
+    with rocketstore.open(stores.unpack(name, tmp_path / "golden")) as store:
+        for topic, queue_id in store.queues():
+            theirs = store.consume_queue(topic, queue_id)
+            units, size = theirs[0:], theirs.mapped_file_size
+            directory = tmp_path / topic / str(queue_id)
+            with type(theirs).open(directory, "a", mapped_file_size=size) as ours:
+                real = ~units.is_filler
+                columns = [c[real] for c in (units.phy_offsets, units.sizes, units.tags_codes, units.queue_offsets)]
+                more = {}
+                if units.batch_nums is not None:
+                    more = {"batch_nums": units.batch_nums, "store_timestamps": units.store_timestamps}
+                assert ours.put_units(*columns, **more) == sum(real)
+                assert list(ours[0:]) == list(units)
+            assert files_of(directory) == files_of(theirs.directory)
+
+
+def test_batch_units_follow_one_another_by_their_messages(tmp_path):
+    with BatchConsumeQueue.open(tmp_path / "0", "a", mapped_file_size=BATCH_FILE_SIZE) as queue:
+        assert queue.put_units([0, 100], [100, 90], [5, 6], 1, batch_nums=[3, 1], store_timestamps=[1000, 1001]) == 2
+        assert queue.put_unit(190, 90, 7, 5, batch_num=2, store_timestamp=1002)
+        assert (queue.min_queue_offset, queue.max_queue_offset) == (1, 7)
+        assert queue[3] == (1, 0, 100, 5, False, 3, 1000, -1)
+    units = [pack_batch_unit(0, 100, 5, 1000, 1, 3), pack_batch_unit(100, 90, 6, 1001, 4, 1)]
+    units.append(pack_batch_unit(190, 90, 7, 1002, 5, 2))
+    assert files_of(tmp_path / "0") == {0: b"".join(units).ljust(BATCH_FILE_SIZE, b"\0")}
+
+
+def test_writing_goes_on_where_the_queue_ends_with_the_size_of_its_files(directory):
+    write(directory, units_of(13))
+    with ConsumeQueue.open(directory, "r+") as queue:
+        assert queue.put_units([1300, 1400], [100, 100], [41, 48], 13) == 2
+        assert (queue.max_queue_offset, queue.mapped_file_size) == (15, FILE_SIZE)
+    units = units_of(15)
+    assert files_of(directory) == {0: b"".join(units[:10]), 200: b"".join(units[10:]).ljust(FILE_SIZE, b"\0")}
+
+
+def test_a_new_queue_has_rocketmq_s_file_size(tmp_path):
+    with ConsumeQueue.open(tmp_path / "0", "a") as queue:
+        assert not list((tmp_path / "0").iterdir())
+        queue.put_unit(0, 100, 0, 0)
+    assert (tmp_path / "0" / f"{0:020}").stat().st_size == 6_000_000
+
+
+def test_only_a_makes_a_directory_and_only_r_puts_nothing(directory):
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            ConsumeQueue.open(directory, mode)
+    with ConsumeQueue.open(directory, "a", mapped_file_size=FILE_SIZE) as queue:
+        queue.put_unit(0, 100, 0, 0)
+        with pytest.raises(TypeError, match="only a reader"):
+            pickle.dumps(queue)
+    with pytest.raises(StoreClosedError):
+        queue.put_unit(100, 100, 0, 1)
+    with ConsumeQueue.open(directory) as queue:
+        for call in (queue.flush, lambda: queue.put_unit(100, 100, 0, 1)):
+            with pytest.raises(io.UnsupportedOperation, match="mode 'a'"):
+                call()
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        (([-1], [100], [0], 0), ValueError),
+        (([0], [0], [0], 0), ValueError),
+        (([0], [2**31], [0], 0), ValueError),
+        (([0], [100], [2**63], 0), ValueError),
+        (([0], [100], [0], -1), ValueError),
+        (([0], [100], [0], 2**63), ValueError),
+        (([0], [100], [0, 1], 0), ValueError),
+        (([0], [100], [0], [0, 1]), ValueError),
+        (([0], [100], [0], 0.5), TypeError),
+        (([0.5], [100], [0], 0), TypeError),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused_and_nothing_is_put(columns, error, directory):
+    with ConsumeQueue.open(directory, "a", mapped_file_size=FILE_SIZE) as queue, pytest.raises(error):
+        queue.put_units(*columns)
+    assert not list(directory.iterdir())
+
+
+def test_what_cannot_be_gone_on_with_is_refused_and_stays(directory):
+    write(directory, [*units_of(5), bytes(20), *units_of(9, 6)])
+    before = files_of(directory)
+    with pytest.raises(CorruptFileError, match="a file of the queue follows"):
+        ConsumeQueue.open(directory, "r+")
+    assert files_of(directory) == before

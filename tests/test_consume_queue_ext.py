@@ -1,13 +1,16 @@
 """Ext units of consume queues: addresses, bitmaps, ends of files, damage."""
 
+import io
 import pickle
 import struct
 
 import pytest
 import reference.consume_queue as oracle
+import stores
 from reference.commit_log import read_files
 from reference.consume_queue import ext_addr, pack_ext
 
+import rocketstore
 from rocketstore import CorruptFileError, StoreClosedError
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 
@@ -101,11 +104,45 @@ def test_a_file_that_comes_while_open_is_read(directory):
         assert ext.read(ext_addr(2 * FILE_SIZE)) == (9, 8, b"7")
 
 
-def test_it_is_only_read_closed_and_pickled_like_the_others(directory, tmp_path):
+@pytest.mark.parametrize("name", ["cqext-5.5.0", "cqext-5.3.3"])
+def test_the_ext_units_of_a_golden_store_make_the_same_files_again(name, tmp_path):
+    with rocketstore.open(stores.unpack(name, tmp_path / "golden")) as store:
+        for topic, queue_id in store.queues():
+            codes = store.consume_queue(topic, queue_id)[:].tags_codes.tolist()
+            addresses = [code for code in codes if ConsumeQueueExt.is_ext_address(code)]
+            if not addresses:
+                continue
+            theirs = store.consume_queue_ext(topic, queue_id)
+            size = next(theirs.directory.iterdir()).stat().st_size
+            directory = tmp_path / topic / str(queue_id)
+            with ConsumeQueueExt.open(directory, "a", mapped_file_size=size) as ours:
+                for address in addresses:
+                    unit = theirs.read(address)
+                    assert ours.put(*unit) == address
+                    assert ours.read(address) == unit
+                ours.flush()
+            assert read_files(directory) == read_files(theirs.directory)
+
+
+def test_writing_goes_on_behind_the_last_unit(directory):
+    with ConsumeQueueExt.open(directory, "r+") as ext:
+        address = ext.put(5, 6, b"7")
+        assert (address, ext.read(address)) == (ext_addr(FILE_SIZE + 50), (5, 6, b"7"))
+        with pytest.raises(TypeError, match="only a reader"):
+            pickle.dumps(ext)
+    ext.close()
+    with pytest.raises(StoreClosedError):
+        ext.put(5, 6)
+
+
+def test_it_is_opened_closed_and_pickled_like_the_others(directory, tmp_path):
     with pytest.raises(ValueError, match="mode"):
-        ConsumeQueueExt.open(directory, "a")
-    with pytest.raises(FileNotFoundError):
-        ConsumeQueueExt.open(tmp_path / "missing")
+        ConsumeQueueExt.open(directory, "w")
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError):
+            ConsumeQueueExt.open(tmp_path / "missing", mode)
+    with ConsumeQueueExt.open(directory) as ext, pytest.raises(io.UnsupportedOperation, match="mode 'a'"):
+        ext.put(5, 6)
     ext = ConsumeQueueExt.open(directory)
     assert pickle.loads(pickle.dumps(ext)).read(ext_addr(0)) == ext.read(ext_addr(0))
     ext.close()

@@ -26,7 +26,7 @@ from reference.index_file import IndexService as ReferenceIndex
 from reference.index_file import key_hash
 from reference.record import COMMIT, INNER_BATCH, blank, build_record, parse_record
 
-from rocketstore import CommitLog, IndexService, StoreConfig
+from rocketstore import CommitLog, ConsumeQueue, ConsumeQueueExt, IndexService, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
@@ -361,6 +361,23 @@ def test_what_is_dispatched_again_is_put_once(seed, tmp_path):
     built.dispatcher.close()
     expected = {path: data for path, data in built.model.data_files().items() if not path.startswith("commitlog")}
     assert files_under(built.root, "consumequeue") == expected
+
+
+def test_what_is_dispatched_again_has_another_ext_unit_and_no_other_unit(tmp_path):  # point 55
+    rows = [{**draw_plain(random.Random(i)), "topic": "T", "queue_id": 0} for i in range(5)]
+    options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
+    built = Built(tmp_path / "store", rows, index=False, **options)
+    built.dispatcher.dispatch(0, built.end)
+    once = files_under(built.root, "consumequeue")
+    built.dispatcher.dispatch(0, built.end)
+    built.dispatcher.close()
+    assert files_under(built.root, "consumequeue") == once
+    ext = ConsumeQueueExt.open(built.root / "consumequeue_ext" / "T" / "0")
+    with ConsumeQueue.open(built.root / "consumequeue" / "T" / "0") as queue:
+        first = queue[:].tags_codes.tolist()
+    size = first[1] - first[0]
+    assert [ext.read(address) for address in first] == [ext.read(address + 5 * size) for address in first]
+    assert (len(first), None in map(ext.read, first), ext.read(first[0] + 10 * size)) == (5, False, None)
 
 
 def test_a_range_without_a_file_is_an_error(tmp_path):

@@ -344,6 +344,14 @@ def test_a_dispatcher_needs_a_writer(tmp_path):
         reader.add_dispatcher(print)
 
 
+def test_what_cannot_be_called_is_no_dispatcher(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(TypeError, match="dispatcher=None"):
+            store.add_dispatcher(None)
+        store.put_message(Message("T", b""))
+        store.flush()
+
+
 def test_an_own_dispatcher_may_not_close_its_store(tmp_path):
     errors = []
 

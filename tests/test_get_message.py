@@ -328,6 +328,8 @@ def test_without_limits_a_read_goes_over_thousands_of_units_that_do_not_match(tm
 
 def test_limits_and_max_msg_nums_that_cannot_be_are_refused(tmp_path):
     with store_of(tmp_path, [{}]) as store:
+        with pytest.raises(TypeError, match=r"tags=\['TagA'\]"):
+            store.get_message("TopicTest", 0, 0, tags=["TagA"])
         with pytest.raises(ValueError, match="limits='Broker'"):
             store.get_message("TopicTest", 0, 0, limits="Broker")
         with pytest.raises(ValueError, match="max_msg_nums=-1"):

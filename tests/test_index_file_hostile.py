@@ -267,7 +267,7 @@ def test_a_geometry_that_does_not_fit_is_refused(tmp_path):
         (2**40, 1),
         (10**30, 5),
     ]:
-        with pytest.raises((StoreError, ValueError, OverflowError)):
+        with pytest.raises((StoreError, ValueError)):
             IndexFile.open(path, "r", hash_slot_num=slots, index_num=items)
 
 
@@ -285,7 +285,7 @@ def no_large_files():
 )
 def test_a_file_cannot_be_created_with_an_impossible_geometry(geometry, tmp_path, no_large_files):
     slots, items = geometry
-    with pytest.raises((ValueError, OverflowError)):
+    with pytest.raises(ValueError, match="are possible"):
         IndexFile.create(tmp_path / "index", hash_slot_num=slots, index_num=items)
     assert list(tmp_path.iterdir()) == []
 
@@ -294,7 +294,7 @@ def test_a_file_cannot_be_created_with_an_impossible_geometry(geometry, tmp_path
     "seeds", [{"end_phy_offset": 2**63}, {"end_timestamp": 2**63}, {"compat": "3.0.0"}], ids=str
 )
 def test_a_create_that_fails_leaves_no_file(seeds, tmp_path):
-    with pytest.raises((ValueError, OverflowError)):
+    with pytest.raises(ValueError, match=r"beyond int64|compat"):
         IndexFile.create(tmp_path / "index", **GEOMETRY, **seeds)
     assert list(tmp_path.iterdir()) == []
 
@@ -386,12 +386,12 @@ def test_numbers_that_are_no_longs_are_refused(number, writable):
         lambda: writable.select_phy_offset("k", 32, 0, number),
         lambda: writable.select_phy_offsets(["k"], end_timestamp=number),
     ):
-        with pytest.raises((OverflowError, ValueError, TypeError)):
+        with pytest.raises((ValueError, TypeError)):
             call()
 
 
 def test_unsigned_offsets_too_large_for_a_long_are_refused(writable):
-    with pytest.raises((OverflowError, ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError)):
         writable.put_keys(["k"], np.array([2**63], dtype=np.uint64), [1])
 
 
@@ -423,9 +423,9 @@ def test_negative_hashes_are_refused_by_row(writable):
 
 def test_hashes_that_are_no_ints_are_refused(writable):
     for hashes in (np.array([1.0]), np.array([2**31]), ["a"], [None], np.array([[1]], dtype=np.int32), 5):
-        with pytest.raises((TypeError, ValueError, OverflowError)):
+        with pytest.raises((TypeError, ValueError)):
             writable.put_key_hashes(hashes, [1], [1])
-        with pytest.raises((TypeError, ValueError, OverflowError)):
+        with pytest.raises((TypeError, ValueError)):
             writable.select_phy_offsets_by_hash(hashes)
 
 

@@ -410,6 +410,16 @@ def test_columns_that_are_missing_or_of_other_lengths_are_refused(index):
     pair.check()
 
 
+def test_a_service_in_mode_r_plus_adds_to_what_exists(index):
+    with pytest.raises(FileNotFoundError):
+        IndexService.open(index, "r+")
+    pair = rolled(index)
+    pair.reopen("r+")
+    pair.build_indexes([request(n, "a b", store_timestamp=10**12 + 60_000 * n) for n in range(4, 8)])
+    pair.check()
+    pair.service.flush()
+
+
 def test_a_service_in_mode_r_builds_nothing(index):
     pair = Pair(index)
     pair.build_indexes([request(0, "a")])

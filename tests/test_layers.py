@@ -71,17 +71,28 @@ def test_imports_go_only_down(path):
 )
 def test_a_kind_of_file_knows_no_other_kind(path):
     inner = {inner for name, inner in own_imports(path) if name == "files"}
-    # A scan and the end of a log are no kinds of files but parts of the commit log, as ext units are of a queue.
+    # A scan and the end of a log are no kinds of files but parts of the commit log, as ext units are of a queue; a
+    # writer is a part of what is read and written.
     parts = {"commit_log": {"scan"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
+    parts |= {"consume_queue": {"consume_queue_writer"}, "consume_queue_ext": {"consume_queue_ext_writer"}}
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
     parts["commit_log"] |= {"log_writer", "put_result"}
     parts["log_writer"] = {"allocate_service"}
     assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 
 
+def outputs(script):
+    """What a script writes to standard output and standard error."""
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
+    return answer.stdout.strip(), answer.stderr.strip()
+
+
 def test_importing_rocketstore_imports_nothing_of_an_extra():
     script = f"import sys, rocketstore; print([name for name in {THIRD_PARTY} if name in sys.modules])"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False
-    )
-    assert (answer.stdout.strip(), answer.stderr) == ("[]", "")
+    assert outputs(script) == ("[]", "")
+
+
+def test_nothing_is_logged_unless_asked_for():
+    warn = "logging.getLogger('rocketstore').warning('told')"
+    assert outputs(f"import logging, rocketstore; {warn}") == ("", "")
+    assert outputs(f"import logging, rocketstore; logging.basicConfig(format='%(message)s'); {warn}") == ("", "told")

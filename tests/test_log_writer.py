@@ -436,6 +436,14 @@ def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
     assert [record.queue_offset for _, record in scan(read_files(tmp_path))] == list(range(18))
 
 
+def test_mode_r_plus_appends_to_what_exists(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        CommitLog.open(tmp_path / "log", "r+", config=config_of())
+    CommitLog.open(tmp_path / "log", "a", config=config_of()).close()
+    with CommitLog.open(tmp_path / "log", "r+", config=config_of()) as log:
+        assert (log.mode, log.append(message()).phy_offset) == ("r+", 0)
+
+
 def test_many_messages_are_encoded_in_pieces(monkeypatch, tmp_path):
     """Between them other threads have a turn."""
     monkeypatch.setattr(log_writer, "ADDED", 3)

@@ -198,7 +198,7 @@ def test_nothing_is_written_if_one_message_is_refused(seed, tmp_path):
         for message, put in itertools.product(bad, (store.put_messages, lambda rows: store.put_messages(tuple(rows)))):
             rows = [message_of(draw_plain(rng)) for _ in range(rng.randrange(1, 20))]
             rows.insert(rng.randrange(len(rows) + 1), message)
-            with pytest.raises((ValueError, TypeError, OverflowError)):
+            with pytest.raises((ValueError, TypeError)):
                 put(rows)
             assert store.commit_log.max_phy_offset == 0
         assert store.put_messages([Message("T", b"", queue_id=0)] * 3).queue_offsets.tolist() == [0, 1, 2]

@@ -291,6 +291,20 @@ def test_another_policy_is_refused(store):
         recover(store(), policy="quick", config=CONFIG)
 
 
+@pytest.mark.parametrize("policy", ["complete", "broker"])
+def test_a_body_that_is_not_its_crc_s_is_kept_where_recovery_does_not_look_at_it(store, policy):
+    ends = {}
+    for checks in (True, False):
+        root = store(f"{policy} {checks}")
+        start, position, _ = damages.records(root)[-1]
+        first = damages.log_files(root)[start][position + 88]  # byte of the body
+        damages.change_log(root, start, position + 88, bytes([first ^ 1]))
+        damages.unclean(root, None)
+        config = dataclasses.replace(CONFIG, check_crc_on_recover=checks)
+        ends[checks] = recover(root, policy=policy, config=config).max_phy_offset
+    assert ends[True] == start + position < ends[False]
+
+
 def test_policy_broker_keeps_what_it_cuts_off(store, seed):
     root = store()
     start, position, _ = damages.records(root)[-3]

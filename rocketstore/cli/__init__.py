@@ -1,6 +1,7 @@
 """The ``rocketstore`` command. One module a command."""
 
 import io
+import logging
 import sys
 
 __all__ = ["main"]
@@ -15,6 +16,8 @@ def main() -> None:
     # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
+    if logging.lastResort is not None:
+        logging.getLogger("rocketstore").addHandler(logging.lastResort)  # warnings, to standard error
     try:
         from rocketstore.cli.group import rocketstore
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -23,7 +24,7 @@ from rich.console import Console
 
 import rocketstore
 from rocketstore.cli.formats import cell, print_table, table_of
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
@@ -45,9 +46,12 @@ Counts = dict[tuple[str, str | None], int]  # by topic and tag
 
 
 class Lookups(NamedTuple):
-    """Keys to look up, and where the message is that each was taken from, -1 for keys that are not there."""
+    """Keys to look up, and where the message is that each was taken from, -1 for keys that are not there.
 
-    topics: list[str]
+    ``topics`` is None where a key is all that an index has a hash of.
+    """
+
+    topics: list[str] | None
     keys: list[str]
     phy_offsets: np.ndarray
 
@@ -64,13 +68,16 @@ class Step(NamedTuple):
 @click.command()
 @click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Messages to write.")
 @click.option("--store", type=PATH, help="Write none: take this store, which is only read.")
-@click.option("--lookups", type=click.IntRange(1), default=200_000, show_default=True, help="Keys to look up, at most.")
-@click.option("--absent", type=click.IntRange(0), default=20_000, show_default=True, help="Keys that are not there.")
+@click.option("--index", type=PATH, help="Write and build nothing: only look up what this index directory has.")
+@click.option("--lookups", type=click.IntRange(1), default=1_000_000, show_default=True, help="Look so many keys up.")
+@click.option("--absent", type=click.IntRange(0), default=100_000, show_default=True, help="Keys that are not there.")
 @click.option("--out", type=PATH, help="Keep what is made here, in an empty directory.")
+@geometry_options
 @broker_conf_option
 @click.pass_context
 def demo(
-    ctx: click.Context, /, messages: int, store: Path | None, lookups: int, absent: int, out: Path | None
+    ctx: click.Context, /, messages: int, store: Path | None, index: Path | None, lookups: int, absent: int,
+    out: Path | None, hash_slot_num: int | None, index_num: int | None,
 ) -> None:
     """Take a store through Spark, and compare every byte and every answer with a serial run.
 
@@ -78,13 +85,21 @@ def demo(
     messages, and keys are looked up by the UDFs. The exit status is 1 if anything differs. Without Java or PySpark the
     serial part runs alone.
     """
-    if store is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--messages: none are written with --store, so give one of them")
+    if store is not None and index is not None:
+        raise click.UsageError("--store, --index: give one of them")
+    if (store or index) is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--messages: none are written with --store or --index, so give one of them")
+    if index is None and hash_slot_num is not None:
+        raise click.UsageError("--slots, --items: are those of --index")
     reason = why_no_spark()
     if reason:
         click.echo(f"Spark is left out: {reason}.", err=True)
     with scratch_directory(out) as scratch:
         try:
+            if index is not None:
+                config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+                report(look_up(index, config, lookups, absent, scratch, not reason))
+                return
             steps, config = [], ctx.meta[BROKER_CONF]
             if store is None:
                 store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
@@ -136,6 +151,27 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
     return steps
 
 
+def look_up(
+    directory: Path, config: StoreConfig, most: int, absent: int, scratch: Path, with_spark: bool
+) -> list[Step]:
+    """Look up keys that have the hashes of an index's items, serially, then on Spark, and compare."""
+    slots, items = config.max_hash_slot_num, config.max_index_num
+    with IndexService.open(directory, hash_slot_num=slots, index_num=items) as index:
+        asked, _ = timed("reading items", lambda: take_items(index, most, absent))
+        expected, seconds = timed("serial lookups", lambda: index.query_offsets(None, asked.keys, MAX_NUM))
+    steps = [Step("serial: query_offsets", len(asked.keys), seconds, check_own(expected, asked))]
+    if with_spark:
+        from rocketstore.cli.demo_spark import SparkDemo
+
+        with SparkDemo(scratch, config) as spark:
+            for engine in ("pandas", "arrow"):
+                ask = partial(spark.select_phy_offset, directory, asked, engine, False)
+                answers, seconds = timed(f"Spark: lookups, {engine}", ask)
+                checked = check_answers(expected, answers)
+                steps.append(Step(f"Spark: select_phy_offset, {engine}", len(asked.keys), seconds, checked))
+    return steps
+
+
 # ---- the serial part -------------------------------------------------------------------------------------------
 
 
@@ -169,6 +205,27 @@ def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
     topics += [topics[0] if topics else "Topic"] * absent
     keys += [f"absent-{number}" for number in range(absent)]
     return Lookups(topics, keys, np.array([*phy_offsets, *[-1] * absent], np.int64))
+
+
+def take_items(index: IndexService, most: int, absent: int) -> Lookups:
+    """Take so many of an index's items, spread over its files, and make a key for the hash of each."""
+    items = [file.items(1, 1 + len(file)) for file in index.files]
+    starts = np.cumsum([0, *map(len, items)])
+    count = int(starts[-1])
+    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))
+    places = np.searchsorted(wanted, starts)
+    taken = [part[wanted[first:last] - start] for part, start, (first, last) in
+             zip(items, starts.tolist(), pairwise(places.tolist()), strict=False)]
+    keys = [key for part in taken for key in keys_of(part["key_hash"])] + [f"absent-{n}" for n in range(absent)]
+    phy_offsets = [part["phy_offset"].astype(np.int64) for part in taken]
+    return Lookups(None, keys, np.concatenate([*phy_offsets, np.full(absent, -1, np.int64)]))
+
+
+def keys_of(hashes: np.ndarray) -> list[str]:
+    """Make a key for each hash: String.hashCode is a polynomial of 31, here of seven characters from "A" on."""
+    powers = 31 ** np.arange(6, -1, -1)
+    digits = (hashes.astype(np.int64) - ord("A") * powers.sum())[:, None] % (1 << 32) // powers % 31
+    return ["".join(map(chr, row)) for row in (digits + ord("A")).tolist()]
 
 
 def with_keys(batch: MessageBatch) -> np.ndarray:

@@ -103,7 +103,7 @@ class SparkDemo:
     def select_phy_offset(self, root: Path, asked: Lookups, engine: str, is_verified: bool) -> PhyOffsets:
         found = select_phy_offset(
             str(root.absolute()),
-            F.col("topic"),
+            None if asked.topics is None else F.col("topic"),
             "key",
             max_num=MAX_NUM,
             verify=is_verified,
@@ -113,8 +113,9 @@ class SparkDemo:
         )
         path = self.scratch / "keys.parquet"
         if not path.exists():
-            columns = {"id": np.arange(len(asked.keys)), "topic": asked.topics, "key": asked.keys}
-            pq.write_table(pa.table(columns), path)
+            columns = {"id": np.arange(len(asked.keys)), "key": pa.array(asked.keys, pa.string())}
+            topics = {} if asked.topics is None else {"topic": pa.array(asked.topics, pa.string())}
+            pq.write_table(pa.table(columns | topics), path)
         table = self.session.read.parquet(str(path)).select("id", found.alias("found")).toArrow()
         column = table.sort_by("id").column("found").combine_chunks()
         offsets = column.offsets.to_numpy().astype(np.int64)

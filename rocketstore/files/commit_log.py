@@ -15,7 +15,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, make_directory
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
@@ -49,7 +49,7 @@ ON_CORRUPT = ("raise", "skip")
 class CommitLog:
     """The commit log of a store. Made by ``open``; a context manager. Where it is read, a broker may write meanwhile.
 
-    Attributes: directories; mode, "r" or "a"; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
+    Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
     or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
@@ -78,14 +78,13 @@ class CommitLog:
     ) -> Self:
         """Open the files of a directory, or of several that make one log.
 
-        Parameters: mode: "r" reads; "a" also appends, to a log alone: of a store, queues and index are built and the
-        lock is taken by ``rocketstore.open``. mapped_file_size: bytes of a whole file, else what the files show.
-        force_verify_prop_crc: where a CRC is checked, check the one in the properties and not that of the body.
-        message_delay_level: as the broker's. config: how records are written, in mode "a".
-        Raises: FileNotFoundError in mode "r"; StoreError in mode "a" if the log ends in something else than records.
+        Parameters: mode: "r" reads; "r+" also appends, to a log alone: of a store, queues and index are built and the
+        lock is taken by ``rocketstore.open``; "a" also makes the directory. mapped_file_size: bytes of a whole file,
+        else what the files show. force_verify_prop_crc: where a CRC is checked, check the one in the properties and
+        not that of the body. message_delay_level: as the broker's. config: how records are written.
+        Raises: FileNotFoundError; ValueError; StoreError, if records are to be appended behind something else.
         """
-        if mode not in ("r", "a"):
-            raise ValueError(f"mode={mode!r}: must be 'r' or 'a'")
+        check_mode(mode)
         if is_list(directory) and not directory:
             raise ValueError(f"directory={directory!r}: at least one is needed")
         paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
@@ -95,7 +94,7 @@ class CommitLog:
         options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
         self = cls(queue, options, mode)
         self.refresh()
-        if mode == "a":
+        if mode != "r":
             self.whole_to = LONG_MAX
             self.writer = LogWriter.of_log(self, config or StoreConfig())
             self.whole_to = self.writer.phy_offset
@@ -107,7 +106,8 @@ class CommitLog:
         """Append a message, as ``MessageStore.put_message`` does, but to the log alone.
 
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
-        Raises: PutMessageError; OSError. Source: CommitLog.asyncPutMessage.
+        Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError; io.UnsupportedOperation in
+        mode "r". Source: CommitLog.asyncPutMessage.
         """
         writer = self._writing()
         with writer.lock:
@@ -121,6 +121,8 @@ class CommitLog:
         """Append messages in order, in one kernel call where they are columns; if one is refused, none.
 
         Parameters: messages: Message objects, a MessageBatch, or an Arrow table, as for ``MessageStore.put_messages``.
+        store_timestamp; raises: as ``append``. Returns: PutMessagesResult. Source: CommitLog.asyncPutMessages, without
+        its bound of one file.
         """
         if is_arrow(messages):
             messages = MessageBatch.of_arrow(messages)
@@ -131,7 +133,10 @@ class CommitLog:
             return result
 
     def flush(self) -> None:
-        """Return when all that was appended is on the disk. Raises OSError: it may be lost then."""
+        """Return when all that was appended is on the disk. Raises OSError: it may be lost then.
+
+        Source: MappedFileQueue.flush.
+        """
         self._writing().flush()
 
     def _writing(self) -> LogWriter:
@@ -149,7 +154,7 @@ class CommitLog:
     @property
     def min_phy_offset(self) -> int:
         """Where the first file begins, 0 where there is none. Source: CommitLog.getMinOffset."""
-        if not self.queue.files or not self.queue.files[0].path.exists():
+        if self._closed or not self.queue.files or not self.queue.files[0].path.exists():
             self.refresh()
         return self.queue.files[0].file_from_offset if self.queue.files else 0
 
@@ -198,8 +203,8 @@ class CommitLog:
     def get_message(self, phy_offset: int) -> Message:
         """Read the message at a physical offset.
 
-        Raises: IndexError if it is outside the log; CorruptFileError if no message begins there.
-        Source: CommitLog.lookMessageByOffset.
+        Parameters: phy_offset: bytes. Returns: Message. Raises: IndexError if it is outside the log; CorruptFileError
+        if no message begins there. Source: CommitLog.lookMessageByOffset.
         """
         status, fields = self._read_message(phy_offset)
         if fields is None:
@@ -230,7 +235,8 @@ class CommitLog:
         """Read the messages at many physical offsets, int64[n], bytes, in any order; the batch is in theirs.
 
         Parameters: columns: names of Message's fields, None for all that tables have. verify_crc: check the bodies.
-        Raises: IndexError for an offset outside the log; CorruptFileError for one where no message begins.
+        Returns: MessageBatch. Raises: IndexError for an offset outside the log; CorruptFileError for one where no
+        message begins. Source: CommitLog.lookMessageByOffset, for each.
         """
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
@@ -392,6 +398,8 @@ class CommitLog:
         Raises
         ------
         ValueError, TypeError : for conditions that cannot be.
+
+        Source: CommitLog.checkMessageAndReturnSize, for each record.
         """
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
@@ -400,6 +408,8 @@ class CommitLog:
         for name, value in (("topics", topics), ("keys", keys)):
             if isinstance(value, str):
                 raise TypeError(f"{name}={value!r}: a list of str was expected")
+        if not isinstance(tags, str | None):
+            raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         fields = message_fields(columns)
         wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]

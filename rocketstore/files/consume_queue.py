@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import io
 import mmap
 import operator
 import os
@@ -15,10 +16,13 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 
 import numpy as np
 
+from rocketstore.config import DEFAULT_SIZES
 from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window
+from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter, UnitWriter
+from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.columns import int32_column, int64_column, require_int64
 from rocketstore.kernels.consume_queue import (
     count_valid_units,
     decode_batch_units,
@@ -27,7 +31,7 @@ from rocketstore.kernels.consume_queue import (
     read_unit,
 )
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
-from rocketstore.storage import identity, scandir, to_path
+from rocketstore.storage import identity, local_path, scandir, to_path
 
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue", "ConsumeQueue", "ConsumeQueueUnits", "CqUnit", "is_queue_name"]
 
@@ -103,27 +107,39 @@ def beside_expiry(method: F) -> F:
 
 
 class ConsumeQueue:
-    """The units of one queue, by queue offset. Made by ``open``; a context manager; pickles as path and options.
+    """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 
     It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
     for again from where it was, so a queue grows as a broker writes. What a restart would cut because the commit log
-    has no such record is still there. Source: org.apache.rocketmq.store.ConsumeQueue.
+    has no such record is still there.
+
+    Attributes: directory; mode. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
-    __slots__ = ("_closed", "_commit_log", "_end", "_file_size", "_given_size", "_queue", "directory")
+    __slots__ = (
+        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_queue", "_writer", "directory", "mode",
+    )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
     unit_size: ClassVar[int] = 20
     rounded_to: ClassVar[int] = 20  # what the length of every file is a multiple of
+    writer_type: ClassVar[type[UnitWriter]] = ConsumeQueueWriter
 
-    def __init__(self, directory: Path, mapped_file_size: int | None, commit_log: Any) -> None:
+    def __init__(self, directory: Path, mapped_file_size: int | None, commit_log: Any, mode: str = "r") -> None:
         self.directory = directory
+        self.mode = mode
         self._given_size = mapped_file_size
         self._commit_log = commit_log
         self._queue: MappedFileQueue | None = None
         self._file_size = 0
         self._end = -1
         self._closed = False
+        self._writer: Any = None
+        if mode != "r":
+            self._given_size = self.mapped_file_size or DEFAULT_SIZES[self.size_name]
+            self._writer = self.writer_type(directory, self._given_size, keeps_files=True)
+            self._writer.recover(zero=True)
+            self._queue = None  # an empty last file is gone
 
     @classmethod
     def open(
@@ -134,20 +150,25 @@ class ConsumeQueue:
         mapped_file_size: int | None = None,
         commit_log: Any = None,
     ) -> Self:
-        """Open the queue in a directory ``topic/queueId``. Its files are not looked at before they are needed.
+        """Open the queue in a directory ``topic/queueId``. A reader does not look at its files before they are needed.
 
-        Parameters: mapped_file_size: bytes, else what the files show. commit_log: has ``min_phy_offset`` and
-        ``pickup_store_timestamp(phy_offset, size)``, -1 for what it cannot read; without it nothing has expired.
-        Raises: FileNotFoundError; ValueError. Source: ConsumeQueue.load, BatchConsumeQueue.load.
+        Parameters: mode: "r" reads; "r+" also puts, into a queue alone: of a store, ``rocketstore.open`` does all;
+        "a" also makes the directory. mapped_file_size: bytes, else what the files show, or of a new queue RocketMQ's
+        default. commit_log: has ``min_phy_offset`` and ``pickup_store_timestamp(phy_offset, size)``, -1 for what it
+        cannot read; without it nothing has expired.
+        Raises: FileNotFoundError; ValueError; CorruptFileError for what cannot be gone on with.
+        Source: ConsumeQueue.load, BatchConsumeQueue.load.
         """
-        if mode != "r":
-            raise ValueError(f"mode={mode!r}: must be 'r'")
+        check_mode(mode)
         if mapped_file_size is not None:
             if mapped_file_size < cls.unit_size:
                 raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {cls.unit_size} bytes")
             mapped_file_size = -(-mapped_file_size // cls.rounded_to) * cls.rounded_to
-        with scandir(path := to_path(directory)):
-            return cls(path, mapped_file_size, commit_log)
+        path = to_path(directory) if mode == "r" else local_path(directory)
+        if mode == "a":
+            make_directory(path)
+        with scandir(path):
+            return cls(path, mapped_file_size, commit_log, mode)
 
     @property
     def topic(self) -> str:
@@ -239,11 +260,53 @@ class ConsumeQueue:
         span = next((span for span in self._held() if span[0] <= position < span[1]), None)
         return None if span is None else (self._offset_at(span[0]), self._offset_at(span[1]))
 
+    # ---- put -----------------------------------------------------------------------------------------------
+
+    def put_unit(self, phy_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        """Append the unit of one record. Whether it was: as ``put_units``, and see there."""
+        return self.put_units([phy_offset], [size], [tags_code], queue_offset) == 1
+
+    def put_units(self, phy_offsets: Any, sizes: Any, tags_codes: Any, queue_offset: Any) -> int:
+        """Append units in order, but none of a record before the last unit's end or of a queue offset that is taken.
+
+        Fillers stand before the first unit of a queue in its first file; a later gap in queue offsets is closed. One
+        thread puts at a time.
+
+        Parameters: phy_offsets, int64[n], sizes, int32[n]: of the records, bytes. tags_codes: int64[n], of which
+        addresses are those of ext units. queue_offset: of the first unit, and the others follow; or int64[n].
+        Returns: how many were appended. Raises: ValueError, TypeError for a row that cannot be, and nothing is
+        written; io.UnsupportedOperation in mode "r"; OSError. Source: ConsumeQueue.putMessagePositionInfo.
+        """
+        return self._put(phy_offsets, sizes, tags_codes, queue_offsets_of(queue_offset, np.ones(len(phy_offsets), int)))
+
+    def _put(self, phy_offsets: Any, sizes: Any, tags_codes: Any, *more: np.ndarray) -> int:
+        n = len(phy_offsets)
+        columns = int64_column(phy_offsets, "phy_offsets", n), int32_column(sizes, "sizes", n)
+        count: int = self._writing().put_units(*columns, int64_column(tags_codes, "tags_codes", n), *more)
+        return count
+
+    def flush(self) -> None:
+        """Return when all that was put is on the disk. Raises: OSError; io.UnsupportedOperation in mode "r"."""
+        self._writing().flush()
+
+    def _writing(self) -> Any:
+        if self._writer is None:
+            raise io.UnsupportedOperation(f"{self.directory} is open for reading: open it with mode 'a' to put units")
+        return self._writer
+
+    # ---- the rest ------------------------------------------------------------------------------------------
+
     def close(self) -> None:
-        """Unmap the files. Later calls raise StoreClosedError."""
-        self._closed = True
-        if self._queue is not None:
-            self._queue.close()
+        """Flush, if open for writing, and close the files. Later calls raise StoreClosedError."""
+        try:
+            if self._writer is not None and not self._closed:
+                self._writer.flush()
+        finally:
+            self._closed = True
+            if self._queue is not None:
+                self._queue.close()
+            if self._writer is not None:
+                self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -252,6 +315,8 @@ class ConsumeQueue:
         self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self._writer is not None:
+            raise TypeError(f"{self.directory} is open for writing: only a reader can be pickled")
         return type(self), (self.directory.absolute(), self._given_size, self._commit_log)
 
     def __repr__(self) -> str:
@@ -470,6 +535,35 @@ class BatchConsumeQueue(ConsumeQueue):
     size_name = "mapper_file_size_batch_consume_queue"
     unit_size = 46
     rounded_to = 1
+    writer_type = BatchConsumeQueueWriter
+
+    def put_unit(  # type: ignore[override]
+        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: int
+    ) -> bool:
+        """Append the unit of one record. Whether it was: as ``put_units``, and see there."""
+        columns = [phy_offset], [size], [tags_code], queue_offset
+        return self.put_units(*columns, batch_nums=[batch_num], store_timestamps=[store_timestamp]) == 1
+
+    def put_units(  # type: ignore[override]
+        self,
+        phy_offsets: Any,
+        sizes: Any,
+        tags_codes: Any,
+        queue_offset: Any,
+        *,
+        batch_nums: Any,
+        store_timestamps: Any,
+    ) -> int:
+        """Append batch units in order, but none of a record up to the last unit's.
+
+        Parameters: as ``ConsumeQueue.put_units``, and queue_offset: of each record's first message. batch_nums: the
+        records' messages, int16[n]. store_timestamps: epoch ms, int64[n].
+        Returns, raises: as ``ConsumeQueue.put_units``. Source: BatchConsumeQueue.putBatchMessagePositionInfo.
+        """
+        n = len(phy_offsets)
+        nums = int32_column(batch_nums, "batch_nums", n)
+        times = int64_column(store_timestamps, "store_timestamps", n)
+        return self._put(phy_offsets, sizes, tags_codes, times, queue_offsets_of(queue_offset, nums), nums)
 
     @property
     @beside_expiry
@@ -550,6 +644,15 @@ class BatchConsumeQueue(ConsumeQueue):
 
 
 QUEUE_KINDS = ConsumeQueue, BatchConsumeQueue
+
+
+def queue_offsets_of(queue_offset: Any, counts: np.ndarray) -> np.ndarray:
+    """Give the queue offset of each of n units, int64[n], or of the first and how many messages each has."""
+    if np.ndim(queue_offset):
+        return int64_column(queue_offset, "queue_offset", len(counts))
+    require_int64(queue_offset=operator.index(queue_offset))
+    offsets: np.ndarray = queue_offset + np.cumsum(counts, dtype=np.int64) - counts
+    return offsets
 
 
 def is_queue_name(name: str) -> bool:

@@ -18,7 +18,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, pack_batch_units, pack_units
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = ["BatchConsumeQueueWriter", "ConsumeQueueWriter"]
+__all__ = ["BatchConsumeQueueWriter", "ConsumeQueueWriter", "UnitWriter"]
 
 UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">q20xqh8x")  # offset of the record, msgBaseOffset, batchSize

@@ -36,6 +36,10 @@ class FileRun(ABC):
         self._unflushed: set[int] = set()
         self._changed_directories: set[Path] = set()
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def load(self) -> None:
         """Take the files that are there for full, until ``recover`` finds the end. An empty last one is deleted.
 

@@ -27,6 +27,7 @@ class IndexHeader(NamedTuple):
     """The header of an index file: times in epoch milliseconds, offsets in bytes of the commit log.
 
     ``hash_slot_count``: puts that found their slot empty. ``index_count``: the next item's ordinal, items + 1.
+    Source: IndexHeader.
     """
 
     begin_timestamp: int
@@ -80,10 +81,7 @@ class IndexFile(IndexFileKernel):
         Source: IndexFile.<init>.
         """
         Compat.of(compat)
-        if not (1 <= hash_slot_num <= INT_MAX and 2 <= index_num <= INT_MAX):
-            raise ValueError(
-                f"hash_slot_num={hash_slot_num}, index_num={index_num}: from 1, from 2, and to {INT_MAX} are possible"
-            )
+        given_geometry(hash_slot_num, index_num)
         for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
             if not -LONG_MAX - 1 <= value <= LONG_MAX:
                 raise ValueError(f"{name}={value} is beyond int64")
@@ -169,7 +167,10 @@ class IndexFile(IndexFileKernel):
         return np.frombuffer(self._file.view(), ITEM, stop - start, place)
 
     def flush(self) -> None:
-        """Write the header and what changed to the disk. Source: IndexFile.flush."""
+        """Write the header and what changed to the disk. Raises: OSError; io.UnsupportedOperation in mode "r".
+
+        Source: IndexFile.flush.
+        """
         self._check_file_size()
         self._write_count()
         self._file.flush()
@@ -232,12 +233,16 @@ LONGEST_WALK = 10_000
 
 
 def given_geometry(hash_slot_num: int | None, index_num: int | None) -> tuple[int, int] | None:
-    """Return the geometry that a caller gives, None for none. Raises ValueError for half of one."""
-    if hash_slot_num is not None and index_num is not None:
-        return hash_slot_num, index_num
+    """Return the geometry that a caller gives, None for none. Raises ValueError for half of one and one of no file."""
     if hash_slot_num is None and index_num is None:
         return None
-    raise ValueError("hash_slot_num and index_num: give both or none")
+    if hash_slot_num is None or index_num is None:
+        raise ValueError("hash_slot_num and index_num: give both or none")
+    if not (1 <= hash_slot_num <= INT_MAX and 2 <= index_num <= INT_MAX):
+        raise ValueError(
+            f"hash_slot_num={hash_slot_num}, index_num={index_num}: from 1, from 2, and to {INT_MAX} are possible"
+        )
+    return hash_slot_num, index_num
 
 
 def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:

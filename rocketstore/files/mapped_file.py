@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
@@ -25,7 +25,7 @@ from rocketstore.storage import BLOCK, identity, is_remote, local_path, scandir,
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
 
-MODES = ("r", "r+")
+MODES = ("r", "r+", "a")  # read; also write what exists; also make what is missing
 CHUNK = 1 << 20
 ZEROS = bytes(CHUNK)
 MAX_MAPPED = 64  # files of one queue that are mapped at a time
@@ -50,7 +50,7 @@ class SelectMappedBufferResult(NamedTuple):
 
 
 class MappedFile:
-    """A whole file in memory, shared with whoever else has it open.
+    """A whole file in memory, shared with whoever else has it open. A context manager.
 
     Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping as
     kernels take it; ``fd``, the descriptor of a file open for writing, -1 of another.
@@ -61,8 +61,7 @@ class MappedFile:
 
     def __init__(self, path: str | os.PathLike[str], mode: str = "r", *, create_size: int | None = None) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists)."""
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+        check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = self.path.open_copy() if is_remote(self.path) else None
@@ -156,6 +155,16 @@ class MappedFile:
                 with contextlib.suppress(BufferError):
                     self._map.close()
                 self._descriptor()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.buffer.closed else f"mode {self.mode!r}, {self.buffer.size:,} bytes"
+        return f"<MappedFile {str(self.path)!r}, {state}>"
 
 
 class LogFile(NamedTuple):
@@ -363,6 +372,12 @@ def nonzero_end(path: Path, begin: int, end: int) -> int:
 def is_offset_name(name: str) -> bool:
     """Whether a name is that of a file in a run: 20 digits that fit a long."""
     return len(name) == 20 and name.isascii() and name.isdecimal() and int(name) <= LONG_MAX
+
+
+def check_mode(mode: str, modes: Sequence[str] = MODES) -> None:
+    """Raise ValueError for another mode than these."""
+    if mode not in modes:
+        raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, modes))}")
 
 
 def make_directory(directory: Path) -> None:

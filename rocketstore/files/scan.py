@@ -46,6 +46,7 @@ class Scan:
     whether some of its range was deleted before the last iteration came to it. position: where the last iteration is,
     behind the last record that it read or the last bytes that it left out. resync: whether to look for the first
     record if none begins where the scan does; False: bytes there that are no record are corrupt.
+    Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
     def __init__(

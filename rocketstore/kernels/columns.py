@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
-__all__ = ["checked_hashes", "checked_offsets", "int64_column", "require_int64"]
+__all__ = ["checked_hashes", "checked_offsets", "int32_column", "int64_column", "require_int64"]
 
 
 def checked_hashes(key_hashes: Any) -> np.ndarray:
@@ -41,6 +41,14 @@ def int64_column(column: Any, name: str, n: int) -> np.ndarray:
     if values.dtype.kind == "u" and n and values.max() > LONG_MAX:
         raise ValueError(f"{name}: {values.max()} is beyond int64")
     return np.ascontiguousarray(values, np.int64)
+
+
+def int32_column(column: Any, name: str, n: int) -> np.ndarray:
+    """Return a column of integers as int32[n]; raises as ``int64_column``, and ValueError for what is no int."""
+    values = int64_column(column, name, n)
+    if n and not INT_MIN <= values.min() <= values.max() <= INT_MAX:
+        raise ValueError(f"{name}: {max(values.tolist(), key=abs)} is beyond int32")
+    return values.astype(np.int32)
 
 
 def require_int64(**numbers: int | None) -> None:

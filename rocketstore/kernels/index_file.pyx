@@ -15,6 +15,7 @@ item, slot, count: whoever reads the file meanwhile finds every key that was the
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
@@ -205,7 +206,7 @@ cdef class IndexFileKernel:
         Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
         negative. store_timestamp: of the message, epoch milliseconds.
         Returns: False if the file is full, else True.
-        Raises: ValueError for a negative offset; TypeError for numbers that are not integers;
+        Raises: ValueError for a negative offset and what is beyond int64; TypeError for numbers that are not integers;
         io.UnsupportedOperation in mode "r"; StoreClosedError.
         Source: IndexFile.putKey. A file cut while it is open is not noticed here.
         """
@@ -244,7 +245,11 @@ cdef class IndexFileKernel:
         return self.put_batch(hash_keys(keys, topic=topic), phy_offsets, store_timestamps)
 
     def put_key_hashes(self, key_hashes, phy_offsets, store_timestamps):
-        """Add a batch whose keys are hashed already: int32[n] from ``hash_keys``. Else as ``put_keys``."""
+        """Add a batch of keys that are hashed already.
+
+        Parameters: key_hashes: int32[n] from ``hash_keys``. phy_offsets, store_timestamps; returns; raises: as for
+        ``put_keys``. Source: IndexFile.putKey, for each key.
+        """
         return self.put_batch(checked_hashes(key_hashes), phy_offsets, store_timestamps)
 
     cdef put_batch(self, const int32_t[::1] hashes, phy_offsets, store_timestamps):
@@ -382,7 +387,7 @@ cdef class IndexFileKernel:
         end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
         Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
         Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
-        max_num; StoreClosedError.
+        max_num and a time beyond int64; StoreClosedError.
         Source: IndexFile.selectPhyOffset, which notices no circle but an item that names itself. A file cut while it
         is open is not noticed here.
         """
@@ -430,7 +435,11 @@ cdef class IndexFileKernel:
 
     def select_phy_offsets_by_hash(self, key_hashes, *, max_num=32, begin_timestamp=0,
                                    end_timestamp=INT64_MAX, int threads=1):
-        """Look a batch up whose keys are hashed already: int32[n] from ``hash_keys``. Else ``select_phy_offsets``."""
+        """Look a batch of keys up that are hashed already.
+
+        Parameters: key_hashes: int32[n] from ``hash_keys``. The others; returns; raises: as for ``select_phy_offsets``.
+        Source: IndexFile.selectPhyOffset, for each key.
+        """
         if threads < 1:
             raise ValueError(f"threads={threads}: must be at least 1")
         hashes = checked_hashes(key_hashes)
@@ -487,8 +496,14 @@ cdef int raise_status(path, const Found *found) except -1:
 
 
 cdef inline int64_t to_int64(value) except? -1:
-    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
-    return value if isinstance(value, int) else operator.index(value)
+    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut; ValueError."""
+    cdef int overflow = 0
+    cdef int64_t number = PyLong_AsLongLongAndOverflow(
+        value if isinstance(value, int) else operator.index(value), &overflow
+    )
+    if overflow:
+        raise ValueError(f"{value} is beyond int64")
+    return number
 
 
 cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:

@@ -15,6 +15,7 @@ class PhyOffsets:
 
     The offsets of key ``i`` are ``values[offsets[i]:offsets[i + 1]]``, newest first.
     Attributes: values: int64[m], bytes in the commit log. offsets: int64[n + 1], positions in ``values``.
+    Source: none; RocketMQ fills a List<Long> for one key.
     """
 
     __slots__ = ("offsets", "values")

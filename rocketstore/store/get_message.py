@@ -44,7 +44,8 @@ class GetMessageStatus(StrEnum):
 class GetMessageResult(NamedTuple):
     """What a read found: go on with ``next_begin_offset``; the queue has ``min_offset`` to ``max_offset``.
 
-    ``messages`` are in the order of the queue; an inner batch is one of them.
+    ``messages`` are in the order of the queue; an inner batch is one of them. Offsets are queue offsets.
+    Source: GetMessageResult.
     """
 
     status: GetMessageStatus
@@ -88,6 +89,8 @@ def _get_message(
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
+    if not isinstance(tags, str | None):
+        raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
     least, most = queue.min_queue_offset, queue.max_queue_offset
     misplaced = (
         (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0) if most == 0
@@ -98,7 +101,7 @@ def _get_message(
     )
     if misplaced:
         return GetMessageResult(*misplaced, least, most, MessageBatch({}, 0))
-    wanted = None if tags in (None, "", "*") else {tag.strip() for tag in str(tags).split("||")} - {""}
+    wanted = None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}
     reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
     messages, _ = log.find_messages(np.array(reader.found, np.int64))

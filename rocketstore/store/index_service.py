@@ -19,7 +19,7 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
-from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.files.mapped_file import check_mode, make_directory, sync_path
 from rocketstore.kernels.columns import checked_offsets, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
@@ -41,7 +41,10 @@ INDEX_TYPES = (None, "K", "U", "T")
 
 
 class QueryOffsetResult(NamedTuple):
-    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends."""
+    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends.
+
+    Offsets are bytes, the time is epoch ms. Source: QueryOffsetResult.
+    """
 
     phy_offsets: list[int]
     index_last_update_timestamp: int
@@ -51,8 +54,8 @@ class QueryOffsetResult(NamedTuple):
 class IndexService:
     """The index files of one directory. Made by ``open``; a context manager.
 
-    Attributes: ``directory``; ``mode``, "r" or "a"; ``compat``; ``checkpoint``; ``rejected``, the files that a broker
-    would delete at this start (in mode "a" they are).
+    Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``; ``rejected``, the files that a broker
+    would delete at this start (open for adding, they are).
     Source: org.apache.rocketmq.store.index.IndexService.
     """
 
@@ -74,7 +77,7 @@ class IndexService:
         self._geometry = geometry
         self._files: list[IndexFile] = []
         self._flushes: list[Future[None]] = []
-        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode == "a" else None
+        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode != "r" else None
         self._closed = False
 
     @classmethod
@@ -92,16 +95,15 @@ class IndexService:
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
-        Parameters: mode: "r" reads; "a" also adds, and makes what is missing. hash_slot_num, index_num: the geometry
-        of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat: the
-        RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
+        Parameters: mode: "r" reads; "r+" also adds; "a" also makes the directory. hash_slot_num, index_num: the
+        geometry of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat:
+        the RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
         ``checkpoint.index_msg_timestamp`` are then not to be trusted. checkpoint: moved on as files fill.
         max_msgs_num_batch: the most offsets that a query of a key gives.
-        Raises: FileNotFoundError in mode "r"; CorruptFileError, ValueError for a file that is no index of the geometry.
+        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry.
         Source: IndexService.load.
         """
-        if mode not in ("r", "a"):
-            raise ValueError(f"mode={mode!r}: must be one of 'r', 'a'")
+        check_mode(mode)
         geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
         directory = to_path(directory) if mode == "r" else local_path(directory)
@@ -119,11 +121,11 @@ class IndexService:
         paths = index_paths(self.directory)
         if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
             paths.pop()  # it is being made, or was when the writer was killed
-        self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode == "a")
+        self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode != "r")
         for path in paths:
             if not last_exit_ok and self._is_rejected(path):
                 self.rejected.append(path)
-                if self.mode == "a":
+                if self.mode != "r":
                     path.unlink()
                     continue
             self._files.append(self._open_file(path))
@@ -335,7 +337,7 @@ class IndexService:
         Parameters: topic: str, or a column of n str (not with ``index_type="T"``). keys: as for ``hash_keys``, n
         strings. threads: so many at once. The others as for ``query_offset``.
         Returns: PhyOffsets of n keys: of each what ``query_offset`` gives.
-        Raises: as ``query_offset`` and ``hash_keys``.
+        Raises: as ``query_offset`` and ``hash_keys``. Source: IndexService.queryOffset, for each key.
         """
         self._require_open()
         self.check_file_sizes()
@@ -369,6 +371,7 @@ class IndexService:
         """Delete the oldest files whose messages are all gone, never the newest file.
 
         Parameters: min_phy_offset: where the commit log begins now, bytes. Returns: the paths deleted.
+        Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexService.deleteExpiredFile.
         """
         self._require_open(writing=True)
@@ -381,7 +384,10 @@ class IndexService:
         return deleted
 
     def flush(self) -> None:
-        """Write all files to the disk, and wait for the full ones that are under way."""
+        """Write all files to the disk, and wait for the full ones that are under way.
+
+        Raises: OSError; io.UnsupportedOperation in mode "r". Source: IndexService.flush.
+        """
         self._require_open(writing=True)
         self._await_flushes()
         for file in self._files:
@@ -429,7 +435,8 @@ class IndexService:
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        return _reopen, (type(self), self.directory.absolute(), self._geometry, self.compat)
+        options = self._geometry, self.compat, self.max_msgs_num_batch
+        return _reopen, (type(self), self.directory.absolute(), *options)
 
     def __repr__(self) -> str:
         if self._closed:
@@ -462,9 +469,12 @@ def _time_name(time: datetime) -> str:
 
 
 def _reopen(
-    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str
+    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str, max_msgs_num_batch: int
 ) -> IndexService:
-    return cls.open(directory, hash_slot_num=geometry[0], index_num=geometry[1], compat=compat)
+    slots, items = geometry
+    return cls.open(
+        directory, hash_slot_num=slots, index_num=items, compat=compat, max_msgs_num_batch=max_msgs_num_batch
+    )
 
 
 def _column(requests: Any, name: str) -> Any:

@@ -23,6 +23,7 @@ from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, is_queue_
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp
+from rocketstore.files.mapped_file import check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
@@ -42,7 +43,6 @@ from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["MessageStore"]
 
-MODES = ("r", "r+", "a")
 MAX_QUEUES = 256  # kept open
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -72,8 +72,7 @@ class MessageStore:
         """Open a store; the documentation is ``rocketstore.open``'s."""
         if not isinstance(config, StoreConfig | None):
             raise TypeError(f"config={config!r}: a StoreConfig was expected")
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, MODES))}")
+        check_mode(mode)
         root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(root, mode, config)
@@ -308,7 +307,7 @@ class MessageStore:
     # ---- messages ------------------------------------------------------------------------------------------
 
     def scan(self, *args: Any, **options: Any) -> Scan:
-        """Read the commit log: as CommitLog.scan."""
+        """Read the commit log. Parameters, returns, raises: as ``CommitLog.scan``."""
         return self.commit_log.scan(*args, **options)
 
     def get_message(
@@ -326,6 +325,7 @@ class MessageStore:
         Parameters: max_msg_nums: so many at most. tags: "a||b", or "*" or None for all. limits: "broker" also ends
         where a broker does: at the end of the queue's file, at 800 units, at its limits of bytes.
         Returns: GetMessageResult: a status of RocketMQ's and the queue offset to go on with.
+        Raises: ValueError, TypeError for what cannot be asked; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
         """
         try:
@@ -339,7 +339,10 @@ class MessageStore:
         return get_message(self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
-        """Read the message at a physical offset, None if none begins there. Source: lookMessageByOffset."""
+        """Read the message at a physical offset, bytes; None if none begins there.
+
+        Source: DefaultMessageStore.lookMessageByOffset.
+        """
         return self.commit_log.find_message(phy_offset)
 
     def query_message_by_id(self, offset_msg_id: str) -> Message | None:
@@ -373,6 +376,7 @@ class MessageStore:
         many at once.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
+        Source: DefaultMessageStore.queryMessage, which returns collisions, and 64 at most.
         """
         times = begin_timestamp, end_timestamp
         return query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
@@ -387,12 +391,19 @@ class MessageStore:
         *,
         index_type: str | None = None,
     ) -> QueryMessageResult:
-        """Find the messages of a key, newest first: ``query_messages`` of one. Source: queryMessage."""
+        """Find the messages of a key, newest first.
+
+        Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
+        Source: DefaultMessageStore.queryMessage.
+        """
         found = self.query_messages(topic, [key], max_num, begin_timestamp, end_timestamp, index_type=index_type)
         return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
 
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
-        """Find the messages with a unique key, which a client gives as message id. Source: queryMessageByUniqKey."""
+        """Find the messages with a unique key, which a client gives as message id.
+
+        Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
+        """
         return self.query_message(topic, uniq_key, index_type="U")
 
     def query_message_by_tag(
@@ -403,7 +414,11 @@ class MessageStore:
         begin_timestamp: int = 0,
         end_timestamp: int = LONG_MAX,
     ) -> QueryMessageResult:
-        """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0."""
+        """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0.
+
+        Parameters: tag: all of a message's TAGS. The others, returns, raises: as ``query_message``.
+        Source: IndexService.queryOffset with INDEX_TAG_TYPE.
+        """
         return self.query_message(topic, tag, max_num, begin_timestamp, end_timestamp, index_type="T")
 
     # ---- writing -------------------------------------------------------------------------------------------
@@ -428,7 +443,9 @@ class MessageStore:
 
         Parameters: messages: Message objects, a MessageBatch, or an Arrow table (a pyarrow, pandas or polars one) with
         the columns that tables have, topic and body at least. An iterator or a table is taken piece by piece, and a
-        list with messages for light queues or with inner batches one by one. The rest as ``put_message``.
+        list with messages for light queues or with inner batches one by one. store_timestamp: as ``put_message``.
+        Returns: PutMessagesResult. Raises: as ``put_message``; of a table also as ``MessageBatch.of_arrow``.
+        Source: DefaultMessageStore.putMessage, for each.
         """
         return self._writing().put_messages(messages, store_timestamp)
 
@@ -438,7 +455,8 @@ class MessageStore:
         """Append messages of one queue as a client's batch: one after the other in one file, with one store time.
 
         Parameters: batch: what they have in common: topic, queue, hosts, times, system flags; some releases add its
-        properties to those of each. Source: DefaultMessageStore.putMessages.
+        properties to those of each. Returns: PutMessagesResult. Raises: as ``put_message``.
+        Source: DefaultMessageStore.putMessages.
         """
         result = self._writing().put_batch(batch, messages, store_timestamp)
         assert result is not None
@@ -447,7 +465,8 @@ class MessageStore:
     def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:
         """Add a topic to topics.json, or queues to one. A topic that is put to without this gets the default.
 
-        Parameters: queue_type: "BatchCQ" for one of inner batches, before its first message.
+        Parameters: queue_nums: None for config.default_topic_queue_nums. queue_type: "BatchCQ" for one of inner
+        batches, before its first message. Raises: ValueError; OSError. Source: TopicConfigManager.updateTopicConfig.
         """
         self._writing().create_topic(topic, queue_nums, queue_type)
         vars(self).pop("broker_config", None)
@@ -456,7 +475,11 @@ class MessageStore:
         """Have a function called with what is dispatched, after queues and index have it; it may get it twice.
 
         What it raises ends the writing, as an error of the disk does.
+        Parameters: dispatcher: takes a MessageBatch. Raises: TypeError; io.UnsupportedOperation in mode "r".
+        Source: DefaultMessageStore.addDispatcher.
         """
+        if not callable(dispatcher):
+            raise TypeError(f"dispatcher={dispatcher!r}: a function was expected")
         self._writing().reput.add(dispatcher)
 
     def delete_expired_files(
@@ -466,12 +489,16 @@ class MessageStore:
 
         Parameters: hours: since a file was changed; None for config.file_reserved_time, or any time if
         ``before_phy_offset`` is given: only files that end there or before. dry_run: change nothing.
-        Returns: what was, or would be, deleted. Source: CleanCommitLogService, CleanConsumeQueueService.
+        Returns: what was, or would be, deleted. Raises: ValueError; OSError; io.UnsupportedOperation in mode "r".
+        Source: CleanCommitLogService, CleanConsumeQueueService.
         """
         return self._writing().delete_expired_files(self.queues(), hours, before_phy_offset, dry_run)
 
     def flush(self) -> None:
-        """Return when all that was put, with queues, index and checkpoint, is on the disk. Raises: OSError."""
+        """Return when all that was put, with queues, index and checkpoint, is on the disk.
+
+        Raises: OSError, StoreError: it may be lost; io.UnsupportedOperation in mode "r". Source: MessageStore.flush.
+        """
         self._writing().flush()
 
     def _writing(self) -> StoreWriter:
@@ -495,6 +522,7 @@ class MessageStore:
 
         Parameters: from_phy_offset: bytes; None for the log's beginning. To go on later, take the last request's
         phy_offset and size together. poll: seconds between two looks; None ends where the log ends now. stop: ends it.
+        Returns: iterator of DispatchRequest. Raises: CorruptFileError for damage that records follow.
         Source: ReputMessageService.doReput.
         """
         return follow(self.commit_log, from_phy_offset, poll, stop)
@@ -507,14 +535,20 @@ class MessageStore:
         poll: float | None = 0.001,
         stop: threading.Event | None = None,
     ) -> Iterator[MessageBatch]:
-        """Give messages as ``follow`` does, in batches of columns as ``scan`` has them."""
+        """Give messages as ``follow`` does, in batches.
+
+        Parameters: columns: as for ``scan``. The others, raises: as ``follow``. Returns: iterator of MessageBatch.
+        """
         names = None if columns is None else list(columns)  # which are asked for again and again
         return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)
 
     # ---- the rest ------------------------------------------------------------------------------------------
 
     def summary(self, *, count_messages: bool = True) -> StoreSummary:
-        """Look at all parts; what cannot be read is None, and among the problems."""
+        """Look at all parts. Returns: StoreSummary; what cannot be read is None there, and among the problems.
+
+        Parameters: count_messages: also count those of all queues, each of which is opened for that.
+        """
         self._require_open()
         return summary(self, count_messages)
 
@@ -522,6 +556,7 @@ class MessageStore:
         """Close all parts, and leave a store that was written as a broker does.
 
         Later calls for messages, queues and index, and to write, raise StoreClosedError.
+        Raises: OSError, StoreError if what was put cannot be brought to the disk. Source: DefaultMessageStore.shutdown.
         """
         if self._writer is not None and self._writer.reput.is_current:
             raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")

@@ -29,7 +29,10 @@ KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
 class QueryMessageResult(NamedTuple):
-    """The messages of one key, newest first; ``complete`` unless one of ``reasons`` may have hidden some."""
+    """The messages of one key, newest first; ``complete`` unless one of ``reasons`` may have hidden some.
+
+    Source: QueryMessageResult, which does not say what it lacks.
+    """
 
     messages: MessageBatch
     complete: bool
@@ -40,7 +43,8 @@ class QueryMessagesResult:
     """The messages of n keys.
 
     Attributes: phy_offsets int64[m], those of key ``i`` from ``offsets[i]`` to ``offsets[i + 1]``, newest first;
-    offsets int64[n + 1]; complete bool[n], False where messages may be missing; reasons, why.
+    offsets int64[n + 1]; complete bool[n], False where messages may be missing; reasons, why; messages, a MessageBatch.
+    Source: none; RocketMQ asks for one key at a time.
     """
 
     def __init__(

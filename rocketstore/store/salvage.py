@@ -104,6 +104,8 @@ def salvage(
     ------
     StoreError : there is no record. FileExistsError : ``out`` is not empty. ValueError : it is inside ``path``.
         OSError. What was made in ``out`` is removed again.
+
+    Source: none; a broker cuts its log off at the first bytes that it cannot read.
     """
     root, new = local_path(path), local_path(out)
     paths = _log_files(root, config)

@@ -67,6 +67,8 @@ def verify(
     Raises
     ------
     StoreError, OSError : if no store is at ``path``, or its log is DLedger's. ValueError : for ``threads`` below 1.
+
+    Source: none; what a broker does about a finding at its next start is DefaultMessageStore.load's.
     """
     if threads is None:
         threads = min(os.cpu_count() or 1, MOST_THREADS)
