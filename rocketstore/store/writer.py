@@ -276,10 +276,10 @@ class StoreWriter:
         if not self._new_queues:
             return
         with self._topics_lock:
-            new, self._new_queues = self._new_queues, {}
-            new = {topic: count for topic, count in new.items() if not topic.startswith(OF_BROKERS)}
+            new = {topic: count for topic, count in self._new_queues.items() if not topic.startswith(OF_BROKERS)}
             if new:
                 extend_topics(self.root, new)
+            self._new_queues = {}  # not before: who finds it empty may take topics.json for written
 
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
