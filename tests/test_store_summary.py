@@ -21,6 +21,7 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from reference.record import blank, build_record
 
 import rocketstore
+from rocketstore.store import message_store
 
 T0 = 1_700_000_000_000
 LOG = f"{0:020d}"
@@ -785,6 +786,18 @@ def test_a_queue_that_is_deleted_while_the_store_is_open_is_no_more(tmp_path):
         assert list(store.queues()) == [("T1", 0), ("T1", 1), ("T1", 2)]
         assert [row.max_offset for row in store.consumer_lag("G")] == [0, 0, 2]
         assert store.summary().messages == 6
+
+
+def test_a_queue_that_is_not_there_is_not_looked_for_in_every_directory(monkeypatch, tmp_path):
+    """Else the lag of n groups on n queues that are gone would list n directories n times."""
+    small_store(tmp_path)
+    for number in range(100):
+        (tmp_path / f"consumequeue/More{number}/0").mkdir(parents=True)
+    listed, real = [], message_store.scandir
+    monkeypatch.setattr(message_store, "scandir", lambda path: listed.append(path) or real(path))
+    with rocketstore.open(tmp_path) as store:
+        assert store.get_message("Gone", 0, 0).status == "NO_MATCHED_LOGIC_QUEUE"
+    assert len(listed) < 10
 
 
 def test_a_queue_of_no_unit_stays_open(tmp_path):

@@ -195,15 +195,20 @@ class MessageStore:
         """
         self._require_open()
         self._dispatch_pending()
-        found = set()
+        found = set(self._find_queues())
+        if not found:
+            self._refuse_rocksdb()
+        return iter(sorted(found))
+
+    def _find_queues(self) -> Iterator[tuple[str, int]]:
         for topic_dir in self._topic_directories():
             with contextlib.suppress(OSError), scandir(topic_dir) as entries:
-                found |= {(topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry)}
-        if not found:
-            for name in ("consumequeue", "consumequeue_rocksdb"):
-                if (self.path / name / "CURRENT").exists():
-                    raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
-        return iter(sorted(found))
+                yield from ((topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry))
+
+    def _refuse_rocksdb(self) -> None:
+        for name in ("consumequeue", "consumequeue_rocksdb"):
+            if (self.path / name / "CURRENT").exists():
+                raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
 
     def _topic_directories(self) -> Iterator[Path]:
         for kind in QUEUE_KINDS:
@@ -238,7 +243,8 @@ class MessageStore:
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     return kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
-        next(self.queues(), None)  # names RocksDB, if that is why there is none
+        if next(self._find_queues(), None) is None:
+            self._refuse_rocksdb()
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
