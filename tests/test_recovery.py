@@ -825,8 +825,19 @@ def test_the_checkpoint_says_that_all_is_on_the_disk(store):
 # ---- opening ---------------------------------------------------------------------------------------------
 
 
+def test_a_broker_s_store_that_is_refused_for_its_damage_is_as_it_was(store):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position + 4, b"none")
+    before = everything(root)
+    with pytest.raises(CorruptFileError):
+        rocketstore.open(root, "a", config=CONFIG)
+    assert everything(root) == before
+
+
 def test_after_a_clean_stop_nothing_is_done(store):
     root = store()
+    save_geometry(root, CONFIG)
     before = everything(root)
     assert complete_store(root, CONFIG).actions == ()
     assert everything(root) == before

@@ -16,10 +16,11 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
-from rocketstore.files.mapped_file import nonzero_end, sync, sync_path
+from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
+from rocketstore.store.geometry import save_geometry
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.store.recovery_index import (
@@ -508,10 +509,13 @@ def plan_completion(root: Path, config: StoreConfig, *, thorough: bool = True) -
 def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
     """Recover a store that is opened for writing, whose lock is held; ``abort`` stays if anything was done.
 
-    Raises: as ``plan_completion``; OSError.
+    What is missing is made, and its geometry noted. Raises: as ``plan_completion``; OSError.
     """
     plan = plan_completion(root, config, thorough=False)
     with plan.log:
+        save_geometry(root, config)
+        for path in config.commit_log_paths(root, writable=True):
+            make_directory(path)
         plan.apply()
         return plan.report()
 

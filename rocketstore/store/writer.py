@@ -33,7 +33,7 @@ from rocketstore.store.dispatch import (
 )
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import save_geometry, writing_config
+from rocketstore.store.geometry import writing_config
 from rocketstore.store.index_service import IndexService
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
@@ -429,9 +429,6 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         stack.callback(lock.release)
         config = writing_config(root, config)
-        save_geometry(root, config)
-        for path in config.commit_log_paths(root, writable=True):
-            make_directory(path)
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
