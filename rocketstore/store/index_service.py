@@ -248,7 +248,7 @@ class IndexService:
             return last
         self._files.append(self._create_file(last))
         if last is not None and self._flusher is not None:
-            self._flushes.append(self._flusher.submit(self._flush_full, last))
+            self._flushes.append(self._flusher.submit(self._flush_full, last, self._flushes[-1:]))
         return self._files[-1]
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
@@ -265,7 +265,12 @@ class IndexService:
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self.compat,
                 )
-                sync_path(self.directory)
+                try:
+                    sync_path(self.directory)
+                except OSError:
+                    file.close()
+                    path.unlink()
+                    raise
                 return file
             except OSError as error:
                 if attempt == CREATE_ATTEMPTS:
@@ -274,8 +279,10 @@ class IndexService:
                 time.sleep(CREATE_RETRY_SECONDS)
         raise AssertionError("unreachable")
 
-    def _flush_full(self, file: IndexFile) -> None:
-        """Bring a full file to the disk, then say so in the checkpoint. Source: IndexService.flush."""
+    def _flush_full(self, file: IndexFile, before: list[Future[None]]) -> None:
+        """Bring a full file to the disk, then say so in the checkpoint, and of all before it. Source: flush."""
+        for flush in before:
+            flush.result()
         end_timestamp = file.header.end_timestamp
         file.flush()
         if end_timestamp > 0:
