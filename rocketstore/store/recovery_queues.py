@@ -230,8 +230,10 @@ def find_missing(
             for queue, request in _first_of_each(requests, names):
                 if request["phy_offset"] < late.pop(queue, 0):
                     wrong.add(queue)
-        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in names])
-        is_missed = requests["phy_offset"] >= known_to[requests["queue"]]
+        numbers, number_of = np.unique(requests["queue"], return_inverse=True)
+        met = map(names.__getitem__, numbers.tolist())
+        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in met])
+        is_missed = requests["phy_offset"] >= known_to[number_of]
         if others_begin:
             is_missed &= requests["msg_base_offset"] >= 0
         for queue, request in _first_of_each(requests[is_missed], names):
