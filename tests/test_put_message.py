@@ -982,6 +982,9 @@ def test_a_store_knows_the_topics_that_it_made(tmp_path):
         assert store.topics == {}
         store.create_topic("T", 3)
         assert store.topics["T"].write_queue_nums == 3
+        store.put_message(Message("Put", b""))
+        store.flush()
+        assert set(store.topics) == {"T", "Put"}
 
 
 def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):

@@ -766,6 +766,14 @@ def test_consumer_lag_is_what_a_group_has_not_consumed_yet(tmp_path):
         assert list(store.consumer_lag("Nobody")) == []
 
 
+def test_lag_is_of_what_a_group_has_consumed_by_now(tmp_path):
+    path = small_store(tmp_path) / "config/consumerOffset.json"
+    with rocketstore.open(tmp_path) as store:
+        for offset in (0, 2):
+            path.write_text(json.dumps({"offsetTable": {"T0@G": {"0": offset}}}))
+            assert [row.lag for row in store.consumer_lag()] == [2 - offset]
+
+
 def test_lag_of_offsets_that_cannot_be_is_never_negative(tmp_path):
     small_store(tmp_path)
     table = {"T0@G": {"0": 100, "1": -1, "-7": 0}, "..@G": {"0": 0}, "a/b@G": {"0": 0}, "@G": {"0": 0}, "T0": {"0": 0}}

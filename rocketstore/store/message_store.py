@@ -156,16 +156,16 @@ class MessageStore:
             self._covered = Coverage(self.commit_log, index)
         return self._covered
 
-    @cached_property
+    @property
     def checkpoint(self) -> StoreCheckpoint:
-        """The checkpoint; zeros if there is none. Raises: CorruptFileError."""
+        """The checkpoint as it is now; zeros if there is none. Raises: CorruptFileError."""
         if self._writer is not None:
             return self._writer.checkpoint
         return StoreCheckpoint.open(self.path / "checkpoint")
 
-    @cached_property
+    @property
     def broker_config(self) -> BrokerConfig:
-        """The files of ``config``."""
+        """The files of ``config`` as they are now; they are read each time."""
         return BrokerConfig.open(self.path)
 
     @property
@@ -456,7 +456,6 @@ class MessageStore:
         Parameters: queue_type: "BatchCQ" for one of inner batches, before its first message.
         """
         self._writing().create_topic(topic, queue_nums, queue_type)
-        vars(self).pop("broker_config", None)
 
     def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
         """Have a function called with what is dispatched, after queues and index have it; it may get it twice.
