@@ -28,7 +28,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.storage import identity, local_path, to_path
 
-__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix"]
+__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -443,6 +443,16 @@ class IndexService:
             return f"<IndexService {str(self.directory)!r}, closed>"
         items = sum(len(file) for file in self._files)
         return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
+
+
+def open_index(
+    directory: Path, config: Any, checkpoint: StoreCheckpoint | None = None, *, last_exit_ok: bool = True
+) -> IndexService:
+    """Open the index of a store to add to it. Parameters: config: has every size."""
+    return IndexService.open(
+        directory, "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num, compat=config.compat,
+        last_exit_ok=last_exit_ok, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
+    )
 
 
 def index_paths(directory: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
@@ -342,7 +342,12 @@ class MessageStore:
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        return get_message(self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext)
+        read = self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext
+        try:
+            return get_message(*read)
+        except (CorruptFileError, FileNotFoundError):
+            # Its first file has expired since it was listed; whatever is damaged is so again.
+            return get_message(*read)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, None if none begins there. Source: lookMessageByOffset."""

@@ -21,7 +21,7 @@ from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
 from rocketstore.store.geometry import save_geometry
-from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.index_service import index_paths, open_index
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.store.recovery_index import (
     IndexCut,
@@ -455,10 +455,7 @@ class Completion:
             queues.flush()
             queues.close()
         if self.index_begin <= self.last_phy_offset:
-            index = IndexService.open(
-                self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num,
-                index_num=self.config.max_index_num, compat=self.config.compat, checkpoint=self.checkpoint,
-            )
+            index = open_index(self.root / "index", self.config, self.checkpoint)
             both = Dispatcher(self.root, self.config, self.log, index, batches)
             both.dispatch(self.index_begin, self.end)
             both.flush()

@@ -34,7 +34,7 @@ from rocketstore.store.dispatch import (
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.store.geometry import writing_config
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
@@ -437,10 +437,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(log.close)
         log.whole_to = end
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = IndexService.open(
-            root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
-            compat=config.compat, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
-        )
+        index = open_index(root / "index", config, checkpoint)
         stack.callback(index.close)
         batches = batch_topics(BrokerConfig.open(root).topics)
         dispatcher = Dispatcher(root, config, log, index, batches)
