@@ -131,23 +131,16 @@ class MessageStore:
     def _open_index(self, directory: Path) -> IndexService:
         """Open the index; where its files do not show their geometry, with the one that their writer noted."""
         config = self.config
-
-        def open_with(hash_slot_num: int | None, index_num: int | None) -> IndexService:
-            return IndexService.open(
-                directory,
-                hash_slot_num=hash_slot_num,
-                index_num=index_num,
-                compat=config.compat,
-                max_msgs_num_batch=config.max_msgs_num_batch,
-            )
-
+        options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
+        slots, items = config.max_hash_slot_num, config.max_index_num
         try:
-            return open_with(config.max_hash_slot_num, config.max_index_num)
+            return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
         except ValueError:
             noted = read_saved(saved_path(self.path))
-            if config.max_hash_slot_num or config.max_index_num or not noted:
+            if slots or items or not noted:
                 raise
-        return open_with(noted.get("max_hash_slot_num"), noted.get("max_index_num"))
+        slots, items = noted.get("max_hash_slot_num"), noted.get("max_index_num")
+        return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
     @property
     def _coverage(self) -> Coverage:
