@@ -53,10 +53,10 @@ class StoreLock:
                 self._lock(fd)
                 os.pwrite(fd, b"lock", 0)
                 sync(fd)
+                HELD[_identity(os.fstat(fd))] = self
             except BaseException:
                 os.close(fd)
                 raise
-            HELD[_identity(os.fstat(fd))] = self
             self._fd, self.owned = fd, True
 
     def _lock(self, fd: int) -> None:

@@ -292,8 +292,8 @@ class NewStore:
                 yield self
             finally:
                 self.threads.shutdown()
-                self.dispatcher.close()
                 copy.close()
+                self.dispatcher.close()
 
     def build(self) -> None:
         """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""
