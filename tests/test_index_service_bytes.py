@@ -1,5 +1,6 @@
 """Directories of index files and all answers from them, against the reference."""
 
+import errno
 import itertools
 import random
 from types import SimpleNamespace
@@ -11,7 +12,17 @@ from reference import LONG_MAX
 from reference.commit_log import make_commit_log
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, IndexService, Message, StoreCheckpoint, StoreConfig, StoreError
+from rocketstore import (
+    CommitLog,
+    CorruptFileError,
+    IndexFile,
+    IndexService,
+    Message,
+    StoreCheckpoint,
+    StoreConfig,
+    StoreError,
+)
+from rocketstore.store import index_service
 
 SLOTS, ITEMS = 7, 25
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
@@ -512,6 +523,39 @@ def test_a_full_file_moves_the_checkpoint_when_its_successor_is_made(index, tmp_
     service.close()
     assert checkpoint.index_msg_timestamp == 10**12
     assert path.read_bytes() == reference.checkpoint_bytes(index_msg_timestamp=10**12)
+
+
+def test_a_full_file_that_is_not_on_the_disk_keeps_the_checkpoint_before_it(index, monkeypatch):
+    checkpoint, first, real = StoreCheckpoint(), [], IndexFile.flush
+
+    def flush(file):
+        first[:] = first or [file.path]
+        if file.path == first[0]:
+            raise OSError(errno.EIO, "planted")
+        real(file)
+
+    monkeypatch.setattr(IndexFile, "flush", flush)
+    service = IndexService.open(index, "a", hash_slot_num=SLOTS, index_num=4, checkpoint=checkpoint)
+    for number in range(3):
+        service.build_index(request(number, "a b c", store_timestamp=10**12 + number))
+    with pytest.raises(OSError, match="planted"):
+        service.close()
+    assert checkpoint.index_msg_timestamp == 0
+
+
+def test_a_file_whose_name_is_not_on_the_disk_is_made_again_and_not_left(index, monkeypatch):
+    failures, real = [OSError(errno.EIO, "planted")], index_service.sync_path
+
+    def sync_path(path):
+        if failures:
+            raise failures.pop()
+        real(path)
+
+    monkeypatch.setattr(index_service, "sync_path", sync_path)
+    monkeypatch.setattr(index_service, "CREATE_RETRY_SECONDS", 0)
+    with IndexService.open(index, "a", hash_slot_num=SLOTS, index_num=4) as service:
+        service.build_index(request(1, "a"))
+        assert [file.path for file in service.files] == list(index.iterdir())
 
 
 def test_names_that_are_no_numbers_are_passed_over_when_loading(index):

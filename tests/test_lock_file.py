@@ -275,3 +275,19 @@ def test_without_its_directory_there_is_no_lock(tmp_path):
         StoreLock(tmp_path / "none" / "lock").acquire()
     with pytest.raises(IsADirectoryError):
         StoreLock(tmp_path).acquire()
+
+
+def test_whatever_cannot_be_asked_of_the_file_leaves_no_lock_held(monkeypatch, tmp_path):
+    def fstat(fd):
+        raise OSError(5, "Input/output error")
+
+    lock = StoreLock(tmp_path / "lock")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+        patch.setattr(os, "fstat", fstat)
+        lock.acquire()
+    lock.acquire()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fstat)
+        lock.release()
+    assert not is_held(tmp_path / "lock")
+    assert not is_held_by_another(tmp_path / "lock")

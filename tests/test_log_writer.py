@@ -411,6 +411,18 @@ def test_after_closing_nothing_is_appended(tmp_path):
     assert [offset for offset, _ in scan(read_files(tmp_path))] == [0]
 
 
+def test_closing_again_takes_no_file_from_who_writes_the_log_now(tmp_path):
+    closed, writer = (writer_of(tmp_path, allocate_file_ahead=True) for _ in range(2))
+    closed.append(message(), BEGIN)
+    wait_for((tmp_path / f"{SIZE:020}").exists)
+    closed.close()
+    writer.append(message(), BEGIN)
+    wait_for((tmp_path / f"{SIZE:020}").exists)
+    closed.close()
+    assert (tmp_path / f"{SIZE:020}").exists()
+    writer.close()
+
+
 @linux_only
 def test_closing_leaves_no_descriptor(tmp_path):
     writer = writer_of(tmp_path, allocate_file_ahead=True)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 import time
 import zlib
 
@@ -36,6 +37,7 @@ from reference.record import MAGIC_V1, MAGIC_V2, blank, parse_record
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.errors import PutMessageError
+from rocketstore.store import writer as writer_module
 
 HEAD = 91  # of a record without body, topic and properties
 
@@ -980,6 +982,28 @@ def test_a_store_knows_the_topics_that_it_made(tmp_path):
         assert store.topics == {}
         store.create_topic("T", 3)
         assert store.topics["T"].write_queue_nums == 3
+        store.put_message(Message("Put", b""))
+        store.flush()
+        assert set(store.topics) == {"T", "Put"}
+
+
+def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):
+    events, begun, real = [], threading.Event(), writer_module.extend_topics
+
+    def extend_topics(root, topics, *types):
+        events.append(("begin", *topics))
+        begun.set()
+        time.sleep(0.05)
+        real(root, topics, *types)
+        events.append(("end", *topics))
+
+    monkeypatch.setattr(writer_module, "extend_topics", extend_topics)
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("Put", b""))
+        assert begun.wait(20)
+        store.create_topic("Made", 2)
+        assert events == [("begin", "Put"), ("end", "Put"), ("begin", "Made"), ("end", "Made")]
+        assert set(store.topics) == {"Put", "Made"}
 
 
 def test_create_topic_widens_and_refuses_another_type(tmp_path):

@@ -21,6 +21,7 @@ from reference.record import INNER_BATCH, PREPARED, ROLLBACK
 from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broker
 
 import rocketstore
+from rocketstore import Message
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.files.broker_config import extend_topics
@@ -839,8 +840,50 @@ def test_the_checkpoint_says_that_all_is_on_the_disk(store):
 # ---- opening ---------------------------------------------------------------------------------------------
 
 
+def test_a_broker_s_store_that_is_refused_for_its_damage_is_as_it_was(store):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    damages.change_log(root, start, position + 4, b"none")
+    before = everything(root)
+    with pytest.raises(CorruptFileError):
+        rocketstore.open(root, "a", config=CONFIG)
+    assert everything(root) == before
+
+
+@pytest.fixture
+def crashed(tmp_path):
+    """A store that lost its power after 3 messages were flushed, and 13 were not, of a clock that was set back."""
+    config = dataclasses.replace(CONFIG, flush_interval_commit_log=2**31 - 1)
+    with rocketstore.open(tmp_path / "written", "a", config=config) as store:
+        store.put_messages([Message("T", bytes(500), queue_id=0)] * 3, store_timestamp=2000)
+        store.flush()
+        store.put_message(Message("New", bytes(500), queue_id=0), store_timestamp=1000)
+        store.put_messages([Message("T", bytes(500), queue_id=0)] * 12, store_timestamp=1000)
+        assert store.get_message("T", 0, 0).max_offset == 15
+        shutil.copytree(tmp_path / "written", tmp_path / "crashed")
+    return tmp_path / "crashed"
+
+
+@pytest.mark.parametrize("number", [4, 12])
+def test_what_was_not_flushed_may_be_lost_though_its_times_are_before_those_of_what_was(number, crashed):
+    start, position, size = damages.records(crashed)[number]
+    damages.change_log(crashed, start, position, bytes(size))
+    with rocketstore.open(crashed, "a", config=CONFIG) as store:
+        assert sum(map(len, store.scan())) == number
+        assert store.consume_queue("T", 0).max_queue_offset == number - 1
+
+
+def test_a_queue_of_which_nothing_is_left_is_built_though_its_times_are_before_those_of_others(crashed):
+    shutil.rmtree(crashed / "consumequeue" / "New")
+    for path in (crashed / "config").glob("topics.json*"):
+        path.unlink()
+    with rocketstore.open(crashed, "a", config=CONFIG) as store:
+        assert store.get_message("New", 0, 0).status == "FOUND"
+
+
 def test_after_a_clean_stop_nothing_is_done(store):
     root = store()
+    save_geometry(root, CONFIG)
     before = everything(root)
     assert complete_store(root, CONFIG).actions == ()
     assert everything(root) == before

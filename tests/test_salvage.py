@@ -17,7 +17,7 @@ import hostile_store
 import pytest
 from damages import change_log, records
 from hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
-from puts import Pair, config_of, open_paths
+from puts import Pair, config_of, open_paths, path_of
 from reference.commit_log import read_files, scan, walk_file, write_file
 from reference.record import build_record, parse_record
 from sound_store import check_index, check_log_end, check_queues
@@ -672,6 +672,19 @@ def test_a_failure_leaves_both_directories_as_they_were(root, out, monkeypatch, 
     assert not out.exists()
     assert read_all(root) == before
     assert sys.platform != "linux" or not open_paths(out)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
+def test_an_index_that_cannot_be_brought_to_the_disk_leaves_nothing_open(root, out, monkeypatch):
+    def fsync(fd):
+        if "index/" in path_of(fd):
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        salvage(root, out, config=GIVEN)
+    assert not out.exists()
+    assert open_paths(out) == []
 
 
 def test_a_record_that_no_file_has_room_for_is_an_error_that_says_so(root, out):

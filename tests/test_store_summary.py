@@ -21,6 +21,7 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from reference.record import blank, build_record
 
 import rocketstore
+from rocketstore.store import message_store
 
 T0 = 1_700_000_000_000
 LOG = f"{0:020d}"
@@ -765,6 +766,14 @@ def test_consumer_lag_is_what_a_group_has_not_consumed_yet(tmp_path):
         assert list(store.consumer_lag("Nobody")) == []
 
 
+def test_lag_is_of_what_a_group_has_consumed_by_now(tmp_path):
+    path = small_store(tmp_path) / "config/consumerOffset.json"
+    with rocketstore.open(tmp_path) as store:
+        for offset in (0, 2):
+            path.write_text(json.dumps({"offsetTable": {"T0@G": {"0": offset}}}))
+            assert [row.lag for row in store.consumer_lag()] == [2 - offset]
+
+
 def test_lag_of_offsets_that_cannot_be_is_never_negative(tmp_path):
     small_store(tmp_path)
     table = {"T0@G": {"0": 100, "1": -1, "-7": 0}, "..@G": {"0": 0}, "a/b@G": {"0": 0}, "@G": {"0": 0}, "T0": {"0": 0}}
@@ -785,6 +794,18 @@ def test_a_queue_that_is_deleted_while_the_store_is_open_is_no_more(tmp_path):
         assert list(store.queues()) == [("T1", 0), ("T1", 1), ("T1", 2)]
         assert [row.max_offset for row in store.consumer_lag("G")] == [0, 0, 2]
         assert store.summary().messages == 6
+
+
+def test_a_queue_that_is_not_there_is_not_looked_for_in_every_directory(monkeypatch, tmp_path):
+    """Else the lag of n groups on n queues that are gone would list n directories n times."""
+    small_store(tmp_path)
+    for number in range(100):
+        (tmp_path / f"consumequeue/More{number}/0").mkdir(parents=True)
+    listed, real = [], message_store.scandir
+    monkeypatch.setattr(message_store, "scandir", lambda path: listed.append(path) or real(path))
+    with rocketstore.open(tmp_path) as store:
+        assert store.get_message("Gone", 0, 0).status == "NO_MATCHED_LOGIC_QUEUE"
+    assert len(listed) < 10
 
 
 def test_a_queue_of_no_unit_stays_open(tmp_path):

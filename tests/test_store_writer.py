@@ -256,6 +256,23 @@ def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_
 
 
 @linux_only
+def test_an_opening_that_cannot_read_a_queue_leaves_nothing_open(monkeypatch, tmp_path):
+    root, real = tmp_path / "store", os.pread
+    with open_store(root) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+
+    def pread(fd, size, offset):
+        if "consumequeue" in path_of(fd):
+            raise OSError(errno.EIO, "planted")
+        return real(fd, size, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    with pytest.raises(OSError, match="planted"):
+        open_store(root)
+    assert open_paths(root) == []
+
+
+@linux_only
 @pytest.mark.parametrize("name", ["rocketstore-reput", "rocketstore-flush"])
 def test_an_opening_without_a_thread_left_leaves_nothing_open(name, monkeypatch, tmp_path):
     root = tmp_path / "store"

@@ -138,6 +138,16 @@ def test_a_quick_look_finds_what_headers_and_ends_show(name, sound, tmp_path):
     assert kind in {finding.kind for finding in verify(root, quick=True).findings}
 
 
+def test_a_quick_look_takes_samples_of_a_queue_s_only_file_once(tmp_path):
+    config = StoreConfig(**planted.SIZES)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+    path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020}"
+    path.write_bytes(path.read_bytes()[:8] + b"\0\0\0\1" + path.read_bytes()[12:])
+    findings = verify(tmp_path, quick=True).findings
+    assert len(findings) == len(set(findings)) > 0
+
+
 def test_findings_of_one_kind_in_one_file_are_counted_and_not_all_listed(sound, tmp_path):
     root = tmp_path / "store"
     shutil.copytree(sound["plain"], root)

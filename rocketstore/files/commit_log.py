@@ -164,7 +164,8 @@ class CommitLog:
         self.refresh()
         end = self._end
         files = self.queue.files
-        if end is None or (files and not any(file.file_from_offset <= end <= self.end_of(file) for file in files)):
+        is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
+        if end is None or (files and not is_known):
             end = self.last_begun_file()
         scanner = self.scanner(())
         self._end = end = self.walk(scanner, end)
@@ -196,7 +197,8 @@ class CommitLog:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         self.queue.refresh()
-        self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+        if any(file.end_offset > LONG_MAX for file in self.queue.files):
+            self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
 
     # ---- one and many --------------------------------------------------------------------------------------
 

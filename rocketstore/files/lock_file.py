@@ -35,6 +35,7 @@ class StoreLock:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._fd = -1
+        self._identity = (-1, -1)
         self.owned = False
 
     def acquire(self) -> None:
@@ -53,10 +54,11 @@ class StoreLock:
                 self._lock(fd)
                 os.pwrite(fd, b"lock", 0)
                 sync(fd)
+                self._identity = _identity(os.fstat(fd))
+                HELD[self._identity] = self
             except BaseException:
                 os.close(fd)
                 raise
-            HELD[_identity(os.fstat(fd))] = self
             self._fd, self.owned = fd, True
 
     def _lock(self, fd: int) -> None:
@@ -75,7 +77,7 @@ class StoreLock:
         with MUTEX:
             if self.owned:
                 self.owned = False
-                del HELD[_identity(os.fstat(self._fd))]
+                del HELD[self._identity]
                 os.close(self._fd)
 
 

@@ -349,7 +349,7 @@ class LogWriter:
         """Unmap the files, without a flush, and delete the one that was made ahead."""
         if self._ahead is not None:
             self._ahead.stop()
-            file = self._ahead.take(self._next_start)
+            file, self._ahead = self._ahead.take(self._next_start), None  # which may be another writer's later
             if file is not None:
                 file.close()
                 with contextlib.suppress(OSError):

@@ -203,8 +203,9 @@ class MappedFileQueue:
         Parameters: mapped_file_size: bytes, else what the files show. Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
-        self.files: list[LogFile] = []
+        self.files: list[LogFile] = []  # exchanged, and never changed
         self.given_size = mapped_file_size
+        self._shown_size = self.files, 0  # which is asked for once for each file
         self._mapped: OrderedDict[tuple[int, str], MappedFile] = OrderedDict()
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
@@ -266,10 +267,14 @@ class MappedFileQueue:
         """
         if self.given_size is not None:
             return self.given_size
-        starts = [file.file_from_offset for file in self.files]
-        longest = max((file.size for file in self.files), default=0)
-        distance = min((b - a for a, b in pairwise(starts)), default=longest)
-        return longest if longest and distance % longest == 0 else distance
+        files, size = self._shown_size
+        if files is not self.files:
+            files = self.files
+            longest = max((file.size for file in files), default=0)
+            distance = min((b.file_from_offset - a.file_from_offset for a, b in pairwise(files)), default=longest)
+            size = longest if longest and distance % longest == 0 else distance
+            self._shown_size = files, size
+        return size
 
     def find(self, offset: int) -> LogFile | None:
         """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""

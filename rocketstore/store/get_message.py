@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
@@ -66,25 +65,9 @@ def get_message(
     max_msg_nums: int,
     tags: str | None,
     limits: str | None,
-    ext: ConsumeQueueExt | None = None,
-) -> GetMessageResult:
-    """Read messages of a queue; the documentation is MessageStore.get_message's."""
-    try:
-        return _get_message(log, queue, queue_offset, max_msg_nums, tags, limits, ext)
-    except (CorruptFileError, FileNotFoundError):
-        # Its first file has expired since it was listed; whatever is damaged is so again.
-        return _get_message(log, queue, queue_offset, max_msg_nums, tags, limits, ext)
-
-
-def _get_message(
-    log: CommitLog,
-    queue: ConsumeQueue,
-    queue_offset: int,
-    max_msg_nums: int,
-    tags: str | None,
-    limits: str | None,
     ext: ConsumeQueueExt | None,
 ) -> GetMessageResult:
+    """Read messages of a queue; the documentation is MessageStore.get_message's."""
     if limits not in (None, "broker"):
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:

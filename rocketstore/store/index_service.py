@@ -28,7 +28,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.storage import identity, local_path, to_path
 
-__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix"]
+__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -250,7 +250,7 @@ class IndexService:
             return last
         self._files.append(self._create_file(last))
         if last is not None and self._flusher is not None:
-            self._flushes.append(self._flusher.submit(self._flush_full, last))
+            self._flushes.append(self._flusher.submit(self._flush_full, last, self._flushes[-1:]))
         return self._files[-1]
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
@@ -267,7 +267,12 @@ class IndexService:
                     end_timestamp=end.end_timestamp if end else 0,
                     compat=self.compat,
                 )
-                sync_path(self.directory)
+                try:
+                    sync_path(self.directory)
+                except OSError:
+                    file.close()
+                    path.unlink()
+                    raise
                 return file
             except OSError as error:
                 if attempt == CREATE_ATTEMPTS:
@@ -276,8 +281,10 @@ class IndexService:
                 time.sleep(CREATE_RETRY_SECONDS)
         raise AssertionError("unreachable")
 
-    def _flush_full(self, file: IndexFile) -> None:
-        """Bring a full file to the disk, then say so in the checkpoint. Source: IndexService.flush."""
+    def _flush_full(self, file: IndexFile, before: list[Future[None]]) -> None:
+        """Bring a full file to the disk, then say so in the checkpoint, and of all before it. Source: flush."""
+        for flush in before:
+            flush.result()
         end_timestamp = file.header.end_timestamp
         file.flush()
         if end_timestamp > 0:
@@ -443,6 +450,16 @@ class IndexService:
             return f"<IndexService {str(self.directory)!r}, closed>"
         items = sum(len(file) for file in self._files)
         return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
+
+
+def open_index(
+    directory: Path, config: Any, checkpoint: StoreCheckpoint | None = None, *, last_exit_ok: bool = True
+) -> IndexService:
+    """Open the index of a store to add to it. Parameters: config: has every size."""
+    return IndexService.open(
+        directory, "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num, compat=config.compat,
+        last_exit_ok=last_exit_ok, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
+    )
 
 
 def index_paths(directory: Path) -> list[Path]:

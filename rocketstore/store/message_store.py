@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
@@ -130,23 +130,16 @@ class MessageStore:
     def _open_index(self, directory: Path) -> IndexService:
         """Open the index; where its files do not show their geometry, with the one that their writer noted."""
         config = self.config
-
-        def open_with(hash_slot_num: int | None, index_num: int | None) -> IndexService:
-            return IndexService.open(
-                directory,
-                hash_slot_num=hash_slot_num,
-                index_num=index_num,
-                compat=config.compat,
-                max_msgs_num_batch=config.max_msgs_num_batch,
-            )
-
+        options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
+        slots, items = config.max_hash_slot_num, config.max_index_num
         try:
-            return open_with(config.max_hash_slot_num, config.max_index_num)
+            return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
         except ValueError:
             noted = read_saved(saved_path(self.path))
-            if config.max_hash_slot_num or config.max_index_num or not noted:
+            if slots or items or not noted:
                 raise
-        return open_with(noted.get("max_hash_slot_num"), noted.get("max_index_num"))
+        slots, items = noted.get("max_hash_slot_num"), noted.get("max_index_num")
+        return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
 
     @property
     def _coverage(self) -> Coverage:
@@ -155,16 +148,16 @@ class MessageStore:
             self._covered = Coverage(self.commit_log, index)
         return self._covered
 
-    @cached_property
+    @property
     def checkpoint(self) -> StoreCheckpoint:
-        """The checkpoint; zeros if there is none. Raises: CorruptFileError."""
+        """The checkpoint as it is now; zeros if there is none. Raises: CorruptFileError."""
         if self._writer is not None:
             return self._writer.checkpoint
         return StoreCheckpoint.open(self.path / "checkpoint")
 
-    @cached_property
+    @property
     def broker_config(self) -> BrokerConfig:
-        """The files of ``config``."""
+        """The files of ``config`` as they are now; they are read each time."""
         return BrokerConfig.open(self.path)
 
     @property
@@ -194,15 +187,20 @@ class MessageStore:
         """
         self._require_open()
         self._dispatch_pending()
-        found = set()
+        found = set(self._find_queues())
+        if not found:
+            self._refuse_rocksdb()
+        return iter(sorted(found))
+
+    def _find_queues(self) -> Iterator[tuple[str, int]]:
         for topic_dir in self._topic_directories():
             with contextlib.suppress(OSError), scandir(topic_dir) as entries:
-                found |= {(topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry)}
-        if not found:
-            for name in ("consumequeue", "consumequeue_rocksdb"):
-                if (self.path / name / "CURRENT").exists():
-                    raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
-        return iter(sorted(found))
+                yield from ((topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry))
+
+    def _refuse_rocksdb(self) -> None:
+        for name in ("consumequeue", "consumequeue_rocksdb"):
+            if (self.path / name / "CURRENT").exists():
+                raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
 
     def _topic_directories(self) -> Iterator[Path]:
         for kind in QUEUE_KINDS:
@@ -237,7 +235,8 @@ class MessageStore:
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     return kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
-        next(self.queues(), None)  # names RocksDB, if that is why there is none
+        if next(self._find_queues(), None) is None:
+            self._refuse_rocksdb()
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
@@ -336,7 +335,12 @@ class MessageStore:
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        return get_message(self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext)
+        read = self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext
+        try:
+            return get_message(*read)
+        except (CorruptFileError, FileNotFoundError):
+            # Its first file has expired since it was listed; whatever is damaged is so again.
+            return get_message(*read)
 
     def look_message_by_offset(self, phy_offset: int) -> Message | None:
         """Read the message at a physical offset, bytes; None if none begins there.
@@ -469,7 +473,6 @@ class MessageStore:
         batches, before its first message. Raises: ValueError; OSError. Source: TopicConfigManager.updateTopicConfig.
         """
         self._writing().create_topic(topic, queue_nums, queue_type)
-        vars(self).pop("broker_config", None)
 
     def add_dispatcher(self, dispatcher: OwnDispatcher) -> None:
         """Have a function called with what is dispatched, after queues and index have it; it may get it twice.

@@ -25,7 +25,7 @@ from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
 from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
-from rocketstore.store.index_service import IndexService, index_file_name
+from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
     STATE,
@@ -354,15 +354,15 @@ class Rebuilder:
 
     def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
         """Open what was built up to an offset, and nothing of what is behind it."""
-        index, slots, items = None, self.config.max_hash_slot_num, self.config.max_index_num
+        index, config = None, self.config
         if self.build.index:
-            directory, compat = staging / INDEX_MADE, self.config.compat
-            make_directory(directory)
-            cut_index_files(directory, slots, items, compat, plan.store_timestamp_of, begin)
-            index = IndexService.open(directory, "a", hash_slot_num=slots, index_num=items, compat=compat)
-        for queue in find_queues(staging, self.config):
+            make_directory(staging / INDEX_MADE)
+            geometry = config.max_hash_slot_num, config.max_index_num
+            cut_index_files(staging / INDEX_MADE, *geometry, config.compat, plan.store_timestamp_of, begin)
+            index = open_index(staging / INDEX_MADE, config)
+        for queue in find_queues(staging, config):
             cut_queue(queue, begin)
-        return Dispatcher(staging, self.config, plan.log, index, self.batches)
+        return Dispatcher(staging, config, plan.log, index, self.batches)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]

@@ -21,7 +21,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.index_service import open_index
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -62,10 +62,7 @@ class BrokerRecovery:
 
     def run(self) -> RecoveryReport:
         self._check_lengths()
-        index = IndexService.open(
-            self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num, index_num=self.config.max_index_num,
-            compat=self.config.compat, last_exit_ok=self.last_exit_ok, checkpoint=self.checkpoint,
-        )
+        index = open_index(self.root / "index", self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
         self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
         files = MappedFileQueue(self.directories).files if self.directories else []
         if not files:

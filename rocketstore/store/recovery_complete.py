@@ -16,11 +16,12 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
-from rocketstore.files.mapped_file import nonzero_end, sync, sync_path
+from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
-from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.geometry import save_geometry
+from rocketstore.store.index_service import index_paths, open_index
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.store.recovery_index import (
     IndexCut,
@@ -99,7 +100,7 @@ class Completion:
         elif last_file and flushed <= 0:
             self.checked_from = self.log.last_begun_file()
         else:
-            self.checked_from = self._last_file_before(flushed)
+            self.checked_from = self._last_file_before(flushed, self._flushed_record())
         self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
         self.steps = list(self._log_steps())
 
@@ -153,7 +154,7 @@ class Completion:
                 f"{self.root}: the commit log is gone, but its queues are there: restore it, "
                 "or recover(policy='broker'), which deletes them, as a broker does at its next start"
             )
-        self.checked_from = self._last_file_before(self.checkpoint.physic_msg_timestamp)
+        self.checked_from = self._last_file_before(self.checkpoint.physic_msg_timestamp, self._flushed_record())
         self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover)
         for queue in self.queues:
             if queue.phy_offset > self.end:
@@ -161,7 +162,8 @@ class Completion:
         settle(self.log, self.queues, self.end)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
         if not self.last_exit_ok:  # of a queue that was made later there may be nothing left, not even its name
-            self.queue_begin = min(self.queue_begin, self._last_file_before(self.checkpoint.logics_msg_timestamp))
+            last = self.checkpoint.logics_msg_timestamp, self.checkpoint.logics_physical_offset or LONG_MAX
+            self.queue_begin = min(self.queue_begin, self._last_file_before(*last))
         if whole_log or self._is_queue_missing() or any(queue.begins_at for queue in self.queues):
             self.queue_begin = minimum
         while wrong := self._find_missing():
@@ -177,11 +179,20 @@ class Completion:
         found = self.log.find_later(begin, self.checkpoint.confirm_phy_offset + 1) if begin > file else None
         return file if found is None else found
 
-    def _last_file_before(self, timestamp: int) -> int:
-        """Where the last file begins that has a record from before a time that the checkpoint says, epoch ms."""
+    def _flushed_record(self) -> int:
+        """The last record on the disk, by a checkpoint whose offset and time are of one; LONG_MAX by another."""
+        record = self.log.find_message(self.checkpoint.confirm_phy_offset)
+        is_flushed = record is not None and record.store_timestamp == self.checkpoint.physic_msg_timestamp
+        return self.checkpoint.confirm_phy_offset if is_flushed else LONG_MAX
+
+    def _last_file_before(self, timestamp: int, phy_offset: int) -> int:
+        """Where the last file begins that has a record from before a time and an offset that the checkpoint says.
+
+        Later records may have earlier times, if a clock went back. Parameters: timestamp: epoch ms.
+        """
         for file in reversed(self.log.queue.files):
             first = self.log.find_message(file.file_from_offset)
-            if first is not None and first.store_timestamp <= timestamp:
+            if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
                 return file.file_from_offset
         return self.log.min_phy_offset
 
@@ -262,7 +273,7 @@ class Completion:
         flushed = self.checkpoint.physic_msg_timestamp
         if flushed <= 0:
             return self.end >= self.log.last_begun_file()
-        is_later = last is None or last.store_timestamp >= flushed
+        is_later = last is None or last.store_timestamp >= flushed or self._flushed_record() < LONG_MAX
         return is_later and self.end > self.checkpoint.confirm_phy_offset
 
     def _is_queue_missing(self) -> bool:
@@ -454,10 +465,7 @@ class Completion:
             queues.flush()
             queues.close()
         if self.index_begin <= self.last_phy_offset:
-            index = IndexService.open(
-                self.root / "index", "a", hash_slot_num=self.config.max_hash_slot_num,
-                index_num=self.config.max_index_num, compat=self.config.compat, checkpoint=self.checkpoint,
-            )
+            index = open_index(self.root / "index", self.config, self.checkpoint)
             both = Dispatcher(self.root, self.config, self.log, index, batches)
             both.dispatch(self.index_begin, self.end)
             both.flush()
@@ -508,10 +516,13 @@ def plan_completion(root: Path, config: StoreConfig, *, thorough: bool = True) -
 def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
     """Recover a store that is opened for writing, whose lock is held; ``abort`` stays if anything was done.
 
-    Raises: as ``plan_completion``; OSError.
+    What is missing is made, and its geometry noted. Raises: as ``plan_completion``; OSError.
     """
     plan = plan_completion(root, config, thorough=False)
     with plan.log:
+        save_geometry(root, config)
+        for path in config.commit_log_paths(root, writable=True):
+            make_directory(path)
         plan.apply()
         return plan.report()
 

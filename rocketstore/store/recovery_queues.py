@@ -124,19 +124,19 @@ class QueueEnd:
         if self.kind is not ConsumeQueue:
             self.look(LONG_MAX, 0)
             return
+        if size == 0:
+            return
         count, n, valid = 0, UNITS_READ, UNITS_READ
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if size else -1
-        while fd >= 0 and valid == n and (data := os.pread(fd, 20 * UNITS_READ, 20 * count)):
-            units, n = Buffer(data, self.directory), len(data) // 20
-            valid = count_valid_units(units, 0, n, 20)
-            if valid:
-                count += valid
-                self.end = start + 20 * count
-                before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
-                unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
-                self.unit = unit if before < unit.phy_offset else None
-        if fd >= 0:
-            os.close(fd)
+        with Path(path).open("rb", buffering=0) as file:
+            while valid == n and (data := os.pread(file.fileno(), 20 * UNITS_READ, 20 * count)):
+                units, n = Buffer(data, self.directory), len(data) // 20
+                valid = count_valid_units(units, 0, n, 20)
+                if valid:
+                    count += valid
+                    self.end = start + 20 * count
+                    before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
+                    unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+                    self.unit = unit if before < unit.phy_offset else None
 
     def files(self) -> list[tuple[int, str, int]]:
         """Beginning, path and length of each file, in order. Raises: CorruptFileError for another length."""
@@ -230,8 +230,10 @@ def find_missing(
             for queue, request in _first_of_each(requests, names):
                 if request["phy_offset"] < late.pop(queue, 0):
                     wrong.add(queue)
-        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in names])
-        is_missed = requests["phy_offset"] >= known_to[requests["queue"]]
+        numbers, number_of = np.unique(requests["queue"], return_inverse=True)
+        met = map(names.__getitem__, numbers.tolist())
+        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in met])
+        is_missed = requests["phy_offset"] >= known_to[number_of]
         if others_begin:
             is_missed &= requests["msg_base_offset"] >= 0
         for queue, request in _first_of_each(requests[is_missed], names):

@@ -28,7 +28,7 @@ from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.storage import local_path
 from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.index_service import open_index
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run
@@ -278,12 +278,7 @@ class NewStore:
     def __init__(self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog) -> None:
         self.root, self.config, self.copy, self.log = root, config, copy, log
         self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = None
-        if config.message_index_enable:
-            index = IndexService.open(
-                root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
-                compat=config.compat, checkpoint=self.checkpoint,
-            )
+        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
         self.dispatcher = Dispatcher(root, config, log, index, batch_topics(BrokerConfig.open(root).topics))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
@@ -299,8 +294,8 @@ class NewStore:
                 yield self
             finally:
                 self.threads.shutdown()
-                self.dispatcher.close()
                 copy.close()
+                self.dispatcher.close()
 
     def build(self) -> None:
         """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""

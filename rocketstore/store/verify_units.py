@@ -181,7 +181,7 @@ class UnitVerifier(NamedTuple):
         last_two = files.spans[-2:]
         ends = [first + nonzero_end(file.path, 0, (last - first) * size) // size for first, last, file in last_two]
         end = ends[-1] if ends[-1] > files.spans[-1][0] else ends[0]
-        for first, last, _ in (files.spans[0], files.spans[-1]):
+        for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
             wanted = np.unique(np.linspace(first, max(min(last, end) - 1, first), SAMPLES, dtype=np.int64))
             found = [files.units(unit, unit + 1) for unit in wanted.tolist()]
             units = np.concatenate(found)

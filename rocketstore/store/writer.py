@@ -33,8 +33,8 @@ from rocketstore.store.dispatch import (
 )
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import save_geometry, writing_config
-from rocketstore.store.index_service import IndexService
+from rocketstore.store.geometry import writing_config
+from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
@@ -276,10 +276,10 @@ class StoreWriter:
         if not self._new_queues:
             return
         with self._topics_lock:
-            new, self._new_queues = self._new_queues, {}
-            new = {topic: count for topic, count in new.items() if not topic.startswith(OF_BROKERS)}
+            new = {topic: count for topic, count in self._new_queues.items() if not topic.startswith(OF_BROKERS)}
             if new:
                 extend_topics(self.root, new)
+            self._new_queues = {}  # not before: who finds it empty may take topics.json for written
 
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
@@ -429,9 +429,6 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         stack.callback(lock.release)
         config = writing_config(root, config)
-        save_geometry(root, config)
-        for path in config.commit_log_paths(root, writable=True):
-            make_directory(path)
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
@@ -440,10 +437,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(log.close)
         log.whole_to = end
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = IndexService.open(
-            root / "index", "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num,
-            compat=config.compat, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
-        )
+        index = open_index(root / "index", config, checkpoint)
         stack.callback(index.close)
         batches = batch_topics(BrokerConfig.open(root).topics)
         dispatcher = Dispatcher(root, config, log, index, batches)
