@@ -12,6 +12,8 @@ import reference
 from reference import LONG_MAX, CorruptIndex, key_for_hash, key_hash
 
 from rocketstore import CorruptFileError, IndexFile, StoreClosedError, StoreError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.index_file import IndexFileKernel
 
 SLOTS, ITEMS = 7, 20
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
@@ -393,6 +395,16 @@ def test_numbers_that_are_no_longs_are_refused(number, writable):
 def test_unsigned_offsets_too_large_for_a_long_are_refused(writable):
     with pytest.raises((OverflowError, ValueError, TypeError)):
         writable.put_keys(["k"], np.array([2**63], dtype=np.uint64), [1])
+
+
+def test_a_kernel_asks_for_an_open_buffer():
+    buffer = Buffer(bytearray(40 + 4 + 2 * 20), "index")
+    assert IndexFileKernel(buffer, 1, 2).index_num == 2
+    buffer.close()
+    with pytest.raises(StoreClosedError):
+        IndexFileKernel(buffer, 1, 2)
+    with pytest.raises(TypeError, match="buffer"):
+        IndexFileKernel(None, 1, 2)
 
 
 def test_a_put_of_a_bad_row_is_refused(writable):

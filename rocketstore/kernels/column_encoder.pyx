@@ -93,7 +93,7 @@ cdef class ColumnEncoder:
     cdef str topic
     cdef Slice topic_utf8
 
-    def __init__(self, dict columns not None, Py_ssize_t n):
+    def __init__(self, dict columns, Py_ssize_t n):
         self.n, self.joined, self.texts = n, Growing(), {}
         self.topics = self.column(columns, "topic", Texts)
         self.bodies = self.column(columns, "raw_body" if "raw_body" in columns else "body", Texts)
@@ -125,7 +125,7 @@ cdef class ColumnEncoder:
         require_length(len(column), self.n)
         return np.ascontiguousarray(column, dtype)
 
-    def add(self, RecordEncoder records not None, Py_ssize_t first, bint keeps_store):
+    def add(self, RecordEncoder records, Py_ssize_t first, bint keeps_store):
         """Encode rows from ``first`` on.
 
         Parameters: keeps_store: they have store times and hosts of their own, where there are any.

@@ -65,7 +65,7 @@ TOO_LARGE = "a column of the batch is larger than 2 GiB, or there is no memory: 
 OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
 
 
-def bad_reason(int status):
+def bad_reason(status):
     """Return (field, reason) for a status that is not OK or BLANK."""
     return BAD_REASONS[status - BAD_MAGIC] if status >= BAD_MAGIC else ("magic", "there are zeros, and no message")
 
@@ -120,7 +120,7 @@ cdef class RecordScanner:
         self.n_bytes = 0
         return self.columns.take()
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end,
+    def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end,
              Py_ssize_t max_rows=PY_SSIZE_T_MAX, Py_ssize_t max_bytes=PY_SSIZE_T_MAX, *, bint at_rest=False):
         """Collect the records that begin from ``offset`` up to ``end``, one piece of work at most.
 
@@ -182,8 +182,8 @@ cdef class RecordScanner:
     cdef inline bint wants(self, const Record *record) noexcept nogil:
         return self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
 
-    def gather(self, windows, const int32_t[::1] window_of not None,
-               const int64_t[::1] offsets not None, uint8_t[::1] statuses not None, *, bint at_rest=False):
+    def gather(self, windows, const int32_t[::1] window_of,
+               const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False):
         """Collect the records at ``offsets``, in their order, and leave out what is no record there.
 
         Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1 for
@@ -272,7 +272,7 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
     return status
 
 
-def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
+def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
     """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
 
     Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also take one that may lead
@@ -320,7 +320,7 @@ cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64
     return size - pos < PHY_OFFSET + 8 or <int64_t>rs_load_be64(data + pos + PHY_OFFSET) == from_offset + pos
 
 
-def read_message(Buffer buffer not None, int64_t from_offset, int64_t offset, *, bint at_rest=False):
+def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_rest=False):
     """Read all fields of one record; ``at_rest`` as for ``RecordScanner.scan``.
 
     Returns: (status, fields): a dict, None if the status is not OK.

@@ -113,7 +113,7 @@ cdef class RequestScanner:
         free(self.entries)
         free(self.slots)
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
+    def scan(self, Buffer buffer, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
              int64_t room=1 << 62):
         """Collect the records of one file from ``begin`` on, physical offsets, where one begins, to ``end``.
 
@@ -281,7 +281,7 @@ cdef class RequestScanner:
         return 0
 
 
-def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
+def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
     """Sort requests by the numbers of their queues, those of one queue in their order, into columns.
 
     Parameters: n_queues: every number is below it.

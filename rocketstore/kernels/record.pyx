@@ -382,7 +382,7 @@ def decode_properties(bytes data):
     return property_dict(&properties, &reader)
 
 
-def check_message_and_return_size(const uint8_t[::1] data not None, bint check_crc=True, bint check_dup=False, *,
+def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, bint check_dup=False, *,
                                   bint force_verify_prop_crc=False,
                                   str message_delay_level="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"):
     """Check the record at the start of ``data`` as a broker does before it dispatches it.

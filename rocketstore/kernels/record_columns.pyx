@@ -583,8 +583,7 @@ cdef class RecordColumns:
         return {name: (<Column>column).take() for name, column in zip(self.names, self.columns)}
 
 
-def take_values(const int32_t[::1] offsets not None, const uint8_t[::1] data not None,
-                const int64_t[::1] rows not None):
+def take_values(const int32_t[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
     """Return (offsets int32[m + 1], data uint8) of some rows of a column of values of any length, in their order."""
     cdef VarValues values = VarValues()
     cdef Py_ssize_t i, n = offsets.shape[0] - 1

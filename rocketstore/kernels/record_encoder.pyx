@@ -123,7 +123,7 @@ cdef class RecordEncoder:
         """Give the bytes of all records, and an array of ENCODED: with ``queues`` all that ``load`` needs."""
         return bytes(self.data), np.frombuffer(bytes(self.encoded), ENCODED)
 
-    def load(self, const uint8_t[::1] data not None, encoded not None, list queues not None):
+    def load(self, const uint8_t[::1] data, encoded not None, list queues):
         """Begin anew with what another encoder has dumped; each record gets the queue that ``encoded`` says.
 
         Raises: ValueError unless all agrees.
@@ -415,7 +415,7 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
 # ---- hosts ----------------------------------------------------------------------------------------------------
 
 
-def parse_host(str host not None):
+def parse_host(str host):
     """Return address and port of "1.2.3.4:80" or "[::1]:80" as a record has them. Raises: ValueError for another."""
     address, _, port = host.rpartition(":")
     if not (port.isascii() and port.isdecimal()):

@@ -87,7 +87,7 @@ cdef class PieceFinder:
         self.named = self.base = NOWHERE if base is None else base
         self.lost = -1
 
-    def scan(self, Buffer buffer not None, int64_t pos, int64_t end):
+    def scan(self, Buffer buffer, int64_t pos, int64_t end):
         """Look for records that begin from ``pos`` up to ``end``; before ``pos``, what was not looked at has none.
 
         Returns: where to go on, which may be behind ``end``. Raises: StoreClosedError; CorruptFileError, MemoryError.
@@ -282,9 +282,8 @@ cdef bint is_name(const Slice *topic) noexcept nogil:
     return size <= MAX_NAME // 3 or rs_utf8_valid(topic.data, size)
 
 
-def copy_records(Buffer source not None, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out not None,
-                 int64_t room, const int64_t[::1] places not None, const int64_t[::1] queue_offsets not None,
-                 Py_ssize_t row):
+def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out, int64_t room,
+                 const int64_t[::1] places, const int64_t[::1] queue_offsets, Py_ssize_t row):
     """Copy records that follow each other to other offsets, and correct their CRC properties.
 
     Parameters: pos, stop: where they are in the source. phy_offset: where the first is to be in the log, bytes. room:
