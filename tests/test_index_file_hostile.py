@@ -347,6 +347,7 @@ def writable(tmp_path):
         (["a"], [-(2**63)], [1]),
         (["a"], [[1]], [1]),
         (["a"], np.array([[1]]), [1]),
+        (["a", "b"], np.ma.array([1, 2], mask=[False, True]), [1, 2]),
     ],
     ids=repr,
 )
@@ -395,6 +396,14 @@ def test_numbers_that_are_no_longs_are_refused(number, writable):
 def test_unsigned_offsets_too_large_for_a_long_are_refused(writable):
     with pytest.raises((OverflowError, ValueError, TypeError)):
         writable.put_keys(["k"], np.array([2**63], dtype=np.uint64), [1])
+
+
+def test_integers_in_an_object_array_are_integers(tmp_path):
+    with IndexFile.create(tmp_path / "index", **GEOMETRY) as file:
+        with pytest.raises(ValueError, match=f"phy_offsets: {2**63} is beyond int64"):
+            file.put_keys(["a", "b"], np.array([1, 2**63], object), [1, 2])
+        assert file.put_keys(["a", "b"], np.array([1, 2], object), np.array([3, 4], object)) == 2
+        assert file.select_phy_offset("b") == [2]
 
 
 def test_a_kernel_asks_for_an_open_buffer():

@@ -21,6 +21,7 @@ from rocketstore.kernels.text cimport (
 
 import numpy as np
 
+from rocketstore.kernels.columns import require_unmasked
 from rocketstore.kernels.text import RowError
 
 cdef enum:
@@ -83,6 +84,7 @@ cdef list pandas_chunks(series, str name):
 cdef TextChunk numpy_chunk(array, str name):
     if array.ndim != 1:
         raise ValueError(f"{name}: one dimension was expected, not shape {array.shape}")
+    require_unmasked(array, name)
     if array.dtype.kind in "US":
         return FixedWidthChunk(array)
     if array.dtype.kind in "OT":
