@@ -263,6 +263,8 @@ def test_arrow_columns_of_other_types_are_type_errors():
         pa.array([["a"]]),
         pa.array([1, 1]).dictionary_encode(),
         pa.array([b"a"]),
+        pa.chunked_array([], pa.int64()),
+        pa.chunked_array([], pa.dictionary(pa.int8(), pa.int64())),
     ):
         with pytest.raises(TypeError):
             hash_keys(column)
