@@ -2,9 +2,9 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcpy
 
-from rocketstore.kernels.record cimport INNER_BATCH, Slice
+from rocketstore.kernels.record cimport INNER_BATCH, Slice, are_equal
 from rocketstore.kernels.record_columns cimport Growing
 from rocketstore.kernels.record_encoder cimport Parts, RecordEncoder
 
@@ -257,10 +257,6 @@ cdef bint add_missing(RecordEncoder records, const char *name, const Slice *valu
             return are_equal(&values[i], value)
     records.add_property(&text, value)
     return True
-
-
-cdef inline bint are_equal(const Slice *one, const Slice *other) noexcept nogil:
-    return one.size == other.size and memcmp(one.data, other.data, <size_t>one.size) == 0
 
 
 def require_length(Py_ssize_t length, Py_ssize_t n):

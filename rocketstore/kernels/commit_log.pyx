@@ -9,7 +9,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
     rs_acquire_fence,
-    rs_find_magic,
     rs_load_be32,
     rs_load_be64,
 )
@@ -28,7 +27,6 @@ from rocketstore.kernels.record cimport (
     FIND_DISPATCH,
     FIND_PROPERTIES,
     FLAG,
-    MAGIC,
     MIN_RECORD,
     PHY_OFFSET,
     QUEUE_OFFSET,
@@ -41,6 +39,7 @@ from rocketstore.kernels.record cimport (
     Record,
     fill_delays,
     java_text,
+    next_magic,
     parse_record,
     prefetch_following,
     property_dict,
@@ -299,15 +298,12 @@ def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end,
 cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos,
                            int64_t stop, bint or_cut) noexcept nogil:
     cdef Record record
-    cdef size_t n, step
     cdef int status
-    while pos < stop and size - pos > MAGIC:
-        # The magic of a record that begins before `stop` ends at most 7 bytes after it.
-        n = <size_t>min(stop + 7 - pos, size - pos) - MAGIC
-        step = rs_find_magic(data + pos + MAGIC, n)
-        if step == n:
-            return -1
-        pos += <int64_t>step
+    stop = min(stop, size - 7)
+    while pos < stop:
+        pos = next_magic(data, pos, stop)
+        if pos == stop:
+            break
         status = parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record)
         if status == RECORD_OK or (or_cut and status == BAD_CUT and may_be_at(data, pos, size, from_offset)):
             return from_offset + pos

@@ -3,7 +3,7 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy
@@ -21,6 +21,7 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     Slice,
+    are_equal,
     fill_delays,
     java_text,
     next_word,
@@ -238,8 +239,7 @@ cdef class RequestScanner:
         while self.slots[slot]:
             entry = &self.entries[self.slots[slot] - 1]
             if (record != NULL and entry.hash == mixed and entry.queue_id == record.queue_id
-                    and entry.topic.size == record.topic.size
-                    and memcmp(entry.topic.data, record.topic.data, record.topic.size) == 0):
+                    and are_equal(&entry.topic, &record.topic)):
                 return slot
             slot = (slot + 1) & mask
         return slot

@@ -31,6 +31,7 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     Slice,
+    are_equal,
     next_property,
     next_word,
     read_properties,
@@ -424,10 +425,7 @@ cdef class PropertiesColumn(Column):
         cdef uint32_t head = (item.name.data[0] * 31 + item.name.data[item.name.size - 1] + item.name.size) % HEADS
         cdef int32_t at = self.heads[head]
         while at >= 0:
-            if (
-                self.item_names[at].size == item.name.size
-                and memcmp(self.item_names[at].data, item.name.data, <size_t>item.name.size) == 0
-            ):
+            if are_equal(&self.item_names[at], &item.name):
                 self.item_values[at] = item.value
                 return n
             at = self.following[at]

@@ -7,7 +7,7 @@ from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
 from rocketstore.kernels.record cimport (
@@ -38,6 +38,7 @@ from rocketstore.kernels.record cimport (
     DelayTable,
     PropertyReader,
     Record,
+    is_text,
     parse_record,
 )
 
@@ -269,9 +270,9 @@ cdef class RecordEncoder:
             self.is_doubtful = self.has_separator = True
         if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I":
             self.is_doubtful = True
-            if is_named(name, b"INNER_NUM", 9) or is_named(name, b"INNER_MULTI_DISPATCH", 20):
+            if is_text(name, b"INNER_NUM", 9) or is_text(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
-        if self.append_prop_crc and is_named(name, b"__CRC32#", 8):
+        if self.append_prop_crc and is_text(name, b"__CRC32#", 8):
             return 0  # of another record; this one's comes last
         if into.size > MAX_PROPERTIES + 1:
             return 0  # refused in any case, also without the last separator
@@ -347,10 +348,6 @@ cdef class RecordEncoder:
         if status != RECORD_OK or (self.has_separator if record.sys_flag & INNER_BATCH else not is_one):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
-
-
-cdef inline bint is_named(const Slice *name, const char *text, int32_t size) noexcept nogil:
-    return name.size == size and memcmp(name.data, text, <size_t>size) == 0
 
 
 cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,

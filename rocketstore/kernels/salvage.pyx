@@ -6,7 +6,6 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    rs_find_magic,
     rs_load_be64,
     rs_store_be64,
     rs_utf8_valid,
@@ -30,6 +29,7 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     fill_delays,
+    next_magic,
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of
@@ -151,8 +151,7 @@ cdef class PieceFinder:
         """The first place from `pos` up to `limit` where something of known extent begins, -1 if there is none."""
         cdef int64_t stop = min(limit, size - 7), place, blank
         while pos < stop:
-            # The magic of a record that begins before `stop` ends at most 7 bytes after it.
-            place = min(pos + <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(stop + 3 - pos)), stop)
+            place = next_magic(data, pos, stop)
             blank = self.find_blank(data, size, pos, place, record)
             if blank >= 0:
                 return blank
@@ -212,7 +211,7 @@ cdef class PieceFinder:
         cdef Record record
         end = min(end, size - 7)
         while self.named != NOWHERE and pos < end:
-            pos += <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(end + 3 - pos))
+            pos = next_magic(data, pos, end)
             if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &record) == RECORD_OK
                     and record.phy_offset - pos == self.named):
                 if self.work > 4 * size or self.check(&record) == RECORD_OK:

@@ -20,6 +20,7 @@ from rocketstore.kernels.record cimport (
     CRC_PROPERTY_SIZE,
     RECORD_OK,
     Record,
+    crc_agrees,
     parse_record,
 )
 
@@ -143,20 +144,10 @@ cdef class LogChecker:
             if crc != rs_load_be32(record.data + BODY_CRC):
                 note(&self.faults, BAD_BODY_CRC, phy_offset)
         if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
-            crc = rs_crc32(0, record.data, <size_t>record.size - CRC_PROPERTY_SIZE) & INT32_MAX
-            if crc != digits_of(tail + 9):
+            if not crc_agrees(record, tail + 9, 10):
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
         elif self.force_prop_crc:
             note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
-
-
-cdef uint32_t digits_of(const uint8_t *digits) noexcept nogil:
-    """Ten decimal digits, the lowest first."""
-    cdef uint32_t value = 0
-    cdef int i
-    for i in range(9, -1, -1):
-        value = value * 10 + <uint32_t>(<int32_t>digits[i] - c"0")
-    return value
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
