@@ -406,6 +406,17 @@ def test_integers_in_an_object_array_are_integers(tmp_path):
         assert file.select_phy_offset("b") == [2]
 
 
+def test_a_str_of_a_class_of_its_own_is_a_key(tmp_path):
+    with IndexFile.create(tmp_path / "index", **GEOMETRY) as file:
+        assert file.put_key(np.str_("a"), 1, 2)
+        assert file.select_phy_offset(np.str_("a")) == file.select_phy_offset("a") == [1]
+        for key in (None, b"a", 1):
+            with pytest.raises(TypeError):
+                file.put_key(key, 1, 2)
+            with pytest.raises(TypeError):
+                file.select_phy_offset(key)
+
+
 def test_a_kernel_asks_for_an_open_buffer():
     buffer = Buffer(bytearray(40 + 4 + 2 * 20), "index")
     assert IndexFileKernel(buffer, 1, 2).index_num == 2

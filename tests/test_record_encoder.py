@@ -1,5 +1,6 @@
 """Messages to records, before they have a place: every field against the reference, and what is refused."""
 
+import enum
 import random
 import struct
 
@@ -194,6 +195,16 @@ def test_a_batch_gives_topic_queue_hosts_and_flags(seed):
 
 
 # ---- texts and hosts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.str_, lambda text: enum.StrEnum("Names", {"NAME": text}).NAME])
+def test_a_str_of_a_class_of_its_own_is_a_str(kind):
+    plain, other = encoder_of(), encoder_of()
+    for encoder, text in ((plain, str), (other, kind)):
+        properties = {text("a\ud800"): text("b\ud800"), text("c"): text("d")}
+        encoder.add(Message(text("T"), b"", properties=properties, born_host=text("1.2.3.4:5"), born_timestamp=7))
+    assert other.dump()[0] == plain.dump()[0]
+    assert [type(topic) for topic, _ in other.queues] == [str]
 
 
 def test_text_is_encoded_as_java_does(seed):

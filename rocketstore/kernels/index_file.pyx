@@ -200,7 +200,7 @@ cdef class IndexFileKernel:
 
     # ---- put -----------------------------------------------------------------------------------------------
 
-    def put_key(self, str index_key, phy_offset, store_timestamp):
+    def put_key(self, index_key, phy_offset, store_timestamp):
         """Add one key.
 
         Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
@@ -376,7 +376,7 @@ cdef class IndexFileKernel:
 
     # ---- select --------------------------------------------------------------------------------------------
 
-    def select_phy_offset(self, str index_key, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
+    def select_phy_offset(self, index_key, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
         """Look one key up.
 
         Parameters: index_key: the whole ``topic#key``. max_num: at most so many offsets. begin_timestamp,

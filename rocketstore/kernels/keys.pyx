@@ -150,9 +150,11 @@ def java_hash_codes(keys, *, topic=None):
     return codes
 
 
-cdef int java_hash_str(uint32_t seed, str value, uint32_t *hash_ret) except -1:
+cdef int java_hash_str(uint32_t seed, value, uint32_t *hash_ret) except -1:
     cdef Text text
-    text_of_str(value, &text)
+    if not isinstance(value, str):
+        raise TypeError(f"a key must be a str, not {type(value).__name__}")
+    text_of_str(<str>value, &text)
     hash_text(seed, &text, hash_ret)
     return 0
 

@@ -5,7 +5,7 @@ That is the queue offset, the physical offset, the store time, and the CRC of th
 
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_FromObject
 from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
@@ -192,7 +192,8 @@ cdef class RecordEncoder:
         cdef Parts parts
         cdef dict fields = message.__dict__
         cdef dict head = fields if batch is None else batch.__dict__
-        cdef str topic = head["topic"]
+        given = head["topic"]
+        cdef str topic = <str>given if type(given) is str else PyUnicode_FromObject(given)
         cdef bytes body = fields["raw_body"] if "raw_body" in fields else fields["_stored"][0]
         if not head["sys_flag"] & COMPRESSED and ("body" in fields or fields.get("sys_flag", 0) & COMPRESSED):
             body = message.body  # which may be another since; and of a batch, whose head does not say how it is stored
@@ -222,30 +223,32 @@ cdef class RecordEncoder:
             self.is_special = True
         return self.add_record(&parts, topic, message_num)
 
-    cdef Slice utf8_of(self, str text) except *:
+    cdef Slice utf8_of(self, text) except *:
         """The UTF-8 of a str, which is the str's own or is kept until ``clear``."""
         cdef Slice found
         cdef Py_ssize_t n
+        if not isinstance(text, str):
+            raise TypeError(f"a str was expected, not {text!r}")
         try:
             found.data = <const uint8_t *>PyUnicode_AsUTF8AndSize(text, &n)
         except UnicodeEncodeError:
-            data = java_bytes(text)
+            data = java_bytes(PyUnicode_FromObject(text))
             self.kept.append(data)
             found.data, n = <const uint8_t *><bytes>data, len(data)
         found.size = <int32_t>min(n, INT32_MAX)
         return found
 
-    cdef bytes host_bytes(self, str host):
+    cdef bytes host_bytes(self, host):
         """Address and port as they are stored. Few hosts come again and again."""
         found = self.hosts.get(host)
         if found is None:
-            if host is None:
+            if not isinstance(host, str):
                 raise TypeError("a host must be a str: address and port")
             if host.startswith("[") and not self.has_ipv6:
                 raise PutMessageError(ILLEGAL, f"host {host}: releases before 4.6.0 have no IPv6 addresses")
             if len(self.hosts) >= MAX_HOSTS:
                 self.hosts.clear()
-            found = self.hosts[host] = parse_host(host)
+            found = self.hosts[host] = parse_host(PyUnicode_FromObject(host))
         return found
 
     cdef int add_properties(self, dict properties) except -1:
@@ -259,7 +262,7 @@ cdef class RecordEncoder:
         while PyDict_Next(properties, &at, &name, &value):
             if <object>value is None:
                 continue
-            name_utf8, value_utf8 = self.utf8_of(<str?><object>name), self.utf8_of(<str?><object>value)
+            name_utf8, value_utf8 = self.utf8_of(<object>name), self.utf8_of(<object>value)
             self.add_property(&name_utf8, &value_utf8)
         return 0
 
