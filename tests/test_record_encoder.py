@@ -207,6 +207,15 @@ def test_a_str_of_a_class_of_its_own_is_a_str(kind):
     assert [type(topic) for topic, _ in other.queues] == [str]
 
 
+@pytest.mark.parametrize("name", ["queue_id", "flag", "sys_flag", "born_timestamp"])
+def test_a_number_that_is_no_integer_is_a_type_error(name):
+    encoder = encoder_of()
+    with pytest.raises(TypeError):
+        encoder.add(Message("T", b"", **{"queue_id": 0, name: 1.5}))
+    encoder.add(Message("T", b"", **{"queue_id": 0, name: np.int64(1)}))
+    assert len(encoder) == 1
+
+
 def test_text_is_encoded_as_java_does(seed):
     rng = random.Random(f"{seed} text")
     pieces = ["a", "é", "主", "😀", "\ud83d", "\ude00", "\udc80", "\x00", "\uffff"]

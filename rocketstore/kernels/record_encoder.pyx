@@ -202,15 +202,18 @@ cdef class RecordEncoder:
         self.last_store_host = self.store_host if store_host is None else store_host
         cdef bytes store = self.host_bytes(self.last_store_host)
         queue_id = head["queue_id"]
-        parts.queue_id = self.find_queue_id(topic) if queue_id is None else index(queue_id)
+        parts.queue_id = self.find_queue_id(topic) if queue_id is None else integer(queue_id)
         parts.topic = self.utf8_of(topic)
         parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
-        parts.flag = fields["flag"]
-        parts.sys_flag = head["sys_flag"]
-        parts.reconsume_times = head.get("reconsume_times", 0)
-        parts.born_timestamp = head["born_timestamp"]
-        parts.store_timestamp = head.get("store_timestamp", 0) if keeps_store else 0
-        parts.prepared_transaction_offset = 0 if batch is not None else head.get("prepared_transaction_offset", 0)
+        parts.flag = integer(fields["flag"])
+        parts.sys_flag = integer(head["sys_flag"])
+        parts.reconsume_times = integer(head.get("reconsume_times", 0))
+        parts.born_timestamp = integer(head["born_timestamp"])
+        parts.store_timestamp = integer(head.get("store_timestamp", 0)) if keeps_store else 0
+        if batch is None:
+            parts.prepared_transaction_offset = integer(head.get("prepared_transaction_offset", 0))
+        else:
+            parts.prepared_transaction_offset = 0
         parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
         parts.store_host.data, parts.store_host.size = store, <int32_t>len(store)
         self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
@@ -351,6 +354,11 @@ cdef class RecordEncoder:
         if status != RECORD_OK or (self.has_separator if record.sys_flag & INNER_BATCH else not is_one):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
+
+
+cdef inline object integer(value):
+    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
+    return value if isinstance(value, int) else index(value)
 
 
 cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,
