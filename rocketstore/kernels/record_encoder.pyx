@@ -3,6 +3,7 @@
 That is the queue offset, the physical offset, the store time, and the CRC of the whole record.
 """
 
+cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_FromObject
@@ -262,11 +263,11 @@ cdef class RecordEncoder:
         cdef Slice name_utf8, value_utf8
         if properties is None:
             raise TypeError("properties must be a dict")
-        while PyDict_Next(properties, &at, &name, &value):
-            if <object>value is None:
-                continue
-            name_utf8, value_utf8 = self.utf8_of(<object>name), self.utf8_of(<object>value)
-            self.add_property(&name_utf8, &value_utf8)
+        with cython.critical_section(properties):  # without a GIL another thread may change it meanwhile
+            while PyDict_Next(properties, &at, &name, &value):
+                if <object>value is not None:
+                    name_utf8, value_utf8 = self.utf8_of(<object>name), self.utf8_of(<object>value)
+                    self.add_property(&name_utf8, &value_utf8)
         return 0
 
     cdef int add_property(self, const Slice *name, const Slice *value) except -1:
