@@ -52,6 +52,7 @@ setup(
             "wraparound": False,
             "initializedcheck": checks,
             "cdivision": True,
+            "allow_none_for_extension_args": False,
             "embedsignature": True,
             "freethreading_compatible": True,
         },

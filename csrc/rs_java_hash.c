@@ -197,10 +197,7 @@ SSE4 static inline uint32_t sum_sse4(__m128i quads)
 
 AVX2 static inline uint32_t sum_avx2(__m256i quads)
 {
-    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(1, 0, 3, 2)));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, _MM_SHUFFLE(2, 3, 0, 1)));
-    return (uint32_t)_mm_cvtsi128_si32(half);
+    return sum_sse4(_mm_add_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1)));
 }
 
 AVX2 static inline __m256i weights_avx2(void)
@@ -215,49 +212,32 @@ SSE4 static inline __m128i weights_sse4(void)
 }
 
 /* Whole blocks from the front, then the last block of the string once more with what was done masked off. */
-SSE4 static uint32_t latin1_sse4(uint32_t seed, const uint8_t *units, size_t n)
-{
-    if (n < 16)
-        return hash_bytes(seed, units, n);
-    const uint8_t *end = units + n;
-    size_t tail = n % 16;
-    __m128i sum = _mm_setzero_si128();
-    for (; end - units >= 16; units += 16) {
-        sum = _mm_mullo_epi32(sum, _mm_set1_epi32((int)POWERS[16]));
-        sum = _mm_add_epi32(sum, quads_sse4(_mm_loadu_si128((const __m128i *)units)));
-        seed *= POWERS[16];
+#define DEFINE_LATIN1(level, TARGET, vector, mm, si, few)                                       \
+    TARGET static uint32_t latin1_##level(uint32_t seed, const uint8_t *units, size_t n)        \
+    {                                                                                           \
+        enum { SIZE = sizeof(vector) };                                                         \
+        if (n < SIZE)                                                                           \
+            return few(seed, units, n);                                                         \
+        const uint8_t *end = units + n;                                                         \
+        size_t tail = n % SIZE;                                                                 \
+        vector sum = mm##_setzero_##si();                                                       \
+        for (; end - units >= SIZE; units += SIZE) {                                            \
+            sum = mm##_mullo_epi32(sum, mm##_set1_epi32((int)POWERS[SIZE]));                    \
+            sum = mm##_add_epi32(sum, quads_##level(mm##_loadu_##si((const vector *)units)));   \
+            seed *= POWERS[SIZE];                                                               \
+        }                                                                                       \
+        if (tail) {                                                                             \
+            vector mask = mm##_loadu_##si((const vector *)(TAIL_MASK + 64 - SIZE + tail));      \
+            vector last = mm##_and_##si(mm##_loadu_##si((const vector *)(end - SIZE)), mask);   \
+            sum = mm##_mullo_epi32(sum, mm##_set1_epi32((int)POWERS[tail]));                    \
+            sum = mm##_add_epi32(sum, quads_##level(last));                                     \
+            seed *= POWERS[tail];                                                               \
+        }                                                                                       \
+        return seed + sum_##level(mm##_mullo_epi32(sum, weights_##level()));                    \
     }
-    if (tail) {
-        __m128i mask = _mm_loadu_si128((const __m128i *)(TAIL_MASK + 48 + tail));
-        __m128i last = _mm_and_si128(_mm_loadu_si128((const __m128i *)(end - 16)), mask);
-        sum = _mm_mullo_epi32(sum, _mm_set1_epi32((int)POWERS[tail]));
-        sum = _mm_add_epi32(sum, quads_sse4(last));
-        seed *= POWERS[tail];
-    }
-    return seed + sum_sse4(_mm_mullo_epi32(sum, weights_sse4()));
-}
 
-AVX2 static uint32_t latin1_avx2(uint32_t seed, const uint8_t *units, size_t n)
-{
-    if (n < 32)
-        return latin1_sse4(seed, units, n);
-    const uint8_t *end = units + n;
-    size_t tail = n % 32;
-    __m256i sum = _mm256_setzero_si256();
-    for (; end - units >= 32; units += 32) {
-        sum = _mm256_mullo_epi32(sum, _mm256_set1_epi32((int)POWERS[32]));
-        sum = _mm256_add_epi32(sum, quads_avx2(_mm256_loadu_si256((const __m256i *)units)));
-        seed *= POWERS[32];
-    }
-    if (tail) {
-        __m256i mask = _mm256_loadu_si256((const __m256i *)(TAIL_MASK + 32 + tail));
-        __m256i last = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(end - 32)), mask);
-        sum = _mm256_mullo_epi32(sum, _mm256_set1_epi32((int)POWERS[tail]));
-        sum = _mm256_add_epi32(sum, quads_avx2(last));
-        seed *= POWERS[tail];
-    }
-    return seed + sum_avx2(_mm256_mullo_epi32(sum, weights_avx2()));
-}
+DEFINE_LATIN1(sse4, SSE4, __m128i, _mm, si128, hash_bytes)
+DEFINE_LATIN1(avx2, AVX2, __m256i, _mm256, si256, latin1_sse4)
 
 /*
  * Four strings of at most 64 bytes, each as 64 bytes that end where it ends, the front masked off: no branch depends

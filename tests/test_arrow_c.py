@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from rocketstore import IndexFile, hash_keys
+from rocketstore import IndexFile, PhyOffsets, hash_keys
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -196,6 +196,26 @@ ArrowArray._fields_ = [
     ("release", ctypes.CFUNCTYPE(None, ctypes.POINTER(ArrowArray))),
     ("private_data", ctypes.c_void_p),
 ]
+
+
+@pytest.mark.parametrize(
+    ("values", "offsets"),
+    [
+        (np.arange(5, dtype=np.int32), np.array([0, 2, 5])),
+        (np.arange(5), np.array([0, 2, 5], np.int32)),
+        (np.arange(5), np.array([0, 2, 6])),
+        (np.arange(5), np.array([-1, 2, 5])),
+        (np.arange(5), np.empty(0, np.int64)),
+    ],
+)
+def test_offsets_made_of_other_arrays_are_not_exported(values, offsets):
+    with pytest.raises(ValueError, match="offsets|values"):
+        PhyOffsets(values, offsets).__arrow_c_array__()
+
+
+def test_offsets_that_lie_apart_are_exported():
+    offsets = PhyOffsets(np.arange(10)[::2], np.array([0, 9, 2, 9, 5])[::2])
+    assert pa.array(offsets).to_pylist() == [[0, 2], [4, 6, 8]]
 
 
 def test_a_child_may_be_moved_out_of_its_parent_and_released_after_it(tmp_path):

@@ -12,6 +12,8 @@ import reference
 from reference import LONG_MAX, CorruptIndex, key_for_hash, key_hash
 
 from rocketstore import CorruptFileError, IndexFile, StoreClosedError, StoreError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.index_file import IndexFileKernel
 
 SLOTS, ITEMS = 7, 20
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
@@ -345,6 +347,7 @@ def writable(tmp_path):
         (["a"], [-(2**63)], [1]),
         (["a"], [[1]], [1]),
         (["a"], np.array([[1]]), [1]),
+        (["a", "b"], np.ma.array([1, 2], mask=[False, True]), [1, 2]),
     ],
     ids=repr,
 )
@@ -393,6 +396,35 @@ def test_numbers_that_are_no_longs_are_refused(number, writable):
 def test_unsigned_offsets_too_large_for_a_long_are_refused(writable):
     with pytest.raises((ValueError, TypeError)):
         writable.put_keys(["k"], np.array([2**63], dtype=np.uint64), [1])
+
+
+def test_integers_in_an_object_array_are_integers(tmp_path):
+    with IndexFile.create(tmp_path / "index", **GEOMETRY) as file:
+        with pytest.raises(ValueError, match=f"phy_offsets: {2**63} is beyond int64"):
+            file.put_keys(["a", "b"], np.array([1, 2**63], object), [1, 2])
+        assert file.put_keys(["a", "b"], np.array([1, 2], object), np.array([3, 4], object)) == 2
+        assert file.select_phy_offset("b") == [2]
+
+
+def test_a_str_of_a_class_of_its_own_is_a_key(tmp_path):
+    with IndexFile.create(tmp_path / "index", **GEOMETRY) as file:
+        assert file.put_key(np.str_("a"), 1, 2)
+        assert file.select_phy_offset(np.str_("a")) == file.select_phy_offset("a") == [1]
+        for key in (None, b"a", 1):
+            with pytest.raises(TypeError):
+                file.put_key(key, 1, 2)
+            with pytest.raises(TypeError):
+                file.select_phy_offset(key)
+
+
+def test_a_kernel_asks_for_an_open_buffer():
+    buffer = Buffer(bytearray(40 + 4 + 2 * 20), "index")
+    assert IndexFileKernel(buffer, 1, 2).index_num == 2
+    buffer.close()
+    with pytest.raises(StoreClosedError):
+        IndexFileKernel(buffer, 1, 2)
+    with pytest.raises(TypeError, match="buffer"):
+        IndexFileKernel(None, 1, 2)
 
 
 def test_a_put_of_a_bad_row_is_refused(writable):

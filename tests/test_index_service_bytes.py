@@ -22,6 +22,7 @@ from rocketstore import (
     StoreConfig,
     StoreError,
 )
+from rocketstore.kernels.index_requests import index_items
 from rocketstore.store import index_service
 
 SLOTS, ITEMS = 7, 25
@@ -299,6 +300,17 @@ def test_unique_key_then_keys_then_tags(index):
     assert [pair.model.files[0].item(n)[0] for n in range(1, 5)] == [
         reference.key_hash(key) for key in ("T#U", "T#b", "T#a", "T#T#t x")
     ]
+
+
+def test_columns_of_messages_that_differ_in_length_are_refused():
+    row, offset = ["T"], np.zeros(1, np.int64)
+    for columns in [
+        ([], None, None, None, offset, np.zeros(1, np.int32)),
+        (row, row * 2, None, None, offset, np.zeros(1, np.int32)),
+        (row, None, None, None, offset, np.zeros(0, np.int32)),
+    ]:
+        with pytest.raises(ValueError, match="rows"):
+            index_items(*columns, 0, True)
 
 
 @pytest.mark.parametrize("batch", [False, True])

@@ -217,6 +217,13 @@ def test_none_in_python_objects_is_a_null():
             hash_keys(column)
 
 
+@pytest.mark.parametrize("kind", ["U", object])
+def test_a_masked_row_of_a_numpy_array_is_no_string(kind):
+    with pytest.raises(ValueError, match=r"keys\[1\] is masked"):
+        hash_keys(np.ma.array(["a", "b"], mask=[False, True], dtype=kind))
+    assert hash_keys(np.ma.array(["a", "b"], dtype=kind)).tolist() == hash_keys(["a", "b"]).tolist()
+
+
 def test_a_missing_value_in_a_pandas_series_is_a_null():
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     for kind in (object, "str"):
@@ -256,6 +263,8 @@ def test_arrow_columns_of_other_types_are_type_errors():
         pa.array([["a"]]),
         pa.array([1, 1]).dictionary_encode(),
         pa.array([b"a"]),
+        pa.chunked_array([], pa.int64()),
+        pa.chunked_array([], pa.dictionary(pa.int8(), pa.int64())),
     ):
         with pytest.raises(TypeError):
             hash_keys(column)

@@ -1,5 +1,6 @@
 """Messages to records, before they have a place: every field against the reference, and what is refused."""
 
+import enum
 import random
 import struct
 
@@ -194,6 +195,25 @@ def test_a_batch_gives_topic_queue_hosts_and_flags(seed):
 
 
 # ---- texts and hosts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.str_, lambda text: enum.StrEnum("Names", {"NAME": text}).NAME])
+def test_a_str_of_a_class_of_its_own_is_a_str(kind):
+    plain, other = encoder_of(), encoder_of()
+    for encoder, text in ((plain, str), (other, kind)):
+        properties = {text("a\ud800"): text("b\ud800"), text("c"): text("d")}
+        encoder.add(Message(text("T"), b"", properties=properties, born_host=text("1.2.3.4:5"), born_timestamp=7))
+    assert other.dump()[0] == plain.dump()[0]
+    assert [type(topic) for topic, _ in other.queues] == [str]
+
+
+@pytest.mark.parametrize("name", ["queue_id", "flag", "sys_flag", "born_timestamp"])
+def test_a_number_that_is_no_integer_is_a_type_error(name):
+    encoder = encoder_of()
+    with pytest.raises(TypeError):
+        encoder.add(Message("T", b"", **{"queue_id": 0, name: 1.5}))
+    encoder.add(Message("T", b"", **{"queue_id": 0, name: np.int64(1)}))
+    assert len(encoder) == 1
 
 
 def test_text_is_encoded_as_java_does(seed):

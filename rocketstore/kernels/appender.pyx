@@ -64,14 +64,14 @@ cdef class Appender:
         """Where the next record goes in the log, bytes."""
         return self.from_offset + self.position
 
-    def set_file(self, Buffer buffer not None, int64_t from_offset, int64_t position, int fd=-1):
+    def set_file(self, Buffer buffer, int64_t from_offset, int64_t position, int fd=-1):
         """Go on in another file of the log. With a descriptor of it much is written faster."""
         if not buffer.writable or not 0 <= position <= buffer.size:
             raise ValueError(f"{buffer.path}: cannot be appended to at byte {position}")
         self.buffer, self.fd, self.from_offset, self.position = buffer, fd, from_offset, position
         self.prepared = position
 
-    def append_message(self, RecordEncoder records not None, message, store_timestamp, host, int32_t message_num=1,
+    def append_message(self, RecordEncoder records, message, store_timestamp, host, int32_t message_num=1,
                        int32_t max_size=INT32_MAX, bint is_completed=False):
         """Append one message, encoded with ``records``.
 
@@ -120,8 +120,8 @@ cdef class Appender:
         return (self.last_phy_offset, record.size, record.queue_id, queue_offset, self.last_store_timestamp,
                 records.last_store_host if host is None else host)
 
-    def append(self, RecordEncoder records not None, Py_ssize_t first, store_timestamp, bint is_batch,
-               int64_t[::1] phy_offsets not None, int64_t[::1] queue_offsets not None):
+    def append(self, RecordEncoder records, Py_ssize_t first, store_timestamp, bint is_batch,
+               int64_t[::1] phy_offsets, int64_t[::1] queue_offsets):
         """Append records from ``first`` on, as many as the file has room for.
 
         Parameters: store_timestamp: epoch ms for all, None for what is in them. is_batch: all or none.
@@ -247,7 +247,7 @@ cdef class Appender:
         return 0
 
 
-def count_appended(RecordEncoder records not None, Py_ssize_t first, store_timestamp, Buffer buffer not None,
+def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buffer buffer,
                    int64_t from_offset, int64_t position, int64_t end):
     """Count the records from ``first`` on that ``append`` put into a file one after the other, from ``position`` on.
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from rocketstore.kernels.text cimport Text, TextChunk
+from rocketstore.kernels.text cimport TextChunk
 
 
 cdef extern from *:

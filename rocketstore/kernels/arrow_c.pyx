@@ -9,6 +9,8 @@ from rocketstore.kernels.text cimport TEXT_NULL, TEXT_UTF8, ObjectChunk, Text, T
 
 from rocketstore.kernels.text import RowError
 
+cdef dict INDEX_WIDTHS = {b"c": 1, b"s": 2, b"i": 4, b"l": 8}
+
 
 cdef class ArrowOwner:
     """An ArrowArray that was moved here; released when the last chunk that views it goes."""
@@ -101,17 +103,25 @@ cdef class DictionaryChunk(ArrowChunk):
         return self.values.get(self.index(row), text)
 
 
+cdef bytes string_format(const ArrowSchema *schema):
+    """The format of a column of strings, of a dictionary's indices. Raises: TypeError for any other column."""
+    cdef bytes form = schema.format
+    if schema.dictionary != NULL:
+        if form.lower() not in INDEX_WIDTHS:
+            raise TypeError(f"dictionary indices of Arrow format {form.decode()!r} are not integers")
+        string_format(schema.dictionary)
+    elif form not in (b"u", b"U", b"vu", b"n"):
+        raise TypeError(f"an Arrow column of strings was expected, not one of format {form.decode()!r}")
+    return form
+
+
 cdef TextChunk text_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array):
-    form = (<bytes>schema.format).decode()
+    form = string_format(schema)
     if schema.dictionary != NULL:
         return dictionary_chunk(owner, schema, array, form)
-    if form in ("u", "U"):
-        return utf8_chunk(owner, array, form == "U")
-    if form == "vu":
+    if form == b"vu":
         return string_view_chunk(owner, array)
-    if form == "n":
-        return ObjectChunk([None] * array.length)
-    raise TypeError(f"an Arrow column of strings was expected, not one of format {form!r}")
+    return ObjectChunk([None] * array.length) if form == b"n" else utf8_chunk(owner, array, form == b"U")
 
 
 cdef Utf8Chunk utf8_chunk(ArrowOwner owner, const ArrowArray *array, bint large):
@@ -134,14 +144,11 @@ cdef StringViewChunk string_view_chunk(ArrowOwner owner, const ArrowArray *array
     return chunk
 
 
-cdef DictionaryChunk dictionary_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array, form):
+cdef DictionaryChunk dictionary_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array, bytes form):
     cdef DictionaryChunk chunk = DictionaryChunk()
-    widths = {"c": 1, "s": 2, "i": 4, "l": 8}
-    if form.lower() not in widths:
-        raise TypeError(f"dictionary indices of Arrow format {form!r} are not integers")
     chunk.hold(owner, array)
     chunk.indices = <const uint8_t *>array.buffers[1]
-    chunk.width = widths[form.lower()]
+    chunk.width = INDEX_WIDTHS[form.lower()]
     chunk.signed_indices = form.islower()
     chunk.values = text_chunk(owner, schema.dictionary, array.dictionary)
     return chunk
@@ -194,6 +201,7 @@ cdef list import_stream(capsule):
 cdef list stream_chunks(ArrowArrayStream *stream, const ArrowSchema *schema):
     cdef ArrowArray array
     cdef ArrowOwner owner
+    string_format(schema)  # before the stream begins to work
     chunks = []
     while True:
         memset(&array, 0, sizeof(array))

@@ -139,8 +139,8 @@ cdef checked(name, array, dtype, Py_ssize_t n):
     return np.ascontiguousarray(array)
 
 
-cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size):
-    offsets = checked(name, offsets, np.int32, n + 1)
+cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size, dtype=np.int32):
+    offsets = checked(name, offsets, dtype, n + 1)
     if not 0 <= offsets[0] <= offsets[n] <= size:
         raise ValueError(f"{name}: offsets from {offsets[0]} to {offsets[n]}, where there are {size}")
     return offsets
@@ -348,7 +348,10 @@ cdef object taken_error(capsule):
 cdef object export_list(offsets, values, bint large):
     """Give the capsules of a list<int64> or large_list<int64> over two NumPy arrays."""
     cdef ExportedSchema schema = ExportedSchema("+L" if large else "+l", "", [ExportedSchema("l", "item")])
-    cdef ExportedArray array = ExportedArray(len(offsets) - 1, [offsets], [ExportedArray(len(values), [values])])
+    cdef Py_ssize_t n = max(len(offsets) - 1, 0), size = len(values)
+    offsets = checked_offsets("offsets", offsets, n, size, np.int64 if large else np.int32)
+    items = ExportedArray(size, [checked("values", values, np.int64, size)])
+    cdef ExportedArray array = ExportedArray(n, [offsets], [items])
     return capsule_of(schema, &schema.schema, "arrow_schema"), capsule_of(array, &array.array, "arrow_array")
 
 

@@ -2,9 +2,9 @@
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcpy
 
-from rocketstore.kernels.record cimport INNER_BATCH, Slice
+from rocketstore.kernels.record cimport INNER_BATCH, Slice, are_equal
 from rocketstore.kernels.record_columns cimport Growing
 from rocketstore.kernels.record_encoder cimport Parts, RecordEncoder
 
@@ -93,7 +93,7 @@ cdef class ColumnEncoder:
     cdef str topic
     cdef Slice topic_utf8
 
-    def __init__(self, dict columns not None, Py_ssize_t n):
+    def __init__(self, dict columns, Py_ssize_t n):
         self.n, self.joined, self.texts = n, Growing(), {}
         self.topics = self.column(columns, "topic", Texts)
         self.bodies = self.column(columns, "raw_body" if "raw_body" in columns else "body", Texts)
@@ -125,7 +125,7 @@ cdef class ColumnEncoder:
         require_length(len(column), self.n)
         return np.ascontiguousarray(column, dtype)
 
-    def add(self, RecordEncoder records not None, Py_ssize_t first, bint keeps_store):
+    def add(self, RecordEncoder records, Py_ssize_t first, bint keeps_store):
         """Encode rows from ``first`` on.
 
         Parameters: keeps_store: they have store times and hosts of their own, where there are any.
@@ -257,10 +257,6 @@ cdef bint add_missing(RecordEncoder records, const char *name, const Slice *valu
             return are_equal(&values[i], value)
     records.add_property(&text, value)
     return True
-
-
-cdef inline bint are_equal(const Slice *one, const Slice *other) noexcept nogil:
-    return one.size == other.size and memcmp(one.data, other.data, <size_t>one.size) == 0
 
 
 def require_length(Py_ssize_t length, Py_ssize_t n):

@@ -8,11 +8,19 @@ import numpy as np
 
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
-__all__ = ["checked_hashes", "checked_offsets", "int32_column", "int64_column", "require_int64"]
+__all__ = [
+    "checked_hashes",
+    "checked_offsets",
+    "int32_column",
+    "int64_column",
+    "require_int64",
+    "require_unmasked",
+]
 
 
 def checked_hashes(key_hashes: Any) -> np.ndarray:
     """Return key hashes as int32[n]; raises if one is negative or they are of another type."""
+    require_unmasked(key_hashes, "key_hashes")
     hashes = np.asarray(key_hashes)
     if hashes.dtype != np.int32 or hashes.ndim != 1:
         raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
@@ -34,8 +42,12 @@ def int64_column(column: Any, name: str, n: int) -> np.ndarray:
     values = np.asarray(column)
     if values.ndim != 1 or len(values) != n:
         raise ValueError(f"{name}: shape {values.shape}, where {n} rows were expected")
-    if n and values.dtype == object and all(isinstance(value, int) for value in values):
-        raise ValueError(f"{name}: {max(values, key=abs)} is beyond int64")
+    require_unmasked(column, name)
+    if values.dtype == object and all(isinstance(value, int) for value in values):
+        try:
+            values = values.astype(np.int64)
+        except OverflowError:
+            raise ValueError(f"{name}: {max(values, key=abs)} is beyond int64") from None
     if n and values.dtype.kind not in "iu":
         raise TypeError(f"{name}: integers were expected, not {values.dtype}")
     if values.dtype.kind == "u" and n and values.max() > LONG_MAX:
@@ -49,6 +61,13 @@ def int32_column(column: Any, name: str, n: int) -> np.ndarray:
     if n and not INT_MIN <= values.min() <= values.max() <= INT_MAX:
         raise ValueError(f"{name}: {max(values.tolist(), key=abs)} is beyond int32")
     return values.astype(np.int32)
+
+
+def require_unmasked(column: Any, name: str) -> None:
+    """Raise ValueError for a NumPy array that masks a row: what is behind a mask is no value."""
+    mask = column.mask if isinstance(column, np.ndarray) and hasattr(column, "mask") else False
+    if np.any(mask):
+        raise ValueError(f"{name}[{int(np.argmax(mask))}] is masked")
 
 
 def require_int64(**numbers: int | None) -> None:

@@ -9,7 +9,6 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
     rs_acquire_fence,
-    rs_find_magic,
     rs_load_be32,
     rs_load_be64,
 )
@@ -28,7 +27,6 @@ from rocketstore.kernels.record cimport (
     FIND_DISPATCH,
     FIND_PROPERTIES,
     FLAG,
-    MAGIC,
     MIN_RECORD,
     PHY_OFFSET,
     QUEUE_OFFSET,
@@ -41,6 +39,7 @@ from rocketstore.kernels.record cimport (
     Record,
     fill_delays,
     java_text,
+    next_magic,
     parse_record,
     prefetch_following,
     property_dict,
@@ -65,7 +64,7 @@ TOO_LARGE = "a column of the batch is larger than 2 GiB, or there is no memory: 
 OK, BLANK, END, CUT, HALF = RECORD_OK, RECORD_BLANK, RECORD_END, BAD_CUT, BAD_HALF
 
 
-def bad_reason(int status):
+def bad_reason(status):
     """Return (field, reason) for a status that is not OK or BLANK."""
     return BAD_REASONS[status - BAD_MAGIC] if status >= BAD_MAGIC else ("magic", "there are zeros, and no message")
 
@@ -120,7 +119,7 @@ cdef class RecordScanner:
         self.n_bytes = 0
         return self.columns.take()
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end,
+    def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end,
              Py_ssize_t max_rows=PY_SSIZE_T_MAX, Py_ssize_t max_bytes=PY_SSIZE_T_MAX, *, bint at_rest=False):
         """Collect the records that begin from ``offset`` up to ``end``, one piece of work at most.
 
@@ -182,8 +181,8 @@ cdef class RecordScanner:
     cdef inline bint wants(self, const Record *record) noexcept nogil:
         return self.record_filter.matches_fixed(record) and self.record_filter.matches_properties(record)
 
-    def gather(self, windows, const int32_t[::1] window_of not None,
-               const int64_t[::1] offsets not None, uint8_t[::1] statuses not None, *, bint at_rest=False):
+    def gather(self, windows, const int32_t[::1] window_of,
+               const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False):
         """Collect the records at ``offsets``, in their order, and leave out what is no record there.
 
         Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1 for
@@ -272,7 +271,7 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
     return status
 
 
-def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
+def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
     """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
 
     Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also take one that may lead
@@ -299,15 +298,12 @@ def find_record(Buffer buffer not None, int64_t from_offset, int64_t offset, int
 cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offset, int64_t pos,
                            int64_t stop, bint or_cut) noexcept nogil:
     cdef Record record
-    cdef size_t n, step
     cdef int status
-    while pos < stop and size - pos > MAGIC:
-        # The magic of a record that begins before `stop` ends at most 7 bytes after it.
-        n = <size_t>min(stop + 7 - pos, size - pos) - MAGIC
-        step = rs_find_magic(data + pos + MAGIC, n)
-        if step == n:
-            return -1
-        pos += <int64_t>step
+    stop = min(stop, size - 7)
+    while pos < stop:
+        pos = next_magic(data, pos, stop)
+        if pos == stop:
+            break
         status = parse_at(data, pos, size, from_offset, 0, True, NULL, NULL, &record)
         if status == RECORD_OK or (or_cut and status == BAD_CUT and may_be_at(data, pos, size, from_offset)):
             return from_offset + pos
@@ -320,7 +316,7 @@ cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64
     return size - pos < PHY_OFFSET + 8 or <int64_t>rs_load_be64(data + pos + PHY_OFFSET) == from_offset + pos
 
 
-def read_message(Buffer buffer not None, int64_t from_offset, int64_t offset, *, bint at_rest=False):
+def read_message(Buffer buffer, int64_t from_offset, int64_t offset, *, bint at_rest=False):
     """Read all fields of one record; ``at_rest`` as for ``RecordScanner.scan``.
 
     Returns: (status, fields): a dict, None if the status is not OK.

@@ -82,8 +82,7 @@ cdef int check_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size) e
 # ---- columns -----------------------------------------------------------------------------------------------
 
 
-def decode_units(Buffer buffer not None, int64_t pos, int64_t[::1] phy_offsets not None, int32_t[::1] sizes not None,
-                 int64_t[::1] tags_codes not None):
+def decode_units(Buffer buffer, int64_t pos, int64_t[::1] phy_offsets, int32_t[::1] sizes, int64_t[::1] tags_codes):
     """Decode as many units at byte ``pos`` of a file as the columns have rows. Source: ConsumeQueue.iterateFrom."""
     cdef Py_ssize_t n = phy_offsets.shape[0], first = 0, count
     if sizes.shape[0] != n or tags_codes.shape[0] != n:
@@ -100,7 +99,7 @@ def decode_units(Buffer buffer not None, int64_t pos, int64_t[::1] phy_offsets n
         first += count
 
 
-def read_unit(Buffer buffer not None, int64_t pos):
+def read_unit(Buffer buffer, int64_t pos):
     """Read the unit at byte ``pos`` of a file: offset, size, tagsCode, and whether it is a filler."""
     cdef const uint8_t *unit
     check_units(buffer, pos, 1, UNIT_SIZE)
@@ -111,8 +110,8 @@ def read_unit(Buffer buffer not None, int64_t pos):
     return fields
 
 
-def decode_batch_units(Buffer buffer not None, int64_t pos, int64_t[:, ::1] longs not None,
-                       int32_t[:, ::1] ints not None, Py_ssize_t first, Py_ssize_t last):
+def decode_batch_units(Buffer buffer, int64_t pos, int64_t[:, ::1] longs,
+                       int32_t[:, ::1] ints, Py_ssize_t first, Py_ssize_t last):
     """Decode batch units at byte ``pos`` of a file into columns ``first`` to ``last``.
 
     Parameters: longs, int64[4, n]: msgBaseOffset, offset, tagsCode, storeTimestamp. ints, int32[3, n]: size,
@@ -146,8 +145,7 @@ def decode_batch_units(Buffer buffer not None, int64_t pos, int64_t[:, ::1] long
 # ---- finding -----------------------------------------------------------------------------------------------
 
 
-def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size,
-                      int64_t last_phy_offset=INT64_MAX):
+def count_valid_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t last_phy_offset=INT64_MAX):
     """Count the units at byte ``pos`` that come before the first invalid one, of n.
 
     Parameters: last_phy_offset: bytes; a unit of a record after it ends the count too.
@@ -175,7 +173,7 @@ def count_valid_units(Buffer buffer not None, int64_t pos, int64_t n, int64_t un
     return count
 
 
-def find_unit(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size, int64_t field, int64_t value):
+def find_unit(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t field, int64_t value):
     """Find, of n units at byte ``pos``, the first that is no filler and has at least ``value`` in an i64 field.
 
     Parameters: field: bytes from the unit's start. Returns: its ordinal, n if there is none.
@@ -200,7 +198,7 @@ def find_unit(Buffer buffer not None, int64_t pos, int64_t n, int64_t unit_size,
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def read_ext_unit(Buffer buffer not None, int64_t pos):
+def read_ext_unit(Buffer buffer, int64_t pos):
     """Read the ext unit at byte ``pos``: tagsCode, storeTimestamp, bitmap; None if there is no unit.
 
     Raises: CorruptFileError for sizes that cannot be. Source: ConsumeQueueExt.CqExtUnit.read.
@@ -229,9 +227,8 @@ cdef inline bint is_record(int64_t phy_offset, int64_t size) noexcept nogil:
     return phy_offset >= 0 and 0 < size <= INT64_MAX - phy_offset
 
 
-def pack_units(const int64_t[::1] phy_offsets not None, const int32_t[::1] sizes not None,
-               const int64_t[::1] tags_codes not None, const int64_t[::1] queue_offsets not None,
-               int64_t max_phy_offset, int64_t next_queue_offset):
+def pack_units(const int64_t[::1] phy_offsets, const int32_t[::1] sizes, const int64_t[::1] tags_codes,
+               const int64_t[::1] queue_offsets, int64_t max_phy_offset, int64_t next_queue_offset):
     """Pack, of n units in order, those that a queue takes: not what it has already.
 
     Parameters: max_phy_offset: where the record of the queue's last unit ends, bytes, -1 if there is none.
@@ -275,10 +272,9 @@ def pack_units(const int64_t[::1] phy_offsets not None, const int32_t[::1] sizes
     return packed if count == n else packed[:count * UNIT_SIZE], first, is_old
 
 
-def pack_batch_units(const int64_t[::1] phy_offsets not None, const int32_t[::1] sizes not None,
-                     const int64_t[::1] tags_codes not None, const int64_t[::1] store_timestamps not None,
-                     const int64_t[::1] msg_base_offsets not None, const int32_t[::1] batch_sizes not None,
-                     int64_t max_phy_offset):
+def pack_batch_units(const int64_t[::1] phy_offsets, const int32_t[::1] sizes, const int64_t[::1] tags_codes,
+                     const int64_t[::1] store_timestamps, const int64_t[::1] msg_base_offsets,
+                     const int32_t[::1] batch_sizes, int64_t max_phy_offset):
     """Pack, of n batch units in order, those that a queue takes: not what it has already, nor what has no offset.
 
     Parameters: max_phy_offset: where the record of the queue's last unit begins, bytes, -1 if there is none.
@@ -319,7 +315,7 @@ def pack_batch_units(const int64_t[::1] phy_offsets not None, const int32_t[::1]
     return packed if count == n else packed[:count * BATCH_UNIT_SIZE]
 
 
-def pack_ext_unit(int64_t tags_code, int64_t store_timestamp, bytes bitmap not None):
+def pack_ext_unit(int64_t tags_code, int64_t store_timestamp, bytes bitmap):
     """Pack an ext unit. Raises: ValueError for a bitmap of more than 32,747 bytes. Source: CqExtUnit.write."""
     cdef Py_ssize_t size = EXT_BITMAP + len(bitmap)
     cdef uint8_t *unit

@@ -58,7 +58,7 @@ def java_hash_utf8(data):
     return <int32_t>code
 
 
-def separators(bytes data not None):
+def separators(bytes data):
     """Return the positions of all bytes 0x01 and 0x02 in order.
 
     Raises: ValueError if there are more than 32767 bytes, the longest property string.
@@ -71,18 +71,18 @@ def separators(bytes data not None):
     return [positions[i] for i in range(count)]
 
 
-def find_magic(bytes data not None):
+def find_magic(bytes data):
     """Return the position of the first magic code of a message, of version 1 or 2, or -1."""
     cdef size_t n = <size_t>len(data), position = rs_find_magic(<const uint8_t *>data, n)
     return position if position < n else -1
 
 
-def utf8_valid(bytes data not None):
+def utf8_valid(bytes data):
     """Return whether the bytes are well-formed UTF-8."""
     return rs_utf8_valid(<const uint8_t *>data, <size_t>len(data))
 
 
-def utf8_repair(bytes data not None):
+def utf8_repair(bytes data):
     """Return the text that Java's ``new String(data, UTF_8)`` is, in UTF-8."""
     cdef bytes text = PyBytes_FromStringAndSize(NULL, 3 * len(data))
     cdef size_t n = rs_utf8_repair(<const uint8_t *>data, <size_t>len(data), <uint8_t *>text)

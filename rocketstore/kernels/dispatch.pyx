@@ -3,7 +3,7 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy
@@ -21,6 +21,7 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     Slice,
+    are_equal,
     fill_delays,
     java_text,
     next_word,
@@ -113,7 +114,7 @@ cdef class RequestScanner:
         free(self.entries)
         free(self.slots)
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
+    def scan(self, Buffer buffer, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
              int64_t room=1 << 62):
         """Collect the records of one file from ``begin`` on, physical offsets, where one begins, to ``end``.
 
@@ -238,8 +239,7 @@ cdef class RequestScanner:
         while self.slots[slot]:
             entry = &self.entries[self.slots[slot] - 1]
             if (record != NULL and entry.hash == mixed and entry.queue_id == record.queue_id
-                    and entry.topic.size == record.topic.size
-                    and memcmp(entry.topic.data, record.topic.data, record.topic.size) == 0):
+                    and are_equal(&entry.topic, &record.topic)):
                 return slot
             slot = (slot + 1) & mask
         return slot
@@ -281,7 +281,7 @@ cdef class RequestScanner:
         return 0
 
 
-def by_queue(const Request[::1] requests not None, Py_ssize_t n_queues):
+def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
     """Sort requests by the numbers of their queues, those of one queue in their order, into columns.
 
     Parameters: n_queues: every number is below it.

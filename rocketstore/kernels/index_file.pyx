@@ -95,7 +95,7 @@ cdef class IndexFileKernel:
     cdef bint counts_every_put
     cdef bint unpublished
     cdef int fd
-    cdef object streaming_thread
+    cdef unsigned long streaming_thread  # 0: none
     cdef cython.pymutex write_lock
 
     def __cinit__(self, Buffer buffer, int32_t hash_slot_num, int32_t index_num, bint counts_every_put=False,
@@ -118,7 +118,8 @@ cdef class IndexFileKernel:
         self.counts_every_put = counts_every_put
         self.fd = fd
         self.unpublished = unpublished
-        count = <int32_t>rs_load_be32_acquire(buffer.data + INDEX_COUNT)
+        with buffer:
+            count = <int32_t>rs_load_be32_acquire(buffer.data + INDEX_COUNT)
         if count > index_num:
             raise CorruptFileError(buffer.path, INDEX_COUNT, "indexCount", f"{count} of at most {index_num}")
 
@@ -200,7 +201,7 @@ cdef class IndexFileKernel:
 
     # ---- put -----------------------------------------------------------------------------------------------
 
-    def put_key(self, str index_key not None, phy_offset, store_timestamp):
+    def put_key(self, index_key, phy_offset, store_timestamp):
         """Add one key.
 
         Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
@@ -263,14 +264,14 @@ cdef class IndexFileKernel:
             try:
                 return self.put_stream(hashes, offsets, times)
             finally:
-                self.streaming_thread = None
+                self.streaming_thread = 0
         return self.put_in_place(hashes, offsets, times)
 
     cdef Py_ssize_t put_piece(self, const int32_t *key_hashes, const int64_t *phy_offsets,
                               const int64_t *store_timestamps, Py_ssize_t n) except -1:
         while True:
             with self.write_lock:
-                if self.streaming_thread is None:
+                if self.streaming_thread == 0:
                     self.unpublished = False
                     self.buffer.enter()
                     if n == 1:  # letting others run would take longer than the put
@@ -380,7 +381,7 @@ cdef class IndexFileKernel:
 
     # ---- select --------------------------------------------------------------------------------------------
 
-    def select_phy_offset(self, str index_key not None, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
+    def select_phy_offset(self, index_key, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
         """Look one key up.
 
         Parameters: index_key: the whole ``topic#key``. max_num: at most so many offsets. begin_timestamp,
@@ -454,15 +455,15 @@ cdef class IndexFileKernel:
         bounds = [n * i // count for i in range(count + 1)]
         parts = [(hashes[low:high], offsets[low + 1:high + 1]) for low, high in zip(bounds, bounds[1:])]
         if count == 1:
-            return PhyOffsets(self._select_range(*parts[0], asked, stop), offsets)
-        values = in_threads(lambda part: self._select_range(*part, asked, stop), parts, stop)
+            return PhyOffsets(self.select_range(parts[0][0], parts[0][1], asked, stop), offsets)
+        values = in_threads(lambda part: self.select_range(part[0], part[1], asked, stop), parts, stop)
         before = 0
         for (_, ends), found in zip(parts, values):
             ends += before
             before += len(found)
         return PhyOffsets(np.concatenate(values), offsets)
 
-    def _select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
+    cdef select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
         """Look hashes up, piece by piece, until ``stop`` is set: give the offsets, and in ``ends`` where each ends."""
         cdef Query query = make_query(asked[0], asked[1], asked[2])
         cdef Py_ssize_t n = hashes.shape[0]

@@ -75,8 +75,8 @@ def index_items(topic, uniq_key, keys, tags, const int64_t[::1] phy_offsets, con
     cdef IndexItems items = IndexItems(n)
     cdef Py_ssize_t before
     cdef uint32_t prefix
-    if topics.length != n:
-        raise ValueError(f"topic has {topics.length} rows, phy_offset has {n}")
+    if topics.length != n or sys_flags.shape[0] != n:
+        raise ValueError(f"topic has {topics.length} rows, sys_flag {sys_flags.shape[0]}, phy_offset {n}")
     for row in range(n):
         if row % PIECE == 0:
             PyErr_CheckSignals()

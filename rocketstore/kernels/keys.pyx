@@ -21,6 +21,7 @@ from rocketstore.kernels.text cimport (
 
 import numpy as np
 
+from rocketstore.kernels.columns import require_unmasked
 from rocketstore.kernels.text import RowError
 
 cdef enum:
@@ -83,6 +84,7 @@ cdef list pandas_chunks(series, str name):
 cdef TextChunk numpy_chunk(array, str name):
     if array.ndim != 1:
         raise ValueError(f"{name}: one dimension was expected, not shape {array.shape}")
+    require_unmasked(array, name)
     if array.dtype.kind in "US":
         return FixedWidthChunk(array)
     if array.dtype.kind in "OT":
@@ -148,9 +150,11 @@ def java_hash_codes(keys, *, topic=None):
     return codes
 
 
-cdef int java_hash_str(uint32_t seed, str value, uint32_t *hash_ret) except -1:
+cdef int java_hash_str(uint32_t seed, value, uint32_t *hash_ret) except -1:
     cdef Text text
-    text_of_str(value, &text)
+    if not isinstance(value, str):
+        raise TypeError(f"a key must be a str, not {type(value).__name__}")
+    text_of_str(<str>value, &text)
     hash_text(seed, &text, hash_ret)
     return 0
 

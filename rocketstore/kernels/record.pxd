@@ -1,7 +1,9 @@
 # One message record of the commit log: where its fields are, and what makes it sound. See record.pyx for the picture.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R
+from libc.string cimport memcmp
+
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic
 
 cdef enum:
     SIZE = 0
@@ -117,9 +119,26 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
                       const DelayTable *delays, Record *record) noexcept nogil
 cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
 cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil
+cdef bint crc_agrees(const Record *record, const uint8_t *digits, int32_t n) noexcept nogil
 cdef object java_text(const Slice *text)
 cdef object property_dict(const Slice *properties, PropertyReader *reader)
 cdef int fill_delays(DelayTable *delays, str levels) except -1
+
+
+cdef inline bint is_text(const Slice *text, const char *wanted, int32_t size) noexcept nogil:
+    return text.size == size and memcmp(text.data, wanted, <size_t>size) == 0
+
+
+cdef inline bint are_equal(const Slice *one, const Slice *other) noexcept nogil:
+    return is_text(one, <const char *>other.data, other.size)
+
+
+cdef inline int64_t next_magic(const uint8_t *data, int64_t pos, int64_t stop) noexcept nogil:
+    """The first place from `pos` on, before `stop`, where a record's magic is; `stop` if there is none.
+
+    The magic of a record that begins before `stop` ends at most 7 bytes after it: they must be there.
+    """
+    return min(pos + <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(stop + 3 - pos)), stop)
 
 
 cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexcept nogil:

@@ -10,7 +10,6 @@ import re
 import unicodedata
 
 from libc.stdint cimport INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, uint64_t
-from libc.string cimport memcmp
 
 from rocketstore.kernels.csrc cimport (
     rs_crc32,
@@ -25,8 +24,6 @@ from rocketstore.kernels.csrc cimport (
 cdef enum:
     KEYS = 0x4B455953  # "KEYS", "TAGS" as they are loaded
     TAGS = 0x54414753
-
-cdef const char *SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 # For each bad status from BAD_MAGIC on: the field and what is wrong with it.
 BAD_REASONS = (
@@ -172,10 +169,6 @@ cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil:
     return False
 
 
-cdef inline bint is_named(const Property *item, const char *name, int32_t size) noexcept nogil:
-    return item.name.size == size and memcmp(item.name.data, name, <size_t>size) == 0
-
-
 cdef void find_properties(Record *record, PropertyReader *reader) noexcept nogil:
     """Find KEYS, TAGS and UNIQ_KEY; of several the last counts."""
     cdef Property item
@@ -190,7 +183,7 @@ cdef void find_properties(Record *record, PropertyReader *reader) noexcept nogil
                 record.keys = item.value
             elif name == TAGS:
                 record.tags = item.value
-        elif is_named(&item, "UNIQ_KEY", 8):
+        elif is_text(&item.name, "UNIQ_KEY", 8):
             record.uniq_key = item.value
 
 
@@ -200,24 +193,25 @@ cdef Slice find_property(const Record *record, PropertyReader *reader, const cha
     found.data, found.size = NULL, 0
     read_properties(reader, &record.properties)
     while next_property(reader, &item):
-        if is_named(&item, name, size):
+        if is_text(&item.name, name, size):
             found = item.value
     return found
 
 
 cdef bint property_crc_agrees(const Record *record, int64_t end, PropertyReader *reader) noexcept nogil:
-    """Check __CRC32#: decimal digits, the lowest first, of the CRC of all bytes before the property."""
     cdef Slice digits = find_property(record, reader, "__CRC32#", 8)
-    cdef uint32_t expected = 0
+    return digits.data != NULL and end == record.size and crc_agrees(record, digits.data, digits.size)
+
+
+cdef bint crc_agrees(const Record *record, const uint8_t *digits, int32_t n) noexcept nogil:
+    """Whether these are the decimal digits, the lowest first, of the CRC of all bytes before the CRC property."""
+    cdef uint32_t crc = rs_crc32(0, record.data, <size_t>record.size - CRC_PROPERTY_SIZE) & INT32_MAX, expected = 0
     cdef int32_t i
-    cdef int64_t length = record.size - CRC_PROPERTY_SIZE
-    if digits.data == NULL or length < 0 or end != record.size:
-        return False
-    for i in range(digits.size - 1, -1, -1):
-        if digits.data[i] > 0x7F:
+    for i in range(n - 1, -1, -1):
+        if digits[i] > 0x7F:
             return False
-        expected = expected * 10 + <uint32_t>(<int32_t>digits.data[i] - c'0')
-    return <int32_t>expected >= 0 and rs_crc32(0, record.data, <size_t>length) & INT32_MAX == expected
+        expected = expected * 10 + <uint32_t>(<int32_t>digits[i] - c"0")
+    return crc == expected
 
 
 # ---- what a queue is dispatched by -------------------------------------------------------------------------
@@ -234,15 +228,15 @@ cdef int dispatch_fields(Record *record, int64_t end, int todo, PropertyReader *
     find_properties(record, reader)
     read_properties(reader, &record.properties)
     while next_property(reader, &item):
-        if is_named(&item, "INNER_MULTI_DISPATCH", 20):
+        if is_text(&item.name, "INNER_MULTI_DISPATCH", 20):
             record.dispatches = DISPATCH_MULTI
-        elif is_named(&item, "DELAY", 5):
+        elif is_text(&item.name, "DELAY", 5):
             delay = item.value
-        elif is_named(&item, "DUP_INFO", 8):
+        elif is_text(&item.name, "DUP_INFO", 8):
             dup = item.value
-        elif is_named(&item, "INNER_NUM", 9):
+        elif is_text(&item.name, "INNER_NUM", 9):
             inner_num = item.value
-        elif is_named(&item, "INNER_BASE", 10):
+        elif is_text(&item.name, "INNER_BASE", 10):
             inner_base = item.value
     if todo & CHECK_DUP_INFO and record.properties.size > 0 and not is_dup_info(&dup):
         return BAD_DUP_INFO
@@ -269,7 +263,7 @@ cdef bint find_tags_code(Record *record, const Slice *delay, const DelayTable *d
     record.tags_code = 0
     if record.tags.size > 0:
         record.tags_code = <int32_t>rs_java_hash_utf8_lossy(0, record.tags.data, <size_t>record.tags.size)
-    if delay.data == NULL or record.topic.size != 19 or memcmp(record.topic.data, SCHEDULE_TOPIC, 19) != 0:
+    if delay.data == NULL or not is_text(&record.topic, "SCHEDULE_TOPIC_XXXX", 19):
         return True
     if not parse_java_number(delay, INT32_MIN, INT32_MAX, &level):
         return False
@@ -382,7 +376,7 @@ def decode_properties(bytes data):
     return property_dict(&properties, &reader)
 
 
-def check_message_and_return_size(const uint8_t[::1] data not None, bint check_crc=True, bint check_dup=False, *,
+def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, bint check_dup=False, *,
                                   bint force_verify_prop_crc=False,
                                   str message_delay_level="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"):
     """Check the record at the start of ``data`` as a broker does before it dispatches it.

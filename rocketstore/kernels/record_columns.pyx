@@ -31,6 +31,7 @@ from rocketstore.kernels.record cimport (
     PropertyReader,
     Record,
     Slice,
+    are_equal,
     next_property,
     next_word,
     read_properties,
@@ -424,10 +425,7 @@ cdef class PropertiesColumn(Column):
         cdef uint32_t head = (item.name.data[0] * 31 + item.name.data[item.name.size - 1] + item.name.size) % HEADS
         cdef int32_t at = self.heads[head]
         while at >= 0:
-            if (
-                self.item_names[at].size == item.name.size
-                and memcmp(self.item_names[at].data, item.name.data, <size_t>item.name.size) == 0
-            ):
+            if are_equal(&self.item_names[at], &item.name):
                 self.item_values[at] = item.value
                 return n
             at = self.following[at]
@@ -583,8 +581,7 @@ cdef class RecordColumns:
         return {name: (<Column>column).take() for name, column in zip(self.names, self.columns)}
 
 
-def take_values(const int32_t[::1] offsets not None, const uint8_t[::1] data not None,
-                const int64_t[::1] rows not None):
+def take_values(const int32_t[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
     """Return (offsets int32[m + 1], data uint8) of some rows of a column of values of any length, in their order."""
     cdef VarValues values = VarValues()
     cdef Py_ssize_t i, n = offsets.shape[0] - 1

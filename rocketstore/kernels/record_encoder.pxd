@@ -44,7 +44,7 @@ cdef class RecordEncoder:
     cdef bint has_v2
     cdef bint has_ipv6
     cdef readonly bint is_special  # a record has properties that are completed when it is put
-    cdef readonly str last_store_host
+    cdef readonly object last_store_host
     cdef bint has_separator  # a name or value has one that is read for the end of the property
     cdef bint is_doubtful  # the properties of the record being made may be unreadable
     cdef str batch_properties
@@ -54,8 +54,8 @@ cdef class RecordEncoder:
     cdef list kept
     cdef object find_queue_id
 
-    cdef Slice utf8_of(self, str text) except *
-    cdef bytes host_bytes(self, str host)
+    cdef Slice utf8_of(self, text) except *
+    cdef bytes host_bytes(self, host)
     cdef int add_properties(self, dict properties) except -1
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1

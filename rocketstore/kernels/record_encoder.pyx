@@ -6,9 +6,9 @@ That is the queue offset, the physical offset, the store time, and the CRC of th
 cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_FromObject
 from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
 from rocketstore.kernels.record cimport (
@@ -39,6 +39,7 @@ from rocketstore.kernels.record cimport (
     DelayTable,
     PropertyReader,
     Record,
+    is_text,
     parse_record,
 )
 
@@ -147,7 +148,7 @@ cdef class RecordEncoder:
         """Give the bytes of all records, and an array of ENCODED: with ``queues`` all that ``load`` needs."""
         return bytes(self.data), np.frombuffer(bytes(self.encoded), ENCODED)
 
-    def load(self, const uint8_t[::1] data not None, encoded not None, list queues not None):
+    def load(self, const uint8_t[::1] data, encoded not None, list queues):
         """Begin anew with what another encoder has dumped; each record gets the queue that ``encoded`` says.
 
         Raises: ValueError unless all agrees.
@@ -216,7 +217,7 @@ cdef class RecordEncoder:
         cdef dict fields = message.__dict__
         cdef dict head = fields if batch is None else batch.__dict__
         cdef Fields own, of_all
-        cdef str topic, born_host
+        cdef str topic
         cdef bytes body
         cdef dict properties, more_properties = None
         # All is held before anything is called, which may change the message: numbers may be Python code, too.
@@ -228,7 +229,7 @@ cdef class RecordEncoder:
                 find_fields(head, &of_all)
                 if self.batch_properties != "none":
                     more_properties = given(of_all.properties, "properties")
-            topic, born_host = given(of_all.topic, "topic"), given(of_all.born_host, "born_host")
+            name, born_host = given(of_all.topic, "topic"), given(of_all.born_host, "born_host")
             body = given(own.stored, "_stored")[0] if own.raw_body == NULL else <object>own.raw_body
             properties = given(own.properties, "properties")
             queue_id = given(of_all.queue_id, "queue_id")
@@ -240,15 +241,16 @@ cdef class RecordEncoder:
             store_timestamp = given_or_0(of_all.store_timestamp) if keeps_store else 0
             prepared_transaction_offset = given_or_0(of_all.prepared_transaction_offset) if batch is None else 0
             has_body = own.body != NULL
-        parts.flag, parts.sys_flag, parts.reconsume_times = flag, sys_flag, reconsume_times
-        parts.born_timestamp, parts.store_timestamp = born_timestamp, store_timestamp
-        parts.prepared_transaction_offset = prepared_transaction_offset
+        topic = <str>name if type(name) is str else PyUnicode_FromObject(name)
+        parts.flag, parts.sys_flag, parts.reconsume_times = integer(flag), integer(sys_flag), integer(reconsume_times)
+        parts.born_timestamp, parts.store_timestamp = integer(born_timestamp), integer(store_timestamp)
+        parts.prepared_transaction_offset = integer(prepared_transaction_offset)
         if not parts.sys_flag & COMPRESSED and (has_body or own_sys_flag & COMPRESSED):
             body = message.body  # which may be another since; and of a batch, whose head does not say how it is stored
         cdef bytes born = self.host_bytes(born_host)
         self.last_store_host = self.store_host if store_host is None else store_host
         cdef bytes store = self.host_bytes(self.last_store_host)
-        parts.queue_id = self.find_queue_id(topic) if queue_id is None else index(queue_id)
+        parts.queue_id = self.find_queue_id(topic) if queue_id is None else integer(queue_id)
         parts.topic = self.utf8_of(topic)
         parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
         parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
@@ -263,30 +265,32 @@ cdef class RecordEncoder:
             self.is_special = True
         return self.add_record(&parts, topic, message_num)
 
-    cdef Slice utf8_of(self, str text) except *:
+    cdef Slice utf8_of(self, text) except *:
         """The UTF-8 of a str, which is the str's own or is kept until ``clear``."""
         cdef Slice found
         cdef Py_ssize_t n
+        if not isinstance(text, str):
+            raise TypeError(f"a str was expected, not {text!r}")
         try:
             found.data = <const uint8_t *>PyUnicode_AsUTF8AndSize(text, &n)
         except UnicodeEncodeError:
-            data = java_bytes(text)
+            data = java_bytes(PyUnicode_FromObject(text))
             self.kept.append(data)
             found.data, n = <const uint8_t *><bytes>data, len(data)
         found.size = <int32_t>min(n, INT32_MAX)
         return found
 
-    cdef bytes host_bytes(self, str host):
+    cdef bytes host_bytes(self, host):
         """Address and port as they are stored. Few hosts come again and again."""
         found = self.hosts.get(host)
         if found is None:
-            if host is None:
+            if not isinstance(host, str):
                 raise TypeError("a host must be a str: address and port")
             if host.startswith("[") and not self.has_ipv6:
                 raise PutMessageError(ILLEGAL, f"host {host}: releases before 4.6.0 have no IPv6 addresses")
             if len(self.hosts) >= MAX_HOSTS:
                 self.hosts.clear()
-            found = self.hosts[host] = parse_host(host)
+            found = self.hosts[host] = parse_host(PyUnicode_FromObject(host))
         return found
 
     cdef int add_properties(self, dict properties) except -1:
@@ -297,11 +301,11 @@ cdef class RecordEncoder:
         cdef Slice name_utf8, value_utf8
         if properties is None:
             raise TypeError("properties must be a dict")
-        while PyDict_Next(properties, &at, &name, &value):
-            if <object>value is None:
-                continue
-            name_utf8, value_utf8 = self.utf8_of(<str?><object>name), self.utf8_of(<str?><object>value)
-            self.add_property(&name_utf8, &value_utf8)
+        with cython.critical_section(properties):  # without a GIL another thread may change it meanwhile
+            while PyDict_Next(properties, &at, &name, &value):
+                if <object>value is not None:
+                    name_utf8, value_utf8 = self.utf8_of(<object>name), self.utf8_of(<object>value)
+                    self.add_property(&name_utf8, &value_utf8)
         return 0
 
     cdef int add_property(self, const Slice *name, const Slice *value) except -1:
@@ -311,9 +315,9 @@ cdef class RecordEncoder:
             self.is_doubtful = self.has_separator = True
         if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I":
             self.is_doubtful = True
-            if is_named(name, b"INNER_NUM", 9) or is_named(name, b"INNER_MULTI_DISPATCH", 20):
+            if is_text(name, b"INNER_NUM", 9) or is_text(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
-        if self.append_prop_crc and is_named(name, b"__CRC32#", 8):
+        if self.append_prop_crc and is_text(name, b"__CRC32#", 8):
             return 0  # of another record; this one's comes last
         if into.size > MAX_PROPERTIES + 1:
             return 0  # refused in any case, also without the last separator
@@ -415,8 +419,9 @@ cdef inline object given_or_0(PyObject *value):
     return 0 if value == NULL else <object>value
 
 
-cdef inline bint is_named(const Slice *name, const char *text, int32_t size) noexcept nogil:
-    return name.size == size and memcmp(name.data, text, <size_t>size) == 0
+cdef inline object integer(value):
+    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
+    return value if isinstance(value, int) else index(value)
 
 
 cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,
@@ -481,7 +486,7 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
 # ---- hosts ----------------------------------------------------------------------------------------------------
 
 
-def parse_host(str host not None):
+def parse_host(str host):
     """Return address and port of "1.2.3.4:80" or "[::1]:80" as a record has them. Raises: ValueError for another."""
     address, _, port = host.rpartition(":")
     if not (port.isascii() and port.isdecimal()):

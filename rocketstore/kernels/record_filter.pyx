@@ -4,7 +4,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN
 from libc.string cimport memcmp
 
 from rocketstore.kernels.csrc cimport rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
-from rocketstore.kernels.record cimport MAX_PROPERTIES, next_word
+from rocketstore.kernels.record cimport MAX_PROPERTIES, is_text, next_word
 
 import numpy as np
 
@@ -55,7 +55,7 @@ cdef class TextSet:
 cdef bint equals_decoded(const Slice *text, const uint8_t *wanted, int32_t size) noexcept nogil:
     """Whether Java decodes `text` to the string that `wanted` is the UTF-8 of."""
     cdef uint8_t repaired[3 * MAX_PROPERTIES]  # a topic is not longer
-    if text.size == size and memcmp(text.data, wanted, <size_t>size) == 0:
+    if is_text(text, <const char *>wanted, size):
         return True
     if rs_utf8_valid(text.data, <size_t>text.size):
         return False

@@ -83,9 +83,9 @@ cdef bint is_ascii(const uint8_t *data, Py_ssize_t n) noexcept nogil:
     return bits < 0x80
 
 
-def match_records(windows, const int32_t[::1] window_of not None, const int64_t[::1] offsets not None,
-                  const int64_t[::1] rows not None, Utf8Texts topics not None, Utf8Texts keys not None, int kind,
-                  int64_t begin_timestamp, int64_t end_timestamp, uint8_t[::1] matched not None):
+def match_records(windows, const int32_t[::1] window_of, const int64_t[::1] offsets,
+                  const int64_t[::1] rows, Utf8Texts topics, Utf8Texts keys, int kind,
+                  int64_t begin_timestamp, int64_t end_timestamp, uint8_t[::1] matched):
     """Tell which candidates are records of the topic, key and time that were asked for.
 
     Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each one's key,

@@ -6,7 +6,6 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
-    rs_find_magic,
     rs_load_be64,
     rs_store_be64,
     rs_utf8_valid,
@@ -30,6 +29,7 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     fill_delays,
+    next_magic,
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of
@@ -87,7 +87,7 @@ cdef class PieceFinder:
         self.named = self.base = NOWHERE if base is None else base
         self.lost = -1
 
-    def scan(self, Buffer buffer not None, int64_t pos, int64_t end):
+    def scan(self, Buffer buffer, int64_t pos, int64_t end):
         """Look for records that begin from ``pos`` up to ``end``; before ``pos``, what was not looked at has none.
 
         Returns: where to go on, which may be behind ``end``. Raises: StoreClosedError; CorruptFileError, MemoryError.
@@ -151,8 +151,7 @@ cdef class PieceFinder:
         """The first place from `pos` up to `limit` where something of known extent begins, -1 if there is none."""
         cdef int64_t stop = min(limit, size - 7), place, blank
         while pos < stop:
-            # The magic of a record that begins before `stop` ends at most 7 bytes after it.
-            place = min(pos + <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(stop + 3 - pos)), stop)
+            place = next_magic(data, pos, stop)
             blank = self.find_blank(data, size, pos, place, record)
             if blank >= 0:
                 return blank
@@ -212,7 +211,7 @@ cdef class PieceFinder:
         cdef Record record
         end = min(end, size - 7)
         while self.named != NOWHERE and pos < end:
-            pos += <int64_t>rs_find_magic(data + pos + MAGIC, <size_t>(end + 3 - pos))
+            pos = next_magic(data, pos, end)
             if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &record) == RECORD_OK
                     and record.phy_offset - pos == self.named):
                 if self.work > 4 * size or self.check(&record) == RECORD_OK:
@@ -282,9 +281,8 @@ cdef bint is_name(const Slice *topic) noexcept nogil:
     return size <= MAX_NAME // 3 or rs_utf8_valid(topic.data, size)
 
 
-def copy_records(Buffer source not None, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out not None,
-                 int64_t room, const int64_t[::1] places not None, const int64_t[::1] queue_offsets not None,
-                 Py_ssize_t row):
+def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, uint8_t[::1] out, int64_t room,
+                 const int64_t[::1] places, const int64_t[::1] queue_offsets, Py_ssize_t row):
     """Copy records that follow each other to other offsets, and correct their CRC properties.
 
     Parameters: pos, stop: where they are in the source. phy_offset: where the first is to be in the log, bytes. room:

@@ -112,11 +112,11 @@ cdef bint hash_text(uint32_t seed, const Text *text, uint32_t *hash_ret) noexcep
     return True
 
 
-def join_surrogates(str text not None):
+def join_surrogates(str text):
     """Return a str in which two surrogates that are a pair are one character, as they are to Java."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def java_bytes(str text not None):
+def java_bytes(str text):
     """Return the UTF-8 of a str, as Java makes it: a surrogate that has no partner becomes "?"."""
     return join_surrogates(text).encode("utf-8", "replace")

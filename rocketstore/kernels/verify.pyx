@@ -20,6 +20,7 @@ from rocketstore.kernels.record cimport (
     CRC_PROPERTY_SIZE,
     RECORD_OK,
     Record,
+    crc_agrees,
     parse_record,
 )
 
@@ -88,7 +89,7 @@ cdef class LogChecker:
         """Give what is wrong: {status or TIME_FALLS: (number, first physical offsets)}."""
         return noted(&self.faults)
 
-    def scan(self, Buffer buffer not None, int64_t from_offset, int64_t offset, int64_t end):
+    def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end):
         """Walk the records of one file that begin from ``offset`` up to ``end``, a piece at most.
 
         Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log.
@@ -143,23 +144,13 @@ cdef class LogChecker:
             if crc != rs_load_be32(record.data + BODY_CRC):
                 note(&self.faults, BAD_BODY_CRC, phy_offset)
         if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
-            crc = rs_crc32(0, record.data, <size_t>record.size - CRC_PROPERTY_SIZE) & INT32_MAX
-            if crc != digits_of(tail + 9):
+            if not crc_agrees(record, tail + 9, 10):
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
         elif self.force_prop_crc:
             note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
 
 
-cdef uint32_t digits_of(const uint8_t *digits) noexcept nogil:
-    """Ten decimal digits, the lowest first."""
-    cdef uint32_t value = 0
-    cdef int i
-    for i in range(9, -1, -1):
-        value = value * 10 + <uint32_t>(<int32_t>digits[i] - c"0")
-    return value
-
-
-def check_chains(Buffer buffer not None, int32_t count, int32_t[::1] newest not None):
+def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
     """Put items again that an index file has, and compare what each would have been linked to.
 
     Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each.
@@ -169,7 +160,7 @@ def check_chains(Buffer buffer not None, int32_t count, int32_t[::1] newest not 
     """
     cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
     cdef Faults faults
-    if buffer.size < items_at + ITEM_SIZE * (<int64_t>count + 1):
+    if slots < 1 or buffer.size < items_at + ITEM_SIZE * (<int64_t>count + 1):
         raise ValueError(f"{count} items and {slots} slots are not within {buffer.size} bytes")
     memset(&faults, 0, sizeof(Faults))
     while k <= count:
