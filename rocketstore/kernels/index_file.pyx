@@ -70,7 +70,7 @@ import time
 import numpy as np
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column
+from rocketstore.kernels.columns import checked_hashes, checked_offsets, int64_column, require_int64
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
 
@@ -382,7 +382,7 @@ cdef class IndexFileKernel:
         end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
         Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
         Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
-        max_num; StoreClosedError.
+        max_num, and one or a time beyond int64; StoreClosedError.
         Source: IndexFile.selectPhyOffset, which notices no circle but an item that names itself. A file cut while it
         is open is not noticed here.
         """
@@ -492,7 +492,12 @@ cdef inline int64_t to_int64(value) except? -1:
 
 
 cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
-    cdef int64_t limit = to_int64(max_num)
+    cdef int64_t limit, begin, end
+    try:
+        limit, begin, end = to_int64(max_num), to_int64(begin_timestamp), to_int64(end_timestamp)
+    except OverflowError:
+        require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+        raise
     if limit < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
-    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp), to_int64(end_timestamp))
+    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), begin, end)
