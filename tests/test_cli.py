@@ -184,7 +184,6 @@ def test_programs_get_every_character(hostile):
         ["info", ".", "--items", "5"],
         ["info", ".", "--format", "xml"],
         ["demo", "--keys", os.devnull],
-        ["config"],
         ["get", "STORE", "T", "0", "-1"],
         ["cat", "STORE", "--until", "5", "--since", "6"],
         ["cat", "STORE", "--begin-offset", "-1"],
@@ -207,6 +206,13 @@ def test_misuse_is_explained(arguments):
     result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("command", [[], ["config"]], ids=["rocketstore", "config"])
+def test_a_group_without_a_command_shows_its_help_in_lines(command):
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == run(*command, "--help").stdout
 
 
 def test_without_its_extra_the_command_names_it():
@@ -234,6 +240,16 @@ def test_a_reader_that_goes_away_is_no_error(command, form):
     read_end, write_end = os.pipe()
     os.close(read_end)
     process = start(command, golden("broker-5.5.0"), "--format", form, stdout=write_end)
+    os.close(write_end)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ls", "--help"]], ids=" ".join)
+def test_a_reader_of_help_that_goes_away_is_no_error(arguments):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = start(*arguments, stdout=write_end)
     os.close(write_end)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (141, "")
