@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
 
 EXTENSIONS := setup.py $(wildcard csrc/*.[ch] rocketstore/kernels/*.p[yx][xd])
-PACKAGE := $(EXTENSIONS) pyproject.toml $(shell find rocketstore pyspark_rocketstore -name '*.py' -o -name '*.pyi')
+PACKAGE := $(EXTENSIONS) pyproject.toml rocketstore_command.py $(shell find rocketstore pyspark_rocketstore -name '*.py' -o -name '*.pyi')
 STUBS := $(basename $(notdir $(wildcard rocketstore/kernels/*.pyi)))
 
 # Where Java is missing, its tests are left out at once and not skipped one by one.

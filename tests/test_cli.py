@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -253,6 +254,27 @@ def test_a_reader_of_help_that_goes_away_is_no_error(arguments):
     os.close(write_end)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (141, "")
+
+
+# What sends Ctrl-C to the process that imports it.
+INTERRUPTING = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+
+
+@pytest.mark.parametrize("module", ["numpy", "click"])
+def test_ctrl_c_is_quiet_while_modules_are_imported(module, tmp_path):
+    (tmp_path / f"{module}.py").write_text(INTERRUPTING)
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import rocketstore_command as c; c.main()"
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
+def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_who_ignores_it(before, status):
+    script = f"import atexit, os, signal; signal.signal(signal.SIGINT, signal.{before}); import rocketstore_command as c\n"
+    script += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); c.main()"
+    command = [sys.executable, "-c", script, "--version"]
+    answer = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr) == (status, "")
 
 
 def test_a_reader_that_has_enough_is_no_error():

@@ -60,6 +60,12 @@ def test_every_package_is_listed(project):
     assert packages == set(project["tool"]["setuptools"]["packages"])
 
 
+def test_the_command_begins_beside_the_package(project):
+    module, _, function = project["project"]["scripts"]["rocketstore"].partition(":")
+    assert [module] == project["tool"]["setuptools"]["py-modules"]
+    assert callable(getattr(importlib.import_module(module), function))
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_that_python_sees_has_a_stub(name):
     module = importlib.import_module(f"rocketstore.kernels.{name}")
@@ -115,7 +121,7 @@ def test_a_wheel_holds_the_package_and_no_more():
     with zipfile.ZipFile(os.environ["ROCKETSTORE_WHEEL"]) as archive:
         names = [Path(name) for name in archive.namelist()]
     own = f"rocketstore-{rocketstore.__version__}.dist-info"
-    assert {name.parts[0] for name in names} == {"rocketstore", "pyspark_rocketstore", own}
+    assert {name.parts[0] for name in names} == {"rocketstore", "rocketstore_command.py", "pyspark_rocketstore", own}
     assert {name.suffix for name in names if name.parts[0] == "rocketstore"} == IN_A_WHEEL
     built = {name.name.partition(".")[0] for name in names if name.suffix == ".so"}
     assert built == {path.stem for path in (TREE / "rocketstore" / "kernels").glob("*.pyx")}

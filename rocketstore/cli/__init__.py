@@ -1,6 +1,7 @@
 """The ``rocketstore`` command. One module a command."""
 
 import io
+import signal
 import sys
 
 __all__ = ["main"]
@@ -18,13 +19,15 @@ def main() -> None:
     try:
         from rocketstore.cli.group import rocketstore
 
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # which is rocketstore_command's
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         rocketstore(prog_name="rocketstore")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich"):
             raise
         print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:  # while modules were imported or arguments read
+    except KeyboardInterrupt:  # before a command began, or after it ended
         sys.exit(INTERRUPTED)
-    except OSError as error:  # of the group's own help
+    except OSError as error:  # of completion
         sys.exit(f"Error: {error.strerror}")
