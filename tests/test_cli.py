@@ -186,6 +186,7 @@ def test_programs_get_every_character(hostile):
         ["info", ".", "--format", "xml"],
         ["demo", "--keys", os.devnull],
         ["get", "STORE", "T", "0", "-1"],
+        ["recover", ""],
         ["cat", "STORE", "--until", "5", "--since", "6"],
         ["cat", "STORE", "--begin-offset", "-1"],
         ["offset", "STORE"],
