@@ -305,6 +305,13 @@ def test_what_is_no_file_makes_no_store(form, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize("source", ["/dev/full", "/dev/null"])
+def test_a_device_is_no_source(source, tmp_path):
+    """The first never ends, and has no line."""
+    assert_one_line(run("import", source, tmp_path / "new", "--format", "json"), source, "standard input")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_source_that_is_not_there_makes_no_store(tmp_path):
     assert_one_line(run("import", tmp_path / "no.jsonl", tmp_path / "store"), "no.jsonl", "No such file")
     assert not (tmp_path / "store").exists()
