@@ -159,6 +159,26 @@ def test_no_control_character_reaches_a_terminal_in_an_error(arguments, hostile)
     assert "Error: " in text
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "STORE", f"out{HOSTILE}.csv"],
+        ["import", "in.json", f"new{HOSTILE}", "--small"],
+        ["salvage", "STORE", "--out", f"new{HOSTILE}", "--broker-conf", "broker.conf"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_control_character_is_in_what_is_said_besides(arguments, hostile, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.json").write_text('{"topic": "T", "body": "b"}')
+    (tmp_path / "broker.conf").write_text("maxHashSlotNum=97\nmaxIndexNum=400\n")
+    result = run(*(hostile if argument == "STORE" else argument for argument in arguments))
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code == 0
+    assert line.isprintable()
+    assert "title" in line
+
+
 def test_programs_get_every_character(hostile):
     (row, _) = rows(run("cat", hostile))
     assert (row["topic"], row["body"], row["tags"]) == (f"T{HOSTILE}", HOSTILE, HOSTILE)

@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 import rocketstore
-from rocketstore.cli.formats import cell, print_table, table_of
+from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
@@ -82,7 +82,7 @@ def demo(
         raise click.UsageError("--messages: none are written with --store, so give one of them")
     reason = why_no_spark()
     if reason:
-        click.echo(f"Spark is left out: {reason}.", err=True)
+        note(f"Spark is left out: {reason}.")
     with scratch_directory(out) as scratch:
         try:
             steps, config = [], ctx.meta[BROKER_CONF]

@@ -14,7 +14,7 @@ import click
 
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
-from rocketstore.cli.formats import error_text
+from rocketstore.cli.formats import error_text, note
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
@@ -184,7 +184,7 @@ class Import:
         state, source = self.state, self.source
         if state.stage != "done":
             self.put_rest()
-        click.echo(f"{self.store.path}: has all {state.rows} rows of {source.path}", err=True)
+        note(f"{self.store.path}: has all {state.rows} rows of {source.path}")
 
     def put_rest(self) -> None:
         state, source = self.state, self.source
@@ -195,7 +195,7 @@ class Import:
             self.put_all()
         except KeyboardInterrupt:
             self.save()
-            click.echo(f"{self.store.path}: has {state.rows} rows of {source.path}{again and '; '}{again}", err=True)
+            note(f"{self.store.path}: has {state.rows} rows of {source.path}{again and '; '}{again}")
             raise
         except click.ClickException as error:
             self.save()

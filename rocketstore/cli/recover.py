@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list
+from rocketstore.cli.formats import format_option, note, write_list
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
@@ -32,7 +32,7 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
         raise click.ClickException(str(error)) from error
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)
-    click.echo(summary_of(report), err=True)
+    note(summary_of(report))
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)
 
