@@ -317,6 +317,12 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments, redire
     assert words in line
 
 
+def test_what_is_said_to_a_closed_standard_error_is_said_to_nobody(tmp_path):
+    command = [*COMMAND, "ls", str(tmp_path)]
+    answer = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (1, b"", b"")
+
+
 # ---- the library's words -----------------------------------------------------------------------------------
 
 

@@ -8,12 +8,13 @@ import random
 import re
 import resource
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import stores
-from cli import assert_one_line, golden, on_terminal, rows, run, start
+from cli import COMMAND, assert_one_line, golden, on_terminal, rows, run, start
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -213,6 +214,17 @@ def test_standard_input(form, tmp_path):
     assert process.returncode == 0
     assert bodies(tmp_path / "store") == ["x", "y"]
     assert not (tmp_path / "store" / "config" / "rocketstore-import.json").exists()
+
+
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_standard_input_that_is_closed_is_an_error(form, tmp_path):
+    command = [*COMMAND, "import", "-", str(tmp_path / "new"), "--format", form]
+    answer = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "Error: -: standard input is closed: < FILE is one that is not\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_standard_input_of_an_arrow_file_says_what_to_give(tmp_path):

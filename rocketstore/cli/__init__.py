@@ -1,8 +1,10 @@
 """The ``rocketstore`` command. One module a command."""
 
 import io
+import os
 import signal
 import sys
+from pathlib import Path
 
 __all__ = ["main"]
 
@@ -13,6 +15,8 @@ def main() -> None:
     """Run the command line, and exit."""
     if sys.stdout is None:  # its descriptor is free then, for a file of the store to get
         sys.exit("Error: standard output is closed: > /dev/null is one that is not")
+    if sys.stderr is None:  # as is its own
+        sys.stderr = Path(os.devnull).open("w")
     # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")

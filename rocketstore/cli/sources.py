@@ -58,6 +58,8 @@ class Source:
         self.place = "line" if self.is_text else "row"
         self.size: int | None = None
         if self.is_standard_input:
+            if sys.stdin is None:
+                raise self.error(None, "standard input is closed: < FILE is one that is not")
             return
         if self.is_text:
             with path.open("rb") as file:
