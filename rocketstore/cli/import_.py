@@ -81,7 +81,7 @@ def import_(
     config = config_of(ctx, small, sizes)
     check_place(store, config)
     try:
-        with open_store(store, config) as opened:
+        with rocketstore.open(store, "a", config=config) as opened:
             Import(opened, rows, begin(opened, rows, keep_times, resume, force)).run()
     except (OSError, StoreError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # of a store that takes no more messages
@@ -117,13 +117,6 @@ def check_place(path: Path, config: StoreConfig | None) -> None:
     except StoreError:
         if {entry.name for entry in path.iterdir()} - BEFORE:
             raise click.ClickException(f"{path}: is no store, and not empty: give one, or a new directory") from None
-
-
-def open_store(path: Path, config: StoreConfig | None) -> MessageStore:
-    try:
-        return rocketstore.open(path, "a", config=config)
-    except ValueError as error:  # of sizes
-        raise click.ClickException(str(error)) from error
 
 
 # ---- going on ----------------------------------------------------------------------------------------------

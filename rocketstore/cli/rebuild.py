@@ -69,8 +69,6 @@ def rebuild(
             if compat is not None:
                 config = replace(config or known_config(store), compat=compat)
             report = rebuild_store(store, config=config, **options)
-        except ValueError as error:  # of sizes, or a topic
-            raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:
             note(f"{out or store}: is not done; the same command goes on")
             raise

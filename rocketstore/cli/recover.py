@@ -26,10 +26,7 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
     broker: what a broker does at its next start.
     """
-    try:
-        report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
-    except ValueError as error:  # of sizes, or the release
-        raise click.ClickException(str(error)) from error
+    report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)
     note(summary_of(report))

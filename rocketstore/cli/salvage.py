@@ -30,10 +30,7 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     misses a message.
     """
     with byte_progress("salvage") as progress:
-        try:
-            report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
-        except ValueError as error:  # of where out is, or of sizes
-            raise click.ClickException(str(error)) from error
+        report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format)
     note(summary(report))
