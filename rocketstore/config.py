@@ -122,7 +122,8 @@ class StoreConfig:
     ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several directories. ``compat``: the
     release to write as. ``other``: what a broker's file says besides.
 
-    Raises ValueError for a value that RocketMQ could not have, TypeError for one of another type. Source: MessageStoreConfig.
+    Raises ValueError for a value that RocketMQ could not have, TypeError for one of another type.
+    Source: MessageStoreConfig.
     """
 
     mapped_file_size_commit_log: int | None = None

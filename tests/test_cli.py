@@ -291,7 +291,8 @@ def test_ctrl_c_is_quiet_while_modules_are_imported(module, tmp_path):
 
 @pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
 def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_who_ignores_it(before, status):
-    script = f"import atexit, os, signal; signal.signal(signal.SIGINT, signal.{before}); import rocketstore_command as c\n"
+    script = "import atexit, os, signal, rocketstore_command as c\n"
+    script += f"signal.signal(signal.SIGINT, signal.{before})\n"
     script += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); c.main()"
     command = [sys.executable, "-c", script, "--version"]
     answer = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
@@ -318,8 +319,8 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments, redire
 
 
 def test_what_is_said_to_a_closed_standard_error_is_said_to_nobody(tmp_path):
-    command = [*COMMAND, "ls", str(tmp_path)]
-    answer = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], capture_output=True, timeout=60, check=False)
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "ls", str(tmp_path)]
+    answer = subprocess.run(shell, capture_output=True, timeout=60, check=False)
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, b"", b"")
 
 

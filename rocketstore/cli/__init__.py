@@ -4,7 +4,6 @@ import io
 import os
 import signal
 import sys
-from pathlib import Path
 
 __all__ = ["main"]
 
@@ -15,8 +14,8 @@ def main() -> None:
     """Run the command line, and exit."""
     if sys.stdout is None:  # its descriptor is free then, for a file of the store to get
         sys.exit("Error: standard output is closed: > /dev/null is one that is not")
-    if sys.stderr is None:  # as is its own
-        sys.stderr = Path(os.devnull).open("w")
+    if sys.stderr is None:  # so is its own
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
