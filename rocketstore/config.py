@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,6 +30,7 @@ DEFAULT_SIZES: dict[str, Any] = {
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
     ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
+KINDS: dict[str, Any] = {"int": Integral, "bool": bool, "str": str, "Mapping[str, str]": Mapping}
 TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
@@ -120,7 +122,8 @@ class StoreConfig:
     ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several directories. ``compat``: the
     release to write as. ``other``: what a broker's file says besides.
 
-    Raises ValueError for a value that RocketMQ could not have. Source: MessageStoreConfig.
+    Raises ValueError for a value that RocketMQ could not have, TypeError for one of another type.
+    Source: MessageStoreConfig.
     """
 
     mapped_file_size_commit_log: int | None = None
@@ -156,12 +159,18 @@ class StoreConfig:
     other: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if size := self.mapped_file_size_consume_queue:
-            object.__setattr__(self, "mapped_file_size_consume_queue", -(-size // 20) * 20)
-        for name, value in vars(self).items():
-            least = LEAST.get(name, INT_MIN)
-            if isinstance(value, int) and not least <= value <= INT_MAX:
-                raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
+        for entry in fields(self):
+            name, value, kind = entry.name, getattr(self, entry.name), str(entry.type).removesuffix(" | None")
+            if value is None and kind != entry.type:
+                continue
+            if not isinstance(value, KINDS[kind]):
+                raise TypeError(f"{name}={value!r}: must be {entry.type}")
+            if kind == "int":
+                value = -(-value // 20) * 20 if name == "mapped_file_size_consume_queue" else value
+                least = LEAST.get(name, INT_MIN)
+                if not least <= value <= INT_MAX:
+                    raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
+                object.__setattr__(self, name, int(value))
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
         Compat.of(self.compat)

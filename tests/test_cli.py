@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -165,6 +166,26 @@ def test_no_control_character_reaches_a_terminal_in_an_error(arguments, hostile)
     assert "Error: " in text
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "STORE", f"out{HOSTILE}.csv"],
+        ["import", "in.json", f"new{HOSTILE}", "--small"],
+        ["salvage", "STORE", "--out", f"new{HOSTILE}", "--broker-conf", "broker.conf"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_no_control_character_is_in_what_is_said_besides(arguments, hostile, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.json").write_text('{"topic": "T", "body": "b"}')
+    (tmp_path / "broker.conf").write_text("maxHashSlotNum=97\nmaxIndexNum=400\n")
+    result = run(*(hostile if argument == "STORE" else argument for argument in arguments))
+    (line,) = result.stderr.splitlines()
+    assert result.exit_code == 0
+    assert line.isprintable()
+    assert "title" in line
+
+
 def test_programs_get_every_character(hostile):
     (row, _) = rows(run("cat", hostile))
     assert (row["topic"], row["body"], row["tags"]) == (f"T{HOSTILE}", HOSTILE, HOSTILE)
@@ -191,8 +212,8 @@ def test_programs_get_every_character(hostile):
         ["info", ".", "--items", "5"],
         ["info", ".", "--format", "xml"],
         ["demo", "--keys", os.devnull],
-        ["config"],
         ["get", "STORE", "T", "0", "-1"],
+        ["recover", ""],
         ["cat", "STORE", "--until", "5", "--since", "6"],
         ["cat", "STORE", "--begin-offset", "-1"],
         ["offset", "STORE"],
@@ -214,6 +235,13 @@ def test_misuse_is_explained(arguments):
     result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Usage: ")
+
+
+@pytest.mark.parametrize("command", [[], ["config"]], ids=["rocketstore", "config"])
+def test_a_group_without_a_command_shows_its_help_in_lines(command):
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == run(*command, "--help").stdout
 
 
 def test_without_its_extra_the_command_names_it():
@@ -246,6 +274,33 @@ def test_a_reader_that_goes_away_is_no_error(command, form):
     assert (process.returncode, err) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ls", "--help"]], ids=" ".join)
+def test_a_reader_of_help_that_goes_away_is_no_error(arguments):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = start(*arguments, stdout=write_end)
+    os.close(write_end)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (141, "")
+
+
+def test_ctrl_c_is_quiet_while_modules_are_imported(tmp_path):
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import rocketstore.cli as c; c.main()"
+    answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
+def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_who_ignores_it(before, status):
+    script = "import atexit, os, signal, rocketstore.cli as c\n"
+    script += f"signal.signal(signal.SIGINT, signal.{before})\n"
+    script += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); c.main()"
+    command = [sys.executable, "-c", script, "--version"]
+    answer = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr) == (status, "")
+
+
 def test_a_reader_that_has_enough_is_no_error():
     with start("cat", golden("broker-5.5.0")) as process:
         assert json.loads(process.stdout.readline())["phyOffset"] == 0
@@ -263,6 +318,12 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments, redire
     (line,) = answer.stderr.splitlines()
     assert line.startswith("Error: ")
     assert words in line
+
+
+def test_what_is_said_to_a_closed_standard_error_is_said_to_nobody(tmp_path):
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "ls", str(tmp_path)]
+    answer = subprocess.run(shell, capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (1, b"", b"")
 
 
 # ---- the library's words -----------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ import random
 import re
 import resource
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 import stores
-from cli import assert_one_line, golden, on_terminal, rows, run, start
+from cli import COMMAND, assert_one_line, golden, on_terminal, rows, run, start
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -215,6 +216,17 @@ def test_standard_input(form, tmp_path):
     assert not (tmp_path / "store" / "config" / "rocketstore-import.json").exists()
 
 
+@pytest.mark.parametrize("form", ["json", "arrow"])
+def test_standard_input_that_is_closed_is_an_error(form, tmp_path):
+    command = [*COMMAND, "import", "-", str(tmp_path / "new"), "--format", form]
+    answer = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == "Error: -: standard input is closed: < FILE is one that is not\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_standard_input_of_an_arrow_file_says_what_to_give(tmp_path):
     pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     for source in (export(golden(RICH), tmp_path / "a.arrow"), write_json(tmp_path / "b", [GOOD])):
@@ -303,6 +315,13 @@ def test_what_is_no_file_makes_no_store(form, tmp_path):
     (tmp_path / "in").mkdir()
     assert_one_line(run("import", tmp_path / "in", tmp_path / "store", "--format", form), "in", "Is a directory")
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("source", ["/dev/full", "/dev/null"])
+def test_a_device_is_no_source(source, tmp_path):
+    """The first never ends, and has no line."""
+    assert_one_line(run("import", source, tmp_path / "new", "--format", "json"), source, "standard input")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_source_that_is_not_there_makes_no_store(tmp_path):

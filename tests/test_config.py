@@ -7,6 +7,7 @@ import string
 from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, Compat, StoreConfig, camel_case
@@ -141,6 +142,28 @@ def test_a_consume_queue_size_that_overflows_when_it_is_rounded_is_refused():
 def test_a_value_that_rocketmq_could_not_have_is_refused(given):
     with pytest.raises(ValueError, match=next(iter(given))):
         StoreConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_index_num", "400"),
+        ("max_msgs_num_batch", 64.0),
+        ("mapped_file_size_consume_queue", "6000000"),
+        ("file_reserved_time", None),
+        ("enable_lmq", "false"),
+        ("store_path_commit_log", Path("log")),
+        ("other", None),
+    ],
+)
+def test_a_value_of_another_type_is_a_type_error_that_names_it(name, value):
+    with pytest.raises(TypeError, match=rf"^{name}={re.escape(repr(value))}: must be "):
+        StoreConfig(**{name: value})
+
+
+def test_numbers_of_numpy_are_kept_as_pythons():
+    config = StoreConfig(max_index_num=np.int64(400), mapped_file_size_consume_queue=np.int32(30))
+    assert (type(config.max_index_num), type(config.mapped_file_size_consume_queue)) == (int, int)
 
 
 def test_every_key_of_rocketmq_is_read(conf):

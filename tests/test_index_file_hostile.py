@@ -393,6 +393,18 @@ def test_numbers_that_are_no_longs_are_refused(number, writable):
             call()
 
 
+@pytest.mark.parametrize("name", ["max_num", "begin_timestamp", "end_timestamp"])
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1])
+def test_a_number_of_a_select_that_no_long_can_be_is_named(writable, name, number):
+    for select in (
+        lambda **numbers: writable.select_phy_offset("k", **numbers),
+        lambda **numbers: writable.select_phy_offsets(["k"], **numbers),
+        lambda **numbers: writable.select_phy_offsets_by_hash(np.array([5], np.int32), **numbers),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}={number} is beyond int64$"):
+            select(**{name: number})
+
+
 def test_unsigned_offsets_too_large_for_a_long_are_refused(writable):
     with pytest.raises((ValueError, TypeError)):
         writable.put_keys(["k"], np.array([2**63], dtype=np.uint64), [1])

@@ -1013,6 +1013,15 @@ def test_a_dry_run_as_a_broker_leaves_an_older_index_file_whose_last_put_was_tor
     assert everything(root) == before
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_a_broker_refuses_is_named_where_it_is(store, dry_run):
+    root = store()
+    path = root / "batchconsumequeue" / "TopicTest" / "0"
+    path.mkdir(parents=True)
+    with pytest.raises(StoreError, match=f"^{path}: queue.type"):
+        recover(root, policy="broker", config=CONFIG, dry_run=dry_run)
+
+
 def test_a_dry_run_as_a_broker_copies_no_queues_that_a_rebuild_has_put_aside(store, monkeypatch):
     root, copied = store(), []
     shutil.copytree(root / "consumequeue", root / "consumequeue.bak-20240101T000000")

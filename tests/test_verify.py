@@ -114,7 +114,7 @@ def test_what_cannot_be_read_is_a_finding(sound, tmp_path):
 
 @pytest.mark.parametrize("base", planted.OPTIONS)
 @pytest.mark.parametrize("quick", [False, True])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [1, 3, 2**31 - 1])
 def test_the_stores_were_sound_before(base, quick, threads, sound):
     report = verify(sound[base], quick=quick, threads=threads)
     assert report.findings == []

@@ -2,6 +2,8 @@
 
 import io
 import logging
+import os
+import signal
 import sys
 
 __all__ = ["main"]
@@ -13,6 +15,8 @@ def main() -> None:
     """Run the command line, and exit."""
     if sys.stdout is None:  # its descriptor is free then, for a file of the store to get
         sys.exit("Error: standard output is closed: > /dev/null is one that is not")
+    if sys.stderr is None:  # so is its own
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     # Programs get UTF-8 whatever the locale; a terminal that has not a character gets its escape.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
@@ -27,7 +31,10 @@ def main() -> None:
             raise
         print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:  # while modules were imported or arguments read
+    except KeyboardInterrupt:  # before a command began, or after it ended
         sys.exit(INTERRUPTED)
-    except OSError as error:  # of the group's own help
+    except OSError as error:  # of completion
         sys.exit(f"Error: {error.strerror}")
+    finally:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own end would show a traceback

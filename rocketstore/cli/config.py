@@ -20,7 +20,7 @@ def config() -> None:
     """Check and repair the configuration that a broker keeps in its store."""
 
 
-@config.command("check")
+@config.command("check", short_help="Show what is wrong in its files.")
 @click.argument("store", type=STORE)
 @format_option
 def check_command(store: Path, output_format: str | None) -> None:
@@ -32,7 +32,7 @@ def check_command(store: Path, output_format: str | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-@config.command("repair")
+@config.command("repair", short_help="Make files again from their .bak files.")
 @click.argument("store", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @format_option

@@ -23,7 +23,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 import rocketstore
-from rocketstore.cli.formats import cell, print_table, table_of
+from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
@@ -93,22 +93,19 @@ def demo(
         raise click.UsageError("--slots, --items: are those of --index")
     reason = why_no_spark()
     if reason:
-        click.echo(f"Spark is left out: {reason}.", err=True)
+        note(f"Spark is left out: {reason}.")
     with scratch_directory(out) as scratch:
-        try:
-            if index is not None:
-                config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
-                report(look_up(index, config, lookups, absent, scratch, not reason))
-                return
-            steps, config = [], ctx.meta[BROKER_CONF]
-            if store is None:
-                store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
-                _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, config))
-                steps = [Step("put_messages", messages, seconds, "")]
-            config = replace(known_config(store, config), message_index_enable=True)
-            steps += run(store, config, lookups, absent, scratch, not reason)
-        except ValueError as error:  # a size that no file shows
-            raise click.ClickException(str(error)) from error
+        if index is not None:
+            config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+            report(look_up(index, config, lookups, absent, scratch, not reason))
+            return
+        steps, config = [], ctx.meta[BROKER_CONF]
+        if store is None:
+            store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
+            _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, config))
+            steps = [Step("put_messages", messages, seconds, "")]
+        config = replace(known_config(store, config), message_index_enable=True)
+        steps += run(store, config, lookups, absent, scratch, not reason)
     report(steps)
 
 

@@ -13,7 +13,7 @@ import click
 
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import skipped_text
-from rocketstore.cli.formats import csv_line, error_text, finish, json_line
+from rocketstore.cli.formats import csv_line, error_text, finish, json_line, note
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.cli.progress import bar
@@ -102,7 +102,7 @@ def export_file(
         raise click.ClickException(f"{target}: exists, and is no regular file: give another name")
     if target.exists() and not force:
         if resume and not work.exists():
-            click.echo(f"{target}: exists, and nothing of it is unfinished", err=True)
+            note(f"{target}: exists, and nothing of it is unfinished")
             return
         if not (resume and read_state(work)["replaces"]):
             raise click.ClickException(f"{target}: exists: give another name, or --force to replace it")
@@ -112,7 +112,7 @@ def export_file(
         merge(pieces_of(work), asked["format"], conditions["columns"], work / "whole.tmp")
         publish(work / "whole.tmp", target)
     except KeyboardInterrupt:
-        click.echo(f"{work}: has what is done; the same command with --resume goes on", err=True)
+        note(f"{work}: has what is done; the same command with --resume goes on")
         raise
     except OSError as error:
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
@@ -126,7 +126,7 @@ def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) ->
     unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
     problems = [problem for piece in pieces for problem in piece["problems"]]
     finish([*problems, *unknown_topics(store, sorted(unseen))])
-    click.echo(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages", err=True)
+    note(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages")
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:

@@ -16,8 +16,8 @@ from rocketstore.cli.options import utc_text
 from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
 
-__all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "print_table"]
-__all__ += ["printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
+__all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "note"]
+__all__ += ["print_table", "printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
 WIDE = 10  # columns
@@ -118,7 +118,7 @@ def write_tables(batches: Iterable[Sequence[Row]]) -> None:
     finally:
         if left_out:
             hint = "a wider terminal or --format json has them"
-            click.echo(f"{console.width} columns are too few for {', '.join(left_out)}: {hint}", err=True)
+            note(f"{console.width} columns are too few for {', '.join(left_out)}: {hint}")
 
 
 def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
@@ -237,9 +237,14 @@ def options_here() -> set[str]:
     return {name for parameter in (command.params if command else ()) for name in parameter.opts}
 
 
+def note(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(printable(text), err=True)
+
+
 def report(problem: object) -> None:
     """Write what is wrong as one line to standard error."""
-    click.echo(f"Error: {error_text(problem)}", err=True)
+    note(f"Error: {error_text(problem)}")
 
 
 def finish(problems: Iterable[object]) -> None:

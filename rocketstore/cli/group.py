@@ -2,6 +2,9 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -31,6 +34,7 @@ __all__ = ["rocketstore"]
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
 fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if \
 the reader of its output ends."""
+HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
 
 class Commands(click.Group):
@@ -39,21 +43,33 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order of COMMANDS
 
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        with errors_in_one_line():
+            return super().make_context(*args, **settings)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with errors_in_one_line(ctx):
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise click.exceptions.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
-            raise click.exceptions.Exit(NO_READER) from None
-        except click.ClickException as error:
-            vars(error)["message"] = printable(in_options(error.message))
-            raise
-        except UnicodeEncodeError as error:
-            raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error
-        except (OSError, StoreError, ValueError, ModuleNotFoundError) as error:
-            raise click.ClickException(error_text(error)) from error
+
+
+@contextmanager
+def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        raise click.exceptions.Exit(NO_READER) from None
+    except HELP:
+        raise
+    except click.ClickException as error:
+        vars(error)["message"] = printable(in_options(error.message))
+        raise
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error
+    except (OSError, StoreError, ValueError, ModuleNotFoundError) as error:
+        raise click.ClickException(error_text(error)) from error
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=COMPLETION)

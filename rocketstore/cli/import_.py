@@ -14,7 +14,7 @@ import click
 
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
-from rocketstore.cli.formats import error_text
+from rocketstore.cli.formats import error_text, note
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
 from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
@@ -81,7 +81,7 @@ def import_(
     config = config_of(ctx, small, sizes)
     check_place(store, config)
     try:
-        with open_store(store, config) as opened:
+        with rocketstore.open(store, "a", config=config) as opened:
             Import(opened, rows, begin(opened, rows, keep_times, resume, force)).run()
     except (OSError, StoreError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # of a store that takes no more messages
@@ -117,13 +117,6 @@ def check_place(path: Path, config: StoreConfig | None) -> None:
     except StoreError:
         if {entry.name for entry in path.iterdir()} - BEFORE:
             raise click.ClickException(f"{path}: is no store, and not empty: give one, or a new directory") from None
-
-
-def open_store(path: Path, config: StoreConfig | None) -> MessageStore:
-    try:
-        return rocketstore.open(path, "a", config=config)
-    except ValueError as error:  # of sizes
-        raise click.ClickException(str(error)) from error
 
 
 # ---- going on ----------------------------------------------------------------------------------------------
@@ -184,7 +177,7 @@ class Import:
         state, source = self.state, self.source
         if state.stage != "done":
             self.put_rest()
-        click.echo(f"{self.store.path}: has all {state.rows} rows of {source.path}", err=True)
+        note(f"{self.store.path}: has all {state.rows} rows of {source.path}")
 
     def put_rest(self) -> None:
         state, source = self.state, self.source
@@ -195,7 +188,7 @@ class Import:
             self.put_all()
         except KeyboardInterrupt:
             self.save()
-            click.echo(f"{self.store.path}: has {state.rows} rows of {source.path}{again and '; '}{again}", err=True)
+            note(f"{self.store.path}: has {state.rows} rows of {source.path}{again and '; '}{again}")
             raise
         except click.ClickException as error:
             self.save()

@@ -32,6 +32,8 @@ class StorePath(click.Path):
         self.remote = remote
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # of a variable that is not set, and no name of the current directory
+            self.fail("it is empty: . is the current directory", param, ctx)
         try:
             return (to_path if self.remote else local_path)(super().convert(value, param, ctx))
         except ValueError as error:

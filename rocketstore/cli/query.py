@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 from rocketstore.cli.cat import skipped_text
-from rocketstore.cli.formats import finish, format_option, write_list, write_rows
+from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
 from rocketstore.cli.options import (
@@ -97,7 +97,7 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     found, problems = ask(store, asked, one_more)
     write_rows([message_rows(found[: asked.most])], output_format, result_for_people, columns=row_names())
     more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
-    click.echo(f"{min(len(found), asked.most)} found{more}", err=True)
+    note(f"{min(len(found), asked.most)} found{more}")
     finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
 
 
@@ -143,4 +143,4 @@ def query_index_files(
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
     write_list(["phyOffset"], ([offset] for offset in offsets), output_format)
     more = ", perhaps of more," if len(offsets) == asked.most else ""
-    click.echo(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure", err=True)
+    note(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, write_rows
+from rocketstore.cli.formats import finish, format_option, note, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
@@ -28,7 +28,7 @@ def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.P
             if value is not None:
                 check(value)
         except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+            raise click.UsageError(str(error), ctx) from None
         return value
 
     return callback
@@ -69,10 +69,8 @@ def rebuild(
             if compat is not None:
                 config = replace(config or known_config(store), compat=compat)
             report = rebuild_store(store, config=config, **options)
-        except ValueError as error:  # of sizes, or a topic
-            raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:
-            click.echo(f"{out or store}: is not done; the same command goes on", err=True)
+            note(f"{out or store}: is not done; the same command goes on")
             raise
     row = {
         "minPhyOffset": report.min_phy_offset,

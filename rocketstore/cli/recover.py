@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list
+from rocketstore.cli.formats import format_option, note, write_list
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
@@ -26,13 +26,10 @@ def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, outp
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
     broker: what a broker does at its next start.
     """
-    try:
-        report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
-    except ValueError as error:  # of sizes, or the release
-        raise click.ClickException(str(error)) from error
+    report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)
-    click.echo(summary_of(report), err=True)
+    note(summary_of(report))
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)
 

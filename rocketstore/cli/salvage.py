@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list
+from rocketstore.cli.formats import format_option, note, write_list
 from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.store.salvage import SalvageReport
@@ -30,13 +30,10 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     misses a message.
     """
     with byte_progress("salvage") as progress:
-        try:
-            report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
-        except ValueError as error:  # of where out is, or of sizes
-            raise click.ClickException(str(error)) from error
+        report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format)
-    click.echo(summary(report), err=True)
+    note(summary(report))
     if report.lost:
         raise click.exceptions.Exit(1)
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -57,10 +58,12 @@ class Source:
         self.place = "line" if self.is_text else "row"
         self.size: int | None = None
         if self.is_standard_input:
+            if sys.stdin is None:
+                raise self.error(None, "standard input is closed: < FILE is one that is not")
             return
         if self.is_text:
             with path.open("rb") as file:
-                if not file.seekable():
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise self.error(None, 'is no file: give "-", and this as standard input')
                 self.size = file.seek(0, os.SEEK_END)
         else:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list, write_rows
+from rocketstore.cli.formats import format_option, note, write_list, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.store.verify import verify as verify_store
@@ -42,7 +42,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
             store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF], progress=progress
         )
     write_rows([[finding.to_dict() for finding in report.findings]], output_format, columns=COLUMNS)
-    click.echo(summary_of(report), err=True)
+    note(summary_of(report))
     if not report.ok:
         raise click.exceptions.Exit(1)
 

@@ -211,7 +211,8 @@ cdef class IndexFileKernel:
         io.UnsupportedOperation in mode "r"; StoreClosedError.
         Source: IndexFile.putKey. A file cut while it is open is not noticed here.
         """
-        cdef int64_t offset = to_int64(phy_offset), timestamp = to_int64(store_timestamp)
+        cdef int64_t offset = to_int64(phy_offset, "phy_offset")
+        cdef int64_t timestamp = to_int64(store_timestamp, "store_timestamp")
         cdef uint32_t code
         cdef int32_t key_hash
         self.require_writable()
@@ -388,7 +389,7 @@ cdef class IndexFileKernel:
         end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
         Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
         Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
-        max_num and a time beyond int64; StoreClosedError.
+        max_num, and one or a time beyond int64; StoreClosedError.
         Source: IndexFile.selectPhyOffset, which notices no circle but an item that names itself. A file cut while it
         is open is not noticed here.
         """
@@ -496,19 +497,20 @@ cdef int raise_status(path, const Found *found) except -1:
 # ---- arguments ---------------------------------------------------------------------------------------------
 
 
-cdef inline int64_t to_int64(value) except? -1:
+cdef inline int64_t to_int64(value, str name) except? -1:
     """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut; ValueError."""
     cdef int overflow = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(
         value if isinstance(value, int) else operator.index(value), &overflow
     )
     if overflow:
-        raise ValueError(f"{value} is beyond int64")
+        raise ValueError(f"{name}={value} is beyond int64")
     return number
 
 
 cdef Query make_query(max_num, begin_timestamp, end_timestamp) except *:
-    cdef int64_t limit = to_int64(max_num)
+    cdef int64_t limit = to_int64(max_num, "max_num")
     if limit < 0:
         raise ValueError(f"max_num={max_num}: must not be negative")
-    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp), to_int64(end_timestamp))
+    return Query(<int32_t>min(limit, <int64_t>INT32_MAX), to_int64(begin_timestamp, "begin_timestamp"),
+                 to_int64(end_timestamp, "end_timestamp"))

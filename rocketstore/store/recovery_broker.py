@@ -294,7 +294,13 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
         recovery = BrokerRecovery(copy, config)
         recovery.saves_tails = False
-        report = recovery.run()
+        try:
+            report = recovery.run()
+        except StoreError as error:
+            where, *rest = error.args
+            for target, original in (*reversed(logs.items()), (copy, root)):  # 10 before 1
+                where = str(where).replace(str(target), str(original))
+            raise type(error)(where, *rest) from None
         actions = [
             action._replace(path=originals.get(action.path) or originals[action.path.parent] / action.path.name)
             for action in report.actions

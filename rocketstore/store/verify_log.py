@@ -176,11 +176,12 @@ class LogVerifier:
         limit = LONG_MAX if stop is None else stop
         chunks = list(self._samples(limit) if quick else self._chunks(limit))
         workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-        for _ in range(threads):
-            workers.put(Worker(self.log, self.config, self.queues, self.index))
 
         def check(begin: int, end: int, is_record: bool) -> Piece:
-            worker = workers.get()
+            try:
+                worker = workers.get_nowait()
+            except queue.Empty:
+                worker = Worker(self.log, self.config, self.queues, self.index)
             try:
                 return worker.check(begin, end, is_record)
             finally:
