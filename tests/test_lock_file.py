@@ -282,9 +282,10 @@ def test_whatever_cannot_be_asked_of_the_file_leaves_no_lock_held(monkeypatch, t
         raise OSError(5, "Input/output error")
 
     lock = StoreLock(tmp_path / "lock")
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "fstat", fstat)
-        lock.acquire()
+        with pytest.raises(OSError, match="Input/output"):
+            lock.acquire()
     lock.acquire()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fstat", fstat)

@@ -186,6 +186,20 @@ def test_a_store_without_a_writable_directory_of_its_log_is_read_alone(tmp_path)
         assert sum(map(len, store.scan())) == 1
 
 
+def test_the_last_file_of_a_log_is_gone_on_with_in_a_directory_that_has_become_read_only(tmp_path):
+    """Source: MappedFileQueue.getLastMappedFile: read-only is where no more files are made."""
+    paths = {"store_path_commit_log": f"{tmp_path}/a,{tmp_path}/b", "mapped_file_size_commit_log": 4096}
+    message = Message("T", bytes(500), queue_id=0)
+    with open_store(tmp_path / "store", **paths) as store:
+        end = [store.put_message(message) for _ in range(9)][-1]
+    with open_store(tmp_path / "store", **paths, read_only_commit_log_store_paths=f"{tmp_path}/b") as store:
+        assert store.put_message(message).phy_offset == end.phy_offset + end.size > 4096
+        store.put_messages([message] * 20)
+        assert sum(map(len, store.scan())) == 30
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [f"{4096:020}"]
+    assert len(list((tmp_path / "a").iterdir())) == 4
+
+
 def test_only_a_writer_writes(tmp_path):
     open_store(tmp_path / "store").close()
     with rocketstore.open(tmp_path / "store") as reader:

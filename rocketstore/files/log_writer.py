@@ -53,16 +53,19 @@ class LogWriter:
         phy_offset: int,
         find_queue_offset: Callable[[str, int], int],
         find_queue_id: Callable[[str], int],
+        read_only: Iterable[Path] = (),
     ) -> None:
         """Go on at a physical offset, bytes: in the file that has it, or in a new one.
 
         Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
-        find_queue_id: give what the next message of a queue gets, and the queue of a message without one.
+        find_queue_id: give what the next message of a queue gets, and the queue of a message without one. read_only:
+        directories in which no file is made, but one that is there is gone on with, as RocketMQ does.
         """
         options = vars(config)
         self.lock = threading.Lock()
         self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
         self.directories = sorted(directories)
+        self._all_directories = dict.fromkeys([*self.directories, *read_only])
         self.mapped_file_size: int = options["mapped_file_size_commit_log"]
         self.flushed_where = phy_offset
         self.last_flushed: tuple[int, int] | None = None
@@ -283,7 +286,7 @@ class LogWriter:
             self._ahead.ask(start + self.mapped_file_size)
 
     def _find(self, start: int) -> Path | None:
-        paths = (directory / f"{start:020}" for directory in self.directories)
+        paths = (directory / f"{start:020}" for directory in self._all_directories)
         return next((path for path in paths if path.exists()), None)
 
     def _open(self, start: int) -> MappedFile:

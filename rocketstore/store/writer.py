@@ -74,7 +74,10 @@ class StoreWriter:
         (root / "abort").write_text(str(os.getpid()))
         sync_path(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
-        self._log = LogWriter(directories, config, phy_offset, self._find_queue_offset, self._next_queue_id)
+        self._log = LogWriter(
+            directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
+            config.commit_log_paths(root),
+        )
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._read_log = log
         self._topics_lock = threading.Lock()
