@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import hostile_store
@@ -92,6 +93,18 @@ def test_an_item_that_is_there_twice_is_no_fault(tmp_path):
     """A broker indexes its last message again when it dispatches it again."""
     finding = next(iter(verify(stores.unpack("broker-5.5.0", tmp_path)).findings))
     assert (finding.kind, finding.severity) == ("index-item-again", "info")
+
+
+def test_the_byte_that_ends_a_crc_property_is_part_of_it(tmp_path):
+    config = replace(StoreConfig.small(), enabled_append_prop_crc=True, mapped_file_size_commit_log=1 << 16)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        put = store.put_message(Message("T", b"body", queue_id=0))
+    assert bad(verify(tmp_path)) == []
+    log = tmp_path / "commitlog" / f"{0:020}"
+    with log.open("r+b") as file:
+        file.seek(put.size - 1)
+        file.write(b"\x03")
+    assert [(finding.kind, finding.offset) for finding in bad(verify(tmp_path))] == [("log-property-crc", 0)]
 
 
 def test_an_index_whose_geometry_cannot_be_known_is_not_checked(sound, tmp_path):

@@ -144,7 +144,7 @@ cdef class LogChecker:
             if crc != rs_load_be32(record.data + BODY_CRC):
                 note(&self.faults, BAD_BODY_CRC, phy_offset)
         if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
-            if not crc_agrees(record, tail + 9, 10):
+            if tail[CRC_PROPERTY_SIZE - 1] != 2 or not crc_agrees(record, tail + 9, 10):
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
         elif self.force_prop_crc:
             note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
