@@ -440,6 +440,13 @@ def test_clocks_that_were_set_back_hide_no_message(tmp_path, seed, back):
     assert skipped
 
 
+def test_where_there_is_nothing_to_read_times_find_nothing(store, tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    for root, options in ((tmp_path, {}), (store, {"endingPhyOffset": "0"})):
+        assert phy_offsets(root, startingTimestamp=str(BEGIN), **options) == []
+        assert phy_offsets(root, endingTimestamp=str(BEGIN), **options) == []
+
+
 def test_a_file_whose_first_message_cannot_be_read_is_read(tmp_path):
     offsets = make_log(tmp_path, [{"store_timestamp": BEGIN + HOUR * i, "body": bytes(300)} for i in range(60)])
     second = next(offset for offset in offsets if offset >= 2 * FILE)

@@ -159,7 +159,7 @@ def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> lis
     messages = [log.find_message(start) for start, _ in files]
     times = [None if message is None else message.store_timestamp for message in messages]
     wanted = []
-    for first, following in zip(times, [*times[1:], None], strict=True):
+    for first, following in zip(times, [*times, None][1:], strict=True):
         set_back = first is None or (following is not None and following < first - CLOCK_SLACK)
         is_old = following is not None and following + CLOCK_SLACK < begin
         is_new = first is not None and first - CLOCK_SLACK > end
