@@ -200,6 +200,17 @@ def test_names_of_columns_have_any_case(tmp_path, as_attempt):
     assert [message.body for message in all_messages(tmp_path)] == [b"b"]
 
 
+@pytest.mark.parametrize("name", ["storeTimestamp", "storeTimestampMs"])
+def test_store_times_are_given_in_either_column_but_not_by_one_without_values(tmp_path, as_attempt, name):
+    options = {"path": str(tmp_path), **OPTIONS, "storeTimestamp": "given"}
+    schemas = [fields("topic", "body").add(name, kind) for kind in (T.NullType(), T.LongType())]
+    with pytest.raises(ValueError, match="option storeTimestamp='given': there is no column storeTimestamp"):
+        writer_of(schemas[0], options, False)
+    writer = writer_of(schemas[1], options, False)
+    writer.commit([writer.write(iter([pa.record_batch({"topic": ["T"], "body": ["b"], name: [TIME]})]))])
+    assert [message.store_timestamp for message in all_messages(tmp_path)] == [TIME]
+
+
 def test_brokers_names_are_no_part_of_messages(tmp_path):
     columns = sink.messages_of(pa.RecordBatch.from_pylist([{"topic": "T", "brokerName": "a"}]), 0)
     assert columns.schema.names == ["topic"]

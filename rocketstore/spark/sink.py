@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import NullType
 
 from rocketstore.arrow_import import BATCH_NAMES, check_names
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
@@ -110,7 +111,8 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
     config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
     names = [COLUMNS.get(name.lower(), name) for name in schema.names]
     check_names([name for name in names if name != BROKER_NAME])
-    if store_timestamp == "given" and "storeTimestamp" not in names:
+    filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
+    if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
