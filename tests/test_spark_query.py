@@ -118,5 +118,6 @@ def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, 
 
 
 def test_columns_of_the_result_must_be_free(spark, store, asked):
-    with pytest.raises(ValueError, match="'complete' already: rename it"):
-        query_messages(spark, str(store), asked.withColumn("complete", F.lit(1)), topic="T", key="key")
+    for name in ("complete", "Complete"):
+        with pytest.raises(ValueError, match="'complete' already: rename it"):
+            query_messages(spark, str(store), asked.withColumn(name, F.lit(1)), topic="T", key="key")

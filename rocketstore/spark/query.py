@@ -90,7 +90,7 @@ def query_messages(
     options = ReadOptions(path=to_path(path).absolute(), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
-    if taken := {MESSAGE, COMPLETE} & set(df.columns):
+    if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:
         raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
     columns_asked = zip(udf_columns(topic, key), ("key", "topic"), strict=False)
     asked = df.select(*(column.alias(name) for column, name in columns_asked), F.struct("*").alias("row"))
