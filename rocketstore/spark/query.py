@@ -26,7 +26,7 @@ from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]
 
-MAX_BATCH_BYTES = 16 << 20  # of records
+MAX_BATCH_BYTES = 16 << 20  # of records with the rows that asked for them, and of bodies
 MESSAGE, COMPLETE = "message", "complete"
 
 
@@ -142,15 +142,16 @@ def with_messages(
     """Read messages, some megabytes at once; leave out what has expired since it was found."""
     sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
     row_of, phy_offsets = row_of[statuses == 0], phy_offsets[statuses == 0]
-    pieces = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
+    pieces = np.cumsum(sizes.size + rows.nbytes // len(rows), dtype=np.int64) // MAX_BATCH_BYTES
+    sources = [column.source for column in query.table.columns.values() if column.source is not None]
     for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
-        sources = [column.source for column in query.table.columns.values() if column.source is not None]
-        messages, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
+        found, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
         here = row_of[piece][statuses == 0]
-        if len(here):
-            (columns,) = finished(query.options, query.table, messages)
-            found = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
-            yield answer(rows.take(pa.array(here)), found, complete[here])
+        for messages in found.split(MAX_BATCH_BYTES):
+            of_messages, here = here[: len(messages)], here[len(messages) :]
+            for columns in finished(query.options, query.table, messages):
+                structs = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
+                yield answer(rows.take(pa.array(of_messages)), structs, complete[of_messages])
 
 
 def without_message(query: Query, rows: pa.Array, complete: np.ndarray) -> pa.RecordBatch:
