@@ -92,11 +92,11 @@ def query_messages(
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
     if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:
         raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
-    columns_asked = zip(udf_columns(topic, key), ("key", "topic"), strict=False)
-    asked = df.select(*(column.alias(name) for column, name in columns_asked), F.struct("*").alias("row"))
+    constant, asked_by = udf_columns(topic, key)
+    named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
+    asked = df.select(*named, F.struct("*").alias("row"))
     conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
                   "index_type": index_type}
-    constant = topic if isinstance(topic, str) else None
     query = Query(options, table_schema(options, message), constant, conditions, outer, hash_slot_num, index_num)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
