@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MessageBatch", "batches_of", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
@@ -106,6 +106,22 @@ class MessageBatch:
         )
         return MessageBatch(taken, len(chosen), stored or None)
 
+    def split(
+        self, most: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None
+    ) -> Iterator[MessageBatch]:
+        """Give the rows in one batch, or in several where bodies are compressed, with these decompressed.
+
+        Parameters: most: bytes of bodies in a batch, unless a single one has more. on_bad_body: called with
+        (phy_offset, bytes of the stored body, error) for a message whose body does not decompress, which is then left
+        out. Raises: CorruptFileError for such a one, without on_bad_body.
+        """
+        if self._stored is None:
+            yield self
+            return
+        for body, rows in bodies_of(self._stored, self._length, most, on_bad_body):
+            columns = {name: body if name == "body" else taken(column, rows) for name, column in self._columns.items()}
+            yield MessageBatch(columns, self._length if rows is None else len(rows))
+
     def select(self, names: Iterable[str]) -> MessageBatch:
         """Return a batch of these columns."""
         names = list(names)
@@ -156,26 +172,6 @@ def is_arrow(value: object) -> bool:
     """Whether it is a table of some other library, for ``MessageBatch.of_arrow``."""
     exports = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
     return exports and not isinstance(value, MessageBatch)
-
-
-def batches_of(
-    columns: dict[str, Any],
-    fields: Iterable[str],
-    on_bad_body: Callable[[int, int, CorruptFileError], None],
-    most: int,
-) -> Iterator[MessageBatch]:
-    """Make batches of these fields from what a scanner collected: one, or several where bodies are compressed.
-
-    Parameters: on_bad_body: called with (phy_offset, bytes of the stored body, error) for a message whose body does not
-    decompress, which is then left out. most: bytes of bodies in a batch, unless a single one has more.
-    """
-    length = row_count(columns)
-    whole: list[tuple[VarColumn | None, np.ndarray | None]] = [(None, None)]
-    for body, rows in bodies_of(columns, length, most, on_bad_body) if "body" in fields else whole:
-        of_fields = {
-            name: body if name == "body" else taken(columns[name.removesuffix("_ms")], rows) for name in fields
-        }
-        yield MessageBatch(of_fields, length if rows is None else len(rows))
 
 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:

@@ -119,6 +119,11 @@ def test_offsets_may_name_the_broker_as_other_connectors_do():
     assert offsets == StartingOffsets(-2, {"T": {0: 23, 1: -2}, "U": {0: 5}, "V": {}}, "broker-a")
 
 
+@pytest.mark.parametrize("queues", ["{}", '{"T":{}}'])
+def test_ending_offsets_that_name_no_queue_end_none(queues):
+    assert parse(endingOffsets=queues).ending_offsets.default == -1
+
+
 def test_offsets_of_another_broker_are_refused():
     starting, ending = '{"T":{"broker-a":{"0":5}}}', '{"T":{"broker-b":{"0":9}}}'
     assert parse(startingOffsets=starting, brokerName="broker-a").starting_offsets.queues == {"T": {0: 5}}

@@ -1,14 +1,21 @@
 """Keys to messages in Spark, against the same queries without Spark."""
 
+import zlib
+
 import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
-from rocketstore.spark import query_messages
+from rocketstore.compression import COMPRESSED
+from rocketstore.limits import LONG_MAX
+from rocketstore.spark import query, query_messages
+from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.schemas import default_schema, table_schema
 
 pytestmark = pytest.mark.spark
 
@@ -107,6 +114,25 @@ def test_large_messages_come_in_several_batches(spark, tmp_path):
     assert bodies == [bytes([i]) * 3_000_000 for i in reversed(range(12))]
 
 
+@pytest.mark.parametrize(("body", "row_bytes"), [(1, 100_000), (100_000, 1)])
+def test_a_batch_has_no_more_bytes_than_bodies_decompressed_and_repeated_rows_may_have(
+    tmp_path, body, row_bytes, monkeypatch
+):
+    monkeypatch.setattr(query, "MAX_BATCH_BYTES", 300_000)
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
+        for i in range(12):
+            compressed = zlib.compress(bytes([i]) * body)
+            store.put_message(rocketstore.Message("T", compressed, keys=["k"], sys_flag=COMPRESSED))
+    options = ReadOptions(path=tmp_path, max_batch_bytes=LONG_MAX)
+    wanted = query.Query(options, table_schema(options, default_schema(options)), "T", {"max_num": 64}, False)
+    asked = pa.record_batch({"key": ["k", "none"], "row": [{"row": "r" * row_bytes * 2}, {"row": ""}]})
+    batches = list(query.find_batch(wanted, asked))
+    bodies = [row["message"]["body"] for batch in batches for row in batch.to_pylist()]
+    assert bodies == [bytes([i]) * body for i in reversed(range(12))]
+    assert len(batches) >= 4
+    assert max(batch.nbytes for batch in batches) < 700_000
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"columns": ["bodies"]}, "column bodies: there is none"),
     ({"index_type": "X"}, "index_type='X'"),
@@ -118,5 +144,6 @@ def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, 
 
 
 def test_columns_of_the_result_must_be_free(spark, store, asked):
-    with pytest.raises(ValueError, match="'complete' already: rename it"):
-        query_messages(spark, str(store), asked.withColumn("complete", F.lit(1)), topic="T", key="key")
+    for name in ("complete", "Complete"):
+        with pytest.raises(ValueError, match="'complete' already: rename it"):
+            query_messages(spark, str(store), asked.withColumn(name, F.lit(1)), topic="T", key="key")

@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 
 import pyarrow as pa
 from puts import SIZES, files_under, index_files
+from pyspark.sql import types as T
 from spark_reads import environment_of_classic
 
 import rocketstore
@@ -71,10 +72,8 @@ ARROW = pa.schema({"topic": pa.string(), "body": pa.binary(), "queueId": pa.int3
 
 
 def fields(*names):
-    from pyspark.sql import types as T
-
     kinds = {"topic": T.StringType(), "body": T.BinaryType(), "queueId": T.IntegerType(), "flag": T.IntegerType(),
-             "brokerName": T.StringType(), "keys": T.StringType(), "other": T.LongType()}
+             "brokerName": T.StringType(), "keys": T.StringType(), "other": T.LongType(), "BODY": T.BinaryType()}
     return T.StructType([T.StructField(name, kinds[name]) for name in names])
 
 
@@ -148,6 +147,7 @@ def test_a_bad_row_is_named(tmp_path, as_attempt, rows, reason):
     (["topic"], "topic and body are missing, or one"),
     (["topic", "body", "other"], "columns other: are none of"),
     (["topic", "body", "body"], "columns body: are there more than once"),
+    (["topic", "body", "BODY"], "columns body: are there more than once"),
 ])
 def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_path, names, reason):
     with pytest.raises(ValueError, match=reason):
@@ -191,6 +191,24 @@ def test_a_store_is_written_as_it_was_last_but_for_what_options_say(tmp_path):
     rocketstore.open(tmp_path, "a", config=StoreConfig(**SIZES, compat="4.9.3")).close()
     config = writer_of(fields("topic", "body"), {"path": str(tmp_path), "flushDiskType": "SYNC_FLUSH"}, False).config
     assert (config.compat, config.flush_disk_type, config.max_index_num) == ("4.9.3", "SYNC_FLUSH", 40)
+
+
+def test_names_of_columns_have_any_case(tmp_path, as_attempt):
+    schema = T.StructType().add("TOPIC", "string").add("Body", "string")
+    writer = writer_of(schema, {"path": str(tmp_path), **OPTIONS}, False)
+    writer.commit([writer.write(iter([pa.record_batch({"TOPIC": ["T"], "Body": ["b"]})]))])
+    assert [message.body for message in all_messages(tmp_path)] == [b"b"]
+
+
+@pytest.mark.parametrize("name", ["storeTimestamp", "storeTimestampMs"])
+def test_store_times_are_given_in_either_column_but_not_by_one_without_values(tmp_path, as_attempt, name):
+    options = {"path": str(tmp_path), **OPTIONS, "storeTimestamp": "given"}
+    schemas = [fields("topic", "body").add(name, kind) for kind in (T.NullType(), T.LongType())]
+    with pytest.raises(ValueError, match="option storeTimestamp='given': there is no column storeTimestamp"):
+        writer_of(schemas[0], options, False)
+    writer = writer_of(schemas[1], options, False)
+    writer.commit([writer.write(iter([pa.record_batch({"topic": ["T"], "body": ["b"], name: [TIME]})]))])
+    assert [message.store_timestamp for message in all_messages(tmp_path)] == [TIME]
 
 
 def test_brokers_names_are_no_part_of_messages(tmp_path):

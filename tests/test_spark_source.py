@@ -33,7 +33,7 @@ import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
 from rocketstore.files import log_end
 from rocketstore.files.log_end import LogEnd
-from rocketstore.spark import messages, register
+from rocketstore.spark import messages, plan, register
 from rocketstore.spark.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
@@ -272,13 +272,23 @@ def test_a_range_of_the_log_has_the_records_that_begin_in_it(store):
         assert phy_offsets(store, startingPhyOffset=str(begin), endingPhyOffset=str(end)) == expected
 
 
+def test_a_log_is_not_split_at_a_record_in_a_body(tmp_path):
+    records, place = records_with_one_in_a_body()
+    offsets = make_log(tmp_path, records)
+    for size in range(100, offsets[-1], 50):
+        assert phy_offsets(tmp_path, maxPartitionBytes=str(size)) == offsets
+        assert phy_offsets(tmp_path, maxPartitionBytes=str(size), endingPhyOffset=str(place + 1)) == offsets[:6]
+
+
 @pytest.mark.parametrize("mode", ["FAILFAST", "DROPMALFORMED", "PERMISSIVE"])
-def test_a_record_in_a_body_is_never_a_row_where_the_log_is_split(tmp_path, mode):
+def test_a_record_in_the_body_of_a_large_one_is_never_a_row_where_the_log_is_split(tmp_path, mode, monkeypatch):
     records, place = records_with_one_in_a_body()
     offsets = make_log(tmp_path, records)
     assert phy_offsets(tmp_path, mode=mode) == offsets
-    reader, schema = reader_of(tmp_path, maxPartitionBytes=str(place - 10), mode=mode)
-    before, after = reader.partitions()[:2]
+    with monkeypatch.context() as small:
+        small.setattr(plan, "LARGE_RECORD", 10)
+        reader, schema = reader_of(tmp_path, maxPartitionBytes=str(place - 10), mode=mode)
+        before, after = reader.partitions()[:2]
     assert before.ranges[0][1] == after.ranges[0][0] == place
     for part in (before, after):
         with pytest.raises(StoreError, match=f"at {place}, where the log was split.*larger maxPartitionBytes"):
@@ -438,6 +448,13 @@ def test_clocks_that_were_set_back_hide_no_message(tmp_path, seed, back):
         assert found == [time for time in times if begin <= time < end]
         skipped += len(partitions_of(tmp_path)) - len(partitions_of(tmp_path, **options))
     assert skipped
+
+
+def test_where_there_is_nothing_to_read_times_find_nothing(store, tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    for root, options in ((tmp_path, {}), (store, {"endingPhyOffset": "0"})):
+        assert phy_offsets(root, startingTimestamp=str(BEGIN), **options) == []
+        assert phy_offsets(root, endingTimestamp=str(BEGIN), **options) == []
 
 
 def test_a_file_whose_first_message_cannot_be_read_is_read(tmp_path):

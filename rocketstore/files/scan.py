@@ -15,7 +15,7 @@ from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
-from rocketstore.message_batch import MessageBatch, batches_of
+from rocketstore.message_batch import MessageBatch, lazy_batch_of
 
 if TYPE_CHECKING:
     import pandas
@@ -116,7 +116,7 @@ class Scan:
                 raise error
             skipped.append(Skipped(offset, offset + size, error))
 
-        return batches_of(scanner.take(), self._fields, on_bad_body, MAX_BATCH_BYTES)
+        return lazy_batch_of(scanner.take(), self._fields).split(MAX_BATCH_BYTES, on_bad_body)
 
     def _first(self, offset: int, end: int) -> int:
         return self._resync(offset, end) if self.resync else offset

@@ -86,7 +86,6 @@ def select_phy_offset(
 
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
-    check_engine(engine)
     given_geometry(hash_slot_num, index_num)
     where = to_path(path).absolute()
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
@@ -99,13 +98,13 @@ def select_phy_offset(
         raise ValueError("topic=None: a topic is needed to compare with; verify=False looks whole keys up by hash")
     if max_num < is_verified:
         raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
-    constant = topic if isinstance(topic, str) else None
+    constant, columns = udf_columns(topic, key)
     place = where / "index" if is_root and not is_verified else where
     limits = max_num, begin_timestamp, end_timestamp
     lookup = Lookup(place, is_verified, constant, *limits, hash_slot_num, index_num)
     column: Column = batch_udf(
         "select_phy_offset", engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
-        udf_columns(topic, key),
+        columns,
     )
     return column
 
@@ -118,21 +117,19 @@ def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "a
     Returns: Column of ``int``, none negative; null for a null key or topic. Raises: ValueError, an unknown engine.
     Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
     """
-    check_engine(engine)
-    constant = topic if isinstance(topic, str) else None
+    constant, columns = udf_columns(topic, key)
     column: Column = batch_udf(
-        "hash_keys", engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int",
-        udf_columns(topic, key),
+        "hash_keys", engine, partial(hash_arrow, constant), partial(hash_pandas, constant), "int", columns
     )
     return column
 
 
-def udf_columns(topic: str | Column | None, key: str | Column) -> list[Column]:
-    """Give the columns that a UDF reads: the key, and the topic if it is one."""
+def udf_columns(topic: str | Column | None, key: str | Column) -> tuple[str | None, list[Column]]:
+    """Give the topic, None if it is a column or in the keys; and the columns to read: the key, and such a topic."""
     if topic is not None and not isinstance(topic, (str, Column)):
         raise TypeError(f"topic: a str or a Column was expected, not {type(topic).__name__}")
     columns = [F.col(key) if isinstance(key, str) else key]
-    return columns if topic is None or isinstance(topic, str) else [*columns, topic]
+    return (None, [*columns, topic]) if isinstance(topic, Column) else (topic, columns)
 
 
 # ---- the engines -------------------------------------------------------------------------------------------
@@ -143,6 +140,8 @@ def batch_udf(
     columns: list[Column],
 ) -> Any:
     """Apply one of two functions, of the columns of a batch to one column, to columns; ``name``: in Spark's plans."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
 
     def one(arrays: Iterator[pa.Array]) -> Iterator[pa.Array]:
         return (of_arrow((array,)) for array in arrays)
@@ -158,11 +157,6 @@ def batch_udf(
     if engine == "pandas":
         return F.pandas_udf(series, type_)(*columns)
     return F.arrow_udf(one if len(columns) == 1 else two, type_)(*columns)
-
-
-def check_engine(engine: str) -> None:
-    if engine not in ENGINES:
-        raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
 
 
 def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:

@@ -150,7 +150,7 @@ def offsets(text: str) -> StartingOffsets:
 
 def ending(text: str) -> StartingOffsets:
     found: StartingOffsets = offsets(text)
-    return found._replace(default=LATEST) if found.queues else found
+    return found if text.lower() == "earliest" else found._replace(default=LATEST)
 
 
 # ---- options -----------------------------------------------------------------------------------------------

@@ -122,7 +122,8 @@ def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
 def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list[Range]:
     """Split a range of the log at its files, and further as the options say; without files of other times.
 
-    Splits inside a file are where a record says that it is just there: one in another's body may, which a task sees.
+    Splits inside a file are where a record says that it is just there. One in the body of a record larger than
+    LARGE_RECORD may, which a task sees.
     """
     starts = [file.file_from_offset for file in log.queue.files if begin < file.file_from_offset < end]
     files = list(pairwise([begin, *starts, end])) if begin < end else []
@@ -137,8 +138,8 @@ def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
     edges = [begin]
     step = -(-(end - begin) // -(-(end - begin) // most))
     while (at := edges[-1] + step) < end and (found := log.find_later(at, end)) is not None:
-        edges.append(found)
-    return list(pairwise([*edges, end]))
+        edges.append(min(end_around(log, found), end))
+    return list(pairwise(dict.fromkeys([*edges, end])))
 
 
 def times_of(options: ReadOptions) -> tuple[int, int]:
@@ -159,7 +160,7 @@ def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> lis
     messages = [log.find_message(start) for start, _ in files]
     times = [None if message is None else message.store_timestamp for message in messages]
     wanted = []
-    for first, following in zip(times, [*times[1:], None], strict=True):
+    for first, following in zip(times, [*times, None][1:], strict=True):
         set_back = first is None or (following is not None and following < first - CLOCK_SLACK)
         is_old = following is not None and following + CLOCK_SLACK < begin
         is_new = first is not None and first - CLOCK_SLACK > end

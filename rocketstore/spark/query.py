@@ -26,7 +26,7 @@ from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]
 
-MAX_BATCH_BYTES = 16 << 20  # of records
+MAX_BATCH_BYTES = 16 << 20  # of records with the rows that asked for them, and of bodies
 MESSAGE, COMPLETE = "message", "complete"
 
 
@@ -90,13 +90,13 @@ def query_messages(
     options = ReadOptions(path=to_path(path).absolute(), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
-    if taken := {MESSAGE, COMPLETE} & set(df.columns):
+    if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:
         raise ValueError(f"df has the column {taken.pop()!r} already: rename it")
-    columns_asked = zip(udf_columns(topic, key), ("key", "topic"), strict=False)
-    asked = df.select(*(column.alias(name) for column, name in columns_asked), F.struct("*").alias("row"))
+    constant, asked_by = udf_columns(topic, key)
+    named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
+    asked = df.select(*named, F.struct("*").alias("row"))
     conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
                   "index_type": index_type}
-    constant = topic if isinstance(topic, str) else None
     query = Query(options, table_schema(options, message), constant, conditions, outer, hash_slot_num, index_num)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -142,15 +142,16 @@ def with_messages(
     """Read messages, some megabytes at once; leave out what has expired since it was found."""
     sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
     row_of, phy_offsets = row_of[statuses == 0], phy_offsets[statuses == 0]
-    pieces = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
+    pieces = np.cumsum(sizes.size + rows.nbytes // len(rows), dtype=np.int64) // MAX_BATCH_BYTES
+    sources = [column.source for column in query.table.columns.values() if column.source is not None]
     for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
-        sources = [column.source for column in query.table.columns.values() if column.source is not None]
-        messages, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
+        found, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
         here = row_of[piece][statuses == 0]
-        if len(here):
-            (columns,) = finished(query.options, query.table, messages)
-            found = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
-            yield answer(rows.take(pa.array(here)), found, complete[here])
+        for messages in found.split(MAX_BATCH_BYTES):
+            of_messages, here = here[: len(messages)], here[len(messages) :]
+            for columns in finished(query.options, query.table, messages):
+                structs = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
+                yield answer(rows.take(pa.array(of_messages)), structs, complete[of_messages])
 
 
 def without_message(query: Query, rows: pa.Array, complete: np.ndarray) -> pa.RecordBatch:

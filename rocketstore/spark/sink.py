@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import NullType
 
-from rocketstore.arrow_import import check_names
+from rocketstore.arrow_import import BATCH_NAMES, check_names
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
 from rocketstore.errors import StoreLockedError
 from rocketstore.files.lock_file import is_held
@@ -33,6 +34,7 @@ __all__ = ["MessageWriter", "writer_of"]
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", *CONFIG_NAMES)}
 BROKER_NAME = "brokerName"  # which a table of messages has, and no message
+COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 
 
 @dataclass
@@ -49,8 +51,9 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
     the driver makes it, so that an attempt that is late finds none.
     """
 
-    def __init__(self, root: Path, config: StoreConfig, store_timestamp: StoreTimestamp) -> None:
+    def __init__(self, root: Path, names: list[str], config: StoreConfig, store_timestamp: StoreTimestamp) -> None:
         self.root = root
+        self.names = names  # of the columns, as tables of messages have them
         self.config = config  # with every size
         self.store_timestamp = store_timestamp
         self.job = uuid.uuid4().hex
@@ -63,7 +66,8 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         with contextlib.closing(piece) as writer:
             try:
                 for batch in iterator:
-                    for messages in MessageBatch.iter_arrow(messages_of(batch, writer.rows), first_row=writer.rows):
+                    table = messages_of(batch.rename_columns(self.names), writer.rows)
+                    for messages in MessageBatch.iter_arrow(table, first_row=writer.rows):
                         writer.add(messages)
             except ValueError as error:
                 raise ValueError(f"partition {partition_of(name)}, {error}") from error
@@ -88,8 +92,8 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
     """Make the writer of a job that appends messages to a store, or makes one; called in the driver.
 
     Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
-    table; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for the column;
-    and StoreConfig's in RocketMQ's names, for what is not as the store was written last.
+    table, in any case; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for
+    the column; and StoreConfig's in RocketMQ's names, for what is not as the store was written last.
     Raises: ValueError for what cannot be written; StoreLockedError if a broker runs.
     """
     if overwrite:
@@ -105,12 +109,14 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
     config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
-    check_names([name for name in schema.names if name != BROKER_NAME])
-    if store_timestamp == "given" and "storeTimestamp" not in schema.names:
+    names = [COLUMNS.get(name.lower(), name) for name in schema.names]
+    check_names([name for name in names if name != BROKER_NAME])
+    filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
+    if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
-    writer = MessageWriter(root, config, store_timestamp)
+    writer = MessageWriter(root, names, config, store_timestamp)
     make_directory(pieces_path(root, writer.job))
     return writer
 

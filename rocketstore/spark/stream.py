@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -51,21 +52,18 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self.options = options
         self.table = table
         self.target: int | None = None
-        self._store: MessageStore | None = None
-        self._end: LogEnd | None = None
 
-    @property
+    @cached_property
     def store(self) -> MessageStore:
-        if self._store is None:
-            self._store = rocketstore.open(self.options.path)
-            self._end = LogEnd(self._store.commit_log)
-        return self._store
+        return rocketstore.open(self.options.path)
+
+    @cached_property
+    def log_end(self) -> LogEnd:
+        return LogEnd(self.store.commit_log)
 
     def end(self) -> int:
         """Where the log ends now; not after what a query of Trigger.AvailableNow is to read."""
-        _ = self.store
-        assert self._end is not None
-        end = self._end.find()
+        end = self.log_end.find()
         return end if self.target is None else min(end, self.target)
 
     def initialOffset(self) -> Offset:
@@ -125,8 +123,8 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         """Nothing is kept here: Spark's checkpoint has the offset."""
 
     def stop(self) -> None:
-        if self._store is not None:
-            self._store.close()
+        if "store" in self.__dict__:
+            self.store.close()
 
     # ---- limits --------------------------------------------------------------------------------------------
 
