@@ -209,7 +209,7 @@ ArrowArray._fields_ = [
     ],
 )
 def test_offsets_made_of_other_arrays_are_not_exported(values, offsets):
-    with pytest.raises(ValueError, match="offsets|values"):
+    with pytest.raises(ValueError, match=r"offsets|values"):
         PhyOffsets(values, offsets).__arrow_c_array__()
 
 
