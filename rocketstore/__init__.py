@@ -12,10 +12,11 @@ from rocketstore.errors import (
     StoreLockedError,
     UnsupportedFormatError,
 )
+from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import IndexFile, IndexHeader
 from rocketstore.files.mapped_file import MappedFile, SelectMappedBufferResult

@@ -5,7 +5,8 @@ from collections import defaultdict
 import pytest
 import stores
 
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.batch_consume_queue import BatchConsumeQueue
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 
 KINDS = {

@@ -9,7 +9,8 @@ from reference.consume_queue import BATCH_UNIT, UNIT, Unit
 from test_consume_queue import BATCH_FILE_SIZE, FILE_SIZE, FILLER, Log, batch_units, units_of, write
 
 from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue
+from rocketstore.files.batch_consume_queue import BatchConsumeQueue
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
     count_valid_units,

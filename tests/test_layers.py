@@ -75,6 +75,7 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     # writer is a part of what is read and written.
     parts = {"commit_log": {"scan"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
     parts |= {"consume_queue": {"consume_queue_writer"}, "consume_queue_ext": {"consume_queue_ext_writer"}}
+    parts["batch_consume_queue"] = {"consume_queue", "consume_queue_writer"}  # it is one, with other units
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
     parts["commit_log"] |= {"log_writer", "put_result"}
     parts["log_writer"] = {"allocate_service"}

@@ -14,8 +14,9 @@ import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import replace_file
-from rocketstore.files.consume_queue import QUEUE_KINDS, is_queue_name
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import BatchConsumeQueue, ConsumeQueue, CqUnit
+from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.message_batch import MessageBatch

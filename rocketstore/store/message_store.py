@@ -16,10 +16,11 @@ from typing import Any, Self
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue import ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp

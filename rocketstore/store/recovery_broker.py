@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import QUEUE_KINDS, BatchConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size

@@ -12,8 +12,9 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import QUEUE_KINDS, ConsumeQueue, CqUnit, is_queue_name
+from rocketstore.files.consume_queue import ConsumeQueue, CqUnit, is_queue_name
 from rocketstore.files.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
 from rocketstore.files.mapped_file import RECOVERED_FILES, is_offset_name
 from rocketstore.kernels.buffer import Buffer

@@ -12,10 +12,11 @@ from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import QUEUE_KINDS, BatchConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
