@@ -146,6 +146,13 @@ class TestWrongPaths:
     def test_a_directory_of_something_else(self, command, tmp_path):
         assert_one_line(run(*command, tmp_path), tmp_path, "no store and no index files")
 
+    def test_a_commit_log_or_one_of_its_files(self, command, tmp_path):
+        file = tmp_path / "commitlog" / f"{0:020}"
+        file.parent.mkdir()
+        file.write_bytes(bytes(4096))
+        for path in (file.parent, file):
+            assert_one_line(run(*command, path), path, "no store and no index files here: give a store")
+
     def test_a_file_of_something_else(self, command, tmp_path):
         path = tmp_path / "text"
         path.write_text("no index " * 500)

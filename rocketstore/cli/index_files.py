@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from rocketstore.files.index_file import IndexFile
+from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["find_offsets", "index_paths"]
@@ -12,9 +13,10 @@ __all__ = ["find_offsets", "index_paths"]
 
 def index_paths(path: Path) -> list[Path]:
     """Return the index files that a path names, oldest first. Raises ClickException if it names none."""
-    if not path.is_dir():
-        return [path]
-    paths = sorted(child for child in path.iterdir() if child.name.isdecimal() and child.is_file())
+    paths = [path]
+    if path.is_dir():
+        paths = sorted(child for child in path.iterdir() if child.name.isdecimal() and child.is_file())
+    paths = [path for path in paths if not is_offset_name(path.name)]  # which are of a commit log or a queue
     if not paths:
         hint = "give a store, its index directory, or one of the files there"
         raise click.ClickException(f"{path}: no store and no index files here: {hint}")
@@ -25,8 +27,8 @@ def find_offsets(path: Path, geometry: tuple[int | None, int | None], topic: str
                  limits: tuple[int, int, int], index_type: str | None) -> list[int]:
     """Look for a key in a directory or a file; ``limits``: how many at most, first and last time."""
     slots, items = geometry
+    index_paths(path)
     if path.is_dir():
-        index_paths(path)
         with IndexService.open(path, hash_slot_num=slots, index_num=items) as index:
             return index.query_offset(topic, key, *limits, index_type=index_type).phy_offsets
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
