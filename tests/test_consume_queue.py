@@ -14,7 +14,7 @@ from reference.consume_queue import pack_batch_unit
 from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 
 import rocketstore
-from rocketstore import CorruptFileError, StoreClosedError
+from rocketstore import CorruptFileError, Message, StoreClosedError, StoreConfig
 from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.consume_queue import ConsumeQueue
 
@@ -436,6 +436,15 @@ def test_a_closed_queue_says_so(directory):
 def test_repr_gives_the_range(directory):
     queue = ConsumeQueue.open(write(directory, units_of(1234), file_size=20_000))
     assert repr(queue) == f"<ConsumeQueue {str(directory)!r}, 0 to 1,234>"
+
+
+def test_repr_of_a_queue_whose_log_is_closed_says_so(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+    with rocketstore.open(tmp_path) as store:
+        queue = store.consume_queue("T", 0)
+        store.commit_log.close()
+        assert repr(queue).endswith(", closed>")
 
 
 @pytest.mark.parametrize("kind", [ConsumeQueue, BatchConsumeQueue])

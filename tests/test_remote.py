@@ -312,8 +312,9 @@ def test_readers_are_pickled_with_their_file_system(golden, s3, seed):
     upload(s3, golden("basic-5.5.0"), f"{BUCKET}/pickled")
     with rocketstore.open(RemotePath(s3, f"{BUCKET}/pickled")) as store:
         parts = [store, store.commit_log, store.index, store.index.files[0], store.consume_queue(*next(store.queues()))]
-        for part, copy in zip(parts, pickle.loads(pickle.dumps(parts)), strict=True):
-            assert repr(copy) == repr(part)
+        copies = pickle.loads(pickle.dumps(parts))
+        assert list(map(repr, copies)) == list(map(repr, parts))
+        for copy in copies:  # of which some are parts of others
             copy.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 import io
 import mmap
@@ -327,7 +328,9 @@ class ConsumeQueue:
         return type(self), (self.directory.absolute(), self._given_size, self._commit_log)
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{self.min_queue_offset:,} to {self.max_queue_offset:,}"
+        state = "closed"
+        with contextlib.suppress(StoreClosedError):  # or its log is
+            state = f"{self.min_queue_offset:,} to {self.max_queue_offset:,}"
         return f"<{type(self).__name__} {str(self.directory)!r}, {state}>"
 
     # ---- files ---------------------------------------------------------------------------------------------
