@@ -201,6 +201,17 @@ def test_a_key_that_is_not_there_gives_nothing_and_is_complete(tmp_path):
         assert query(store, "k", topic="Other") == []
 
 
+def test_an_answer_of_many_keys_is_indexed_from_both_ends(tmp_path):
+    store, _ = store_of(tmp_path, [message("a"), message("a"), message("c")])
+    with store:
+        found = store.query_messages("TopicTest", ["a", "b", "c"])
+        for place in (0, -3):
+            assert [len(found[place + i]) for i in range(3)] == [2, 0, 1]
+        for place in (3, -4):
+            with pytest.raises(IndexError, match=f"key {place} of 3"):
+                found[place]
+
+
 def test_a_message_is_found_by_each_word_of_its_keys_and_by_its_unique_key(tmp_path):  # point 66
     records = [{"properties": {"KEYS": "a  b c ", "UNIQ_KEY": "id 1"}}, {"properties": {"KEYS": " "}}, {}]
     store, log = store_of(tmp_path, records)
