@@ -33,7 +33,7 @@ def store_of(root, records, **options):
 
 
 def offsets_of(result):
-    return result.messages.phy_offset.tolist() if len(result.messages) else []
+    return result.messages.phy_offset.tolist()
 
 
 def query(store, key, *args, topic="TopicTest", **options):
