@@ -1,6 +1,7 @@
 """CommitLog.scan: filters, threads, ranges, damage, tables, and what stops it."""
 
 import _thread
+import inspect
 import os
 import random
 import struct
@@ -16,7 +17,7 @@ from logs import ALL_COLUMNS, column_list, golden_messages, offsets_of, open_gol
 from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
-from rocketstore import CommitLog, CorruptFileError, StoreClosedError
+from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
 from rocketstore.files import commit_log as commit_log_module
 from rocketstore.files import scan as scan_module
 from rocketstore.kernels.buffer import Buffer
@@ -164,6 +165,11 @@ def test_thousands_of_keys_and_topics_can_be_asked_for(tmp_path):
     log, offsets = make(tmp_path, some(200), 1 << 16)
     keys = [f"k{i}" for i in range(0, 40_000, 2)]
     assert offsets_of(log.scan(keys=keys, topics=[f"T{i}" for i in range(1000)] + ["TopicTest"])) == offsets[::2]
+
+
+def test_a_store_s_scan_shows_what_that_of_its_log_takes():
+    assert inspect.signature(MessageStore.scan) == inspect.signature(CommitLog.scan)
+    assert MessageStore.scan.__doc__ == CommitLog.scan.__doc__
 
 
 def test_filters_that_cannot_be_are_errors(tmp_path):

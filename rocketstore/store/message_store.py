@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import operator
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
@@ -46,6 +47,18 @@ __all__ = ["MessageStore"]
 
 MAX_QUEUES = 256  # kept open
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+P = ParamSpec("P")
+
+
+def of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
+    """Make the method of a store that calls one of its log, with its parameters and documentation."""
+
+    @functools.wraps(method)
+    def call(self: MessageStore, /, *args: P.args, **options: P.kwargs) -> Scan:
+        return method(self.commit_log, *args, **options)
+
+    return call
 
 
 class MessageStore:
@@ -306,9 +319,7 @@ class MessageStore:
 
     # ---- messages ------------------------------------------------------------------------------------------
 
-    def scan(self, *args: Any, **options: Any) -> Scan:
-        """Read the commit log. Parameters, returns, raises: as ``CommitLog.scan``."""
-        return self.commit_log.scan(*args, **options)
+    scan = of_log(CommitLog.scan)
 
     def get_message(
         self,
