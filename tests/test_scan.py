@@ -1,8 +1,10 @@
 """CommitLog.scan: filters, threads, ranges, damage, tables, and what stops it."""
 
 import _thread
+import copy
 import inspect
 import os
+import pickle
 import random
 import struct
 import threading
@@ -59,6 +61,13 @@ def damage(directory, offset, data=b"\xde\xad", at=4, file_size=FILE):
     with (directory / f"{offset // file_size * file_size:020d}").open("r+b") as file:
         file.seek(offset % file_size + at)
         file.write(data)
+
+
+def test_a_scan_is_pickled_as_its_log_and_conditions(tmp_path):
+    log, offsets = make(tmp_path, [{"topic": f"T{i % 3}", "properties": {"TAGS": "ab"[i % 2]}} for i in range(12)])
+    scan = log.scan(offsets[1], columns=["phy_offset"], topics=iter(["T0", "T1"]), queue_ids={0}, tags="a")
+    for again in (pickle.loads(pickle.dumps(scan)), copy.deepcopy(scan)):
+        assert offsets_of(again) == offsets_of(scan) == [offsets[i] for i in (4, 6, 10)]
 
 
 # ---- filters -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import operator
 import os
@@ -421,7 +422,7 @@ class CommitLog:
             fields,
             begin_offset,
             end_offset,
-            lambda: self.scanner(fields, record_filter=record_filter, verify_crc=verify_crc),
+            functools.partial(self.scanner, fields, record_filter=record_filter, verify_crc=verify_crc),
             on_corrupt,
             batch_size,
             threads,
