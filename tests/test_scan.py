@@ -170,6 +170,12 @@ def test_conditions_without_a_value_match_nothing(tmp_path):
         assert list(log.scan(**condition)) == [], condition
 
 
+def test_a_star_is_all_tags_as_where_a_queue_is_read(tmp_path):
+    log, offsets = make(tmp_path, [{"properties": {"TAGS": "a"}}, {}, {"properties": {"TAGS": "*"}}])
+    assert offsets_of(log.scan(tags="*")) == offsets
+    assert offsets_of(log.scan(tags="*||b")) == offsets[2:]
+
+
 def test_thousands_of_keys_and_topics_can_be_asked_for(tmp_path):
     log, offsets = make(tmp_path, some(200), 1 << 16)
     keys = [f"k{i}" for i in range(0, 40_000, 2)]
