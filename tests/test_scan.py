@@ -191,7 +191,7 @@ def test_filters_that_cannot_be_are_errors(tmp_path):
     log, _ = make(tmp_path, some(1))
     for error, options in (
         (TypeError, {"topics": "T"}), (TypeError, {"keys": "k"}), (TypeError, {"topics": [1]}),
-        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": ["a"]}),
+        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": ["a"]}), (TypeError, {"columns": "topic"}),
         ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tags": 5}),
         (TypeError, {"begin_timestamp": "x"}), (ValueError, {"on_corrupt": "ignore"}), (ValueError, {"batch_size": 0}),
         (ValueError, {"threads": 0}), (ValueError, {"columns": ["nothing"]}), (ValueError, {"columns": []}),
