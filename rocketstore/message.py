@@ -156,7 +156,8 @@ class Message:
 
     def __repr__(self) -> str:
         place = f", queue {self.queue_id} at {self.queue_offset}" if "queue_offset" in self.__dict__ else ""
-        body = f", {len(self.raw_body):,} bytes" if "raw_body" in self.__dict__ else ""
+        raw_body = self.__dict__.get("raw_body")
+        body = f", {len(raw_body):,} bytes" if isinstance(raw_body, bytes) else ""
         return f"<Message {self.__dict__.get('topic')!r}{place}{body}>"
 
     def _repr_html_(self) -> str:

@@ -224,6 +224,7 @@ def test_repr_says_which_message_it_is(tmp_path):
     assert repr(message) == "<Message 'T', queue 2 at 7, 5 bytes>"
     assert repr(Message("T", b"")) == "<Message 'T', 0 bytes>"
     assert repr(Message.of_fields({"queue_id": 1})) == "<Message None>"
+    assert repr(Message("T", None)) == "<Message 'T'>"
 
 
 HOSTILE = "<script>alert('x')</script>&\"\x1b[31m"
