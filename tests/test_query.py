@@ -455,6 +455,10 @@ def test_max_scan_cuts_a_hot_key_and_says_so(tmp_path):
         whole = store.query_messages("TopicTest", ["AaAa"], 2)
         assert whole.complete.all()
         assert offsets_of(whole) == [log.records[-2][0], log.records[0][0]]
+        one = store.query_message("TopicTest", "AaAa", 2, max_scan=50)
+        assert (offsets_of(one), one.complete, one.reasons) == ([log.records[-2][0]], False, cut.reasons)
+        with pytest.raises(ValueError, match="max_scan=0"):
+            store.query_message_by_tag("TopicTest", "t", max_scan=0)
 
 
 def test_a_chain_of_exactly_max_scan_entries_is_complete(tmp_path):

@@ -406,13 +406,15 @@ class MessageStore:
         end_timestamp: int = LONG_MAX,
         *,
         index_type: str | None = None,
+        max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first.
 
         Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
         Source: DefaultMessageStore.queryMessage.
         """
-        found = self.query_messages(topic, [key], max_num, begin_timestamp, end_timestamp, index_type=index_type)
+        times = begin_timestamp, end_timestamp
+        found = self.query_messages(topic, [key], max_num, *times, index_type=index_type, max_scan=max_scan)
         return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
 
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
@@ -429,13 +431,16 @@ class MessageStore:
         max_num: int = MAX_MSGS_NUM_BATCH,
         begin_timestamp: int = 0,
         end_timestamp: int = LONG_MAX,
+        *,
+        max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0.
 
         Parameters: tag: all of a message's TAGS. The others, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        return self.query_message(topic, tag, max_num, begin_timestamp, end_timestamp, index_type="T")
+        times = begin_timestamp, end_timestamp
+        return self.query_message(topic, tag, max_num, *times, index_type="T", max_scan=max_scan)
 
     # ---- writing -------------------------------------------------------------------------------------------
 
