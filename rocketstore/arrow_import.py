@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
@@ -15,6 +16,7 @@ __all__ = ["BATCH_NAMES", "check_names", "join_columns", "read_columns"]
 
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"
 
 
@@ -31,7 +33,7 @@ def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str,
     else:
         batch = pa.record_batch(source)
         reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    check_names(reader.schema.names)
+    check_names([name for name in reader.schema.names if not UNNAMED_INDEX.fullmatch(name)])
     empty = pa.record_batch([pa.array([], kind) for kind in reader.schema.types], reader.schema)
     batch = next(reader, empty)
     while batch is not None:
@@ -83,12 +85,15 @@ def pieces(batch: Any) -> Iterator[Any]:
 
 
 def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
-    """Make the columns of a batch. One of the type null is none; a time is taken from its twin if it has one."""
+    """Make the columns of a batch. One of the type null is none; a time is taken from its twin if it has one.
+
+    A pandas index without a name is none of the message: rows that were chosen have one.
+    """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {}
     for name, array in arrays.items():
         column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
-        if not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody"):
+        if name in BATCH_NAMES and (not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody")):
             columns[BATCH_NAMES[name]] = column.plain().read()
     return columns
 

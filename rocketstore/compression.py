@@ -9,11 +9,12 @@ from typing import Any
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["COMPRESSED", "compress", "decompress"]
+__all__ = ["COMPRESSED", "COMPRESSION", "compress", "decompress"]
 
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
 COMPRESSED, COMPRESSION_TYPE_SHIFT = 0x1, 8  # of sysFlag
+COMPRESSION = COMPRESSED | 7 << COMPRESSION_TYPE_SHIFT
 CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before there were types
 TYPES = {codec: number for number, codec in CODECS.items()}
 LEVEL = 5

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from rocketstore.compression import COMPRESSED, decompress
+from rocketstore.compression import COMPRESSED, COMPRESSION, decompress
 from rocketstore.compression import compress as compress_body
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
@@ -85,7 +85,7 @@ class Message:
         self.sys_flag = sys_flag
         if compress is not None:
             self.raw_body, how = compress_body(body, compress)
-            self.sys_flag |= how
+            self.sys_flag = sys_flag & ~COMPRESSION | how
         self.born_timestamp = time.time_ns() // 1_000_000 if born_timestamp is None else born_timestamp
         self.born_host = born_host
 
@@ -156,7 +156,8 @@ class Message:
 
     def __repr__(self) -> str:
         place = f", queue {self.queue_id} at {self.queue_offset}" if "queue_offset" in self.__dict__ else ""
-        body = f", {len(self.raw_body):,} bytes" if "raw_body" in self.__dict__ else ""
+        raw_body = self.__dict__.get("raw_body")
+        body = f", {len(raw_body):,} bytes" if isinstance(raw_body, bytes) else ""
         return f"<Message {self.__dict__.get('topic')!r}{place}{body}>"
 
     def _repr_html_(self) -> str:

@@ -13,6 +13,7 @@ from rocketstore.compression import COMPRESSED, decompress
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
+from rocketstore.kernels.columns import int64_column
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
 from rocketstore.kernels.record_columns import take_values
 from rocketstore.limits import INT_MAX
@@ -98,8 +99,11 @@ class MessageBatch:
         return (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
     def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
-        """Return these rows, int64[n], in their order."""
-        chosen = np.ascontiguousarray(rows, np.int64)
+        """Return these rows, int64[n], in their order. Raises: IndexError; TypeError for what are no integers."""
+        chosen = int64_column(rows, "rows", len(rows))
+        outside = (chosen < 0) | (chosen >= self._length)
+        if outside.any():
+            raise IndexError(f"row {chosen[outside.argmax()]} of {self._length}")
         taken, stored = (
             {name: None if column is None else take_column(column, chosen) for name, column in columns.items()}
             for columns in (self._columns, self._stored or {})

@@ -385,6 +385,17 @@ def test_a_table_of_any_kind_is_put_into_a_store(kind, tmp_path):
         assert result.store_hosts == ["127.0.0.1:10911"] * len(expected)
 
 
+def test_rows_that_pandas_chose_are_put_without_their_numbers(tmp_path):
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame({"topic": ["T", "U", "T"], "body": [b"a", b"b", b"c"]}, index=[5, 9, 4])
+    with rocketstore.open(tmp_path, "a", config=SMALL) as store:
+        store.put_messages(frame[frame.topic == "T"])
+        store.put_messages(frame.set_index(["body"], append=True))
+        with pytest.raises(ValueError, match="columns number: are none of"):
+            store.put_messages(frame.rename_axis("number"))
+        assert [message.body for batch in store.scan() for message in batch] == [b"a", b"c", b"a", b"b", b"c"]
+
+
 def test_a_table_is_put_with_its_own_times_on_request(tmp_path):
     table = pa.table({"topic": ["T"], "body": [b"x"], "storeTimestamp": [7_000], "storeHost": ["[::1]:9"]})
     with rocketstore.open(tmp_path, "a", config=SMALL) as store:

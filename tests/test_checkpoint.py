@@ -1,6 +1,8 @@
 """StoreCheckpoint: what a broker left, what older releases left, and files that are damaged."""
 
+import copy
 import os
+import pickle
 import random
 import signal
 import struct
@@ -126,6 +128,14 @@ def test_a_checkpoint_that_cannot_be_read_is_an_os_error(path):
     (path / "file").touch()
     with pytest.raises(NotADirectoryError):
         StoreCheckpoint.open(path / "file" / "checkpoint")
+
+
+def test_a_checkpoint_is_pickled_and_copied_as_its_numbers(path):
+    checkpoint = StoreCheckpoint(path, 1, 2, 3, 4, 5, 6)
+    for again in (pickle.loads(pickle.dumps(checkpoint)), copy.deepcopy(checkpoint)):
+        assert again == checkpoint
+        again.flush()
+        assert StoreCheckpoint.open(path) == checkpoint
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -197,6 +197,19 @@ def test_a_batch_is_indexed_from_both_ends(tmp_path):
     assert repr(batch) == "<MessageBatch: 3 messages, phy_offset, keys>"
 
 
+@pytest.mark.parametrize("columns", [["phy_offset"], ["keys"], ["properties"], ["topic", "body"]])
+def test_only_rows_that_a_batch_has_are_taken(columns, tmp_path):
+    log, _ = make(tmp_path, some(3))
+    (batch,) = log.scan(columns=columns)
+    for row in (-1, -2, 3):
+        with pytest.raises(IndexError, match=f"row {row} of 3"):
+            batch.take([0, row])
+    for rows in ([True, False, True], [0.5]):
+        with pytest.raises(TypeError, match="rows: integers were expected"):
+            batch.take(rows)
+    assert len(batch.take([])) == 0
+
+
 def test_properties_that_decode_to_one_name_are_one_item_in_every_reading(tmp_path):
     log, (offset,) = make(tmp_path, [{"properties": b"\xff\x01b\x02x\x01y\x02\xfe\x01c\x02"}])
     expected = {"\ufffd": "c", "x": "y"}

@@ -33,7 +33,7 @@ def tagged(*tags, **fields):
 
 
 def queue_offsets(result):
-    return result.messages.queue_offset.tolist() if len(result.messages) else []
+    return result.messages.queue_offset.tolist()
 
 
 def read(store, queue_offset, max_msg_nums=32, **options):
@@ -86,7 +86,7 @@ def test_as_broker_every_read_has_rocketmq_s_answer(golden):
             assert answer == (row["status"], row["nextBeginOffset"], row["minOffset"], row["maxOffset"]), row
             # RocketMQ leaves it to the client to compare the tags themselves.
             expected = [offset for offset in row["phyOffsets"] if has_tag(tags[offset], row["tags"])]
-            assert (found.messages.phy_offset.tolist() if len(found.messages) else []) == expected, row
+            assert (found.messages.phy_offset.tolist()) == expected, row
 
 
 def test_without_limits_every_message_of_every_queue_is_read_in_one_call(golden):
@@ -123,7 +123,7 @@ def test_without_limits_a_tag_gives_the_messages_with_that_tag_and_no_other(gold
                     and has_tag(dict(messages[unit["offset"]]["properties"]).get("TAGS"), wanted)
                     and not row["topic"].startswith("SCHEDULE_TOPIC")  # there, units have a time and no tag
                 ]
-                got = found.messages.phy_offset.tolist() if len(found.messages) else []
+                got = found.messages.phy_offset.tolist()
                 assert got == expected, (row, wanted)
 
 
@@ -168,6 +168,14 @@ def test_offset_overflow_one_at_the_end_and_badly_behind_it(tmp_path, limits):  
         assert read(store, 12, limits=limits) == ("OFFSET_OVERFLOW_ONE", 12, [])
         for offset in (13, 2**63 - 1):
             assert read(store, offset, limits=limits) == ("OFFSET_OVERFLOW_BADLY", 12, [])
+
+
+def test_a_read_that_finds_nothing_has_the_columns_of_one_that_does(tmp_path):
+    with store_of(tmp_path, [{}] * 2) as store:
+        columns = list(store.get_message("TopicTest", 0, 0).messages.columns)
+        for asked in (("TopicTest", 0, 2), ("TopicTest", 0, 9), ("TopicTest", 1, 0), ("TopicTest", 0, 0, 0)):
+            messages = store.get_message(*asked).messages
+            assert (list(messages.columns), messages.phy_offset.tolist(), list(messages)) == (columns, [], [])
 
 
 def test_offset_found_null_if_the_file_of_the_queue_is_missing(tmp_path):

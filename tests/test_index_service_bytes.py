@@ -267,6 +267,13 @@ def test_times_beyond_a_long_are_refused(index):
                     query("T", "k", **{name: 2**63})
 
 
+def test_system_flags_beyond_an_int_are_refused(index):
+    row = {"topic": "T", "phy_offset": [0], "store_timestamp": [1], "sys_flag": [8 + (1 << 32)]}
+    refused = pytest.raises(ValueError, match="sys_flag: 4294967304 is beyond int32")
+    with IndexService.open(index, "a", **GEOMETRY) as service, refused:
+        service.build_indexes(row)
+
+
 @pytest.mark.parametrize("batch", [False, True])
 def test_prepared_is_indexed_and_rolled_back_is_not(batch, index):
     pair = Pair(index)

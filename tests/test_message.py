@@ -224,6 +224,7 @@ def test_repr_says_which_message_it_is(tmp_path):
     assert repr(message) == "<Message 'T', queue 2 at 7, 5 bytes>"
     assert repr(Message("T", b"")) == "<Message 'T', 0 bytes>"
     assert repr(Message.of_fields({"queue_id": 1})) == "<Message None>"
+    assert repr(Message("T", None)) == "<Message 'T'>"
 
 
 HOSTILE = "<script>alert('x')</script>&\"\x1b[31m"
@@ -279,7 +280,7 @@ def test_the_formats_of_the_compressed_bytes_are_rocketmq_s():
     [("zlib", ZLIB, "785e"), ("lz4", LZ4, "04224d18607073"), ("zstd", ZSTD, "28b52ffd00")],
 )
 def test_a_message_is_made_with_its_body_compressed(codec, sys_flag, head, tmp_path):
-    message = Message("T", BODY, compress=codec, sys_flag=0x4)
+    message = Message("T", BODY, compress=codec, sys_flag=0x4 | 0x701)  # as of one that was read, and compressed
     assert message.sys_flag == sys_flag | 0x4
     assert message.raw_body.hex().startswith(head)
     assert message.body == BODY

@@ -33,7 +33,7 @@ def store_of(root, records, **options):
 
 
 def offsets_of(result):
-    return result.messages.phy_offset.tolist() if len(result.messages) else []
+    return result.messages.phy_offset.tolist()
 
 
 def query(store, key, *args, topic="TopicTest", **options):
@@ -199,6 +199,17 @@ def test_a_key_that_is_not_there_gives_nothing_and_is_complete(tmp_path):
         assert (len(found.messages), found.complete, found.reasons) == (0, True, [])
         assert query(store, "") == query(store, " ") == []
         assert query(store, "k", topic="Other") == []
+
+
+def test_an_answer_of_many_keys_is_indexed_from_both_ends(tmp_path):
+    store, _ = store_of(tmp_path, [message("a"), message("a"), message("c")])
+    with store:
+        found = store.query_messages("TopicTest", ["a", "b", "c"])
+        for place in (0, -3):
+            assert [len(found[place + i]) for i in range(3)] == [2, 0, 1]
+        for place in (3, -4):
+            with pytest.raises(IndexError, match=f"key {place} of 3"):
+                found[place]
 
 
 def test_a_message_is_found_by_each_word_of_its_keys_and_by_its_unique_key(tmp_path):  # point 66
@@ -444,6 +455,10 @@ def test_max_scan_cuts_a_hot_key_and_says_so(tmp_path):
         whole = store.query_messages("TopicTest", ["AaAa"], 2)
         assert whole.complete.all()
         assert offsets_of(whole) == [log.records[-2][0], log.records[0][0]]
+        one = store.query_message("TopicTest", "AaAa", 2, max_scan=50)
+        assert (offsets_of(one), one.complete, one.reasons) == ([log.records[-2][0]], False, cut.reasons)
+        with pytest.raises(ValueError, match="max_scan=0"):
+            store.query_message_by_tag("TopicTest", "t", max_scan=0)
 
 
 def test_a_chain_of_exactly_max_scan_entries_is_complete(tmp_path):

@@ -1,7 +1,10 @@
 """CommitLog.scan: filters, threads, ranges, damage, tables, and what stops it."""
 
 import _thread
+import copy
+import inspect
 import os
+import pickle
 import random
 import struct
 import threading
@@ -16,7 +19,7 @@ from logs import ALL_COLUMNS, column_list, golden_messages, offsets_of, open_gol
 from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
-from rocketstore import CommitLog, CorruptFileError, StoreClosedError
+from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
 from rocketstore.files import commit_log as commit_log_module
 from rocketstore.files import scan as scan_module
 from rocketstore.kernels.buffer import Buffer
@@ -58,6 +61,13 @@ def damage(directory, offset, data=b"\xde\xad", at=4, file_size=FILE):
     with (directory / f"{offset // file_size * file_size:020d}").open("r+b") as file:
         file.seek(offset % file_size + at)
         file.write(data)
+
+
+def test_a_scan_is_pickled_as_its_log_and_conditions(tmp_path):
+    log, offsets = make(tmp_path, [{"topic": f"T{i % 3}", "properties": {"TAGS": "ab"[i % 2]}} for i in range(12)])
+    scan = log.scan(offsets[1], columns=["phy_offset"], topics=iter(["T0", "T1"]), queue_ids={0}, tags="a")
+    for again in (pickle.loads(pickle.dumps(scan)), copy.deepcopy(scan)):
+        assert offsets_of(again) == offsets_of(scan) == [offsets[i] for i in (4, 6, 10)]
 
 
 # ---- filters -----------------------------------------------------------------------------------------------
@@ -160,17 +170,28 @@ def test_conditions_without_a_value_match_nothing(tmp_path):
         assert list(log.scan(**condition)) == [], condition
 
 
+def test_a_star_is_all_tags_as_where_a_queue_is_read(tmp_path):
+    log, offsets = make(tmp_path, [{"properties": {"TAGS": "a"}}, {}, {"properties": {"TAGS": "*"}}])
+    assert offsets_of(log.scan(tags="*")) == offsets
+    assert offsets_of(log.scan(tags="*||b")) == offsets[2:]
+
+
 def test_thousands_of_keys_and_topics_can_be_asked_for(tmp_path):
     log, offsets = make(tmp_path, some(200), 1 << 16)
     keys = [f"k{i}" for i in range(0, 40_000, 2)]
     assert offsets_of(log.scan(keys=keys, topics=[f"T{i}" for i in range(1000)] + ["TopicTest"])) == offsets[::2]
 
 
+def test_a_store_s_scan_shows_what_that_of_its_log_takes():
+    assert inspect.signature(MessageStore.scan) == inspect.signature(CommitLog.scan)
+    assert MessageStore.scan.__doc__ == CommitLog.scan.__doc__
+
+
 def test_filters_that_cannot_be_are_errors(tmp_path):
     log, _ = make(tmp_path, some(1))
     for error, options in (
         (TypeError, {"topics": "T"}), (TypeError, {"keys": "k"}), (TypeError, {"topics": [1]}),
-        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": ["a"]}),
+        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": ["a"]}), (TypeError, {"columns": "topic"}),
         ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tags": 5}),
         (TypeError, {"begin_timestamp": "x"}), (ValueError, {"on_corrupt": "ignore"}), (ValueError, {"batch_size": 0}),
         (ValueError, {"threads": 0}), (ValueError, {"columns": ["nothing"]}), (ValueError, {"columns": []}),

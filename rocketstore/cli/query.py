@@ -120,8 +120,9 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
     first, last = asked.times
     begin = None if first is None else store.get_phy_offset_by_time(first)
     topics = None if asked.topic is None else [asked.topic]
-    limits = {"begin_timestamp": first, "end_timestamp": last, "batch_size": min(most, 1000)}
-    scan = store.scan(begin, topics=topics, on_corrupt="skip", **limits)
+    scan = store.scan(
+        begin, topics=topics, begin_timestamp=first, end_timestamp=last, on_corrupt="skip", batch_size=min(most, 1000)
+    )
     found = list(islice((message for batch in scan for message in batch), most))
     return found, [skipped_text(part) for part in scan.skipped]
 

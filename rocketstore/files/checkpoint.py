@@ -70,6 +70,9 @@ class StoreCheckpoint:
             raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
         return cls(path, *FIELDS.unpack_from(data))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, *self._numbers())
+
     def clear(self) -> None:
         """Know of nothing that is on this disk."""
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import operator
 import os
@@ -384,7 +385,7 @@ class CommitLog:
             for the whole log. Need not be where a record begins.
         columns : names of Message's fields, None for all that tables have. Fewer are faster, above all without bodies.
         topics, queue_ids : one of these.
-        tags : "a||b": the message's tags are one of these.
+        tags : "a||b": the message's tags are one of these; "*" or None for all.
         keys : one of the words of KEYS, or UNIQ_KEY, is one of these. No index is used.
         begin_timestamp, end_timestamp : store time, epoch ms, inclusive.
         verify_crc : compare bodies with their CRC; one that differs is corrupt.
@@ -414,14 +415,14 @@ class CommitLog:
             raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         fields = message_fields(columns)
-        wanted = None if tags is None else [tag.strip() for tag in tags.split("||")]
+        wanted = None if tags in (None, "*") else [tag.strip() for tag in tags.split("||")]
         record_filter = RecordFilter(topics, queue_ids, wanted, keys, begin_timestamp, end_timestamp)
         return Scan(
             self,
             fields,
             begin_offset,
             end_offset,
-            lambda: self.scanner(fields, record_filter=record_filter, verify_crc=verify_crc),
+            functools.partial(self.scanner, fields, record_filter=record_filter, verify_crc=verify_crc),
             on_corrupt,
             batch_size,
             threads,

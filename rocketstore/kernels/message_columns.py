@@ -76,10 +76,12 @@ def message_fields(columns: Iterable[str] | None = None) -> dict[str, Field]:
     """Return the fields of a table of messages by their names in a batch, in the order asked for.
 
     Parameters: columns: names as in ``MESSAGE_FIELDS``; None: all but those that are only given on request.
-    Raises: ValueError for a name that there is not, and where no column is left.
+    Raises: ValueError for a name that there is not, and where no column is left; TypeError for a single str.
     """
     if columns is None:
         return {name: field for name, field in MESSAGE_FIELDS.items() if name not in ON_REQUEST}
+    if isinstance(columns, str):
+        raise TypeError(f"columns={columns!r}: a list of str was expected")
     fields = {}
     for name in columns:
         if name not in MESSAGE_FIELDS:

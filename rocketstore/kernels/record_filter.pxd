@@ -13,6 +13,7 @@ cdef class TextSet:
 
 
 cdef class RecordFilter:
+    cdef tuple given
     cdef TextSet topics
     cdef TextSet tags
     cdef TextSet keys

@@ -19,7 +19,6 @@ cdef class TextSet:
     """A set of strings, asked with bytes that Java would decode to one of them. ``name`` is what errors call it."""
 
     def __cinit__(self, texts, str name):
-        texts = list(texts)
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{name}: strings were expected, not {text!r}")
@@ -74,18 +73,22 @@ cdef class RecordFilter:
     """
 
     def __cinit__(self, topics=None, queue_ids=None, tags=None, keys=None, begin_timestamp=None, end_timestamp=None):
+        topics, ids, tags, keys = (None if given is None else list(given) for given in (topics, queue_ids, tags, keys))
+        self.given = topics, ids, tags, keys, begin_timestamp, end_timestamp
         self.topics = None if topics is None else TextSet(topics, "topics")
         self.tags = None if tags is None else TextSet(tags, "tags")
         self.keys = None if keys is None else TextSet(keys, "keys")
         self.queue_ids = None
-        if queue_ids is not None:
-            ids = list(queue_ids)
+        if ids is not None:
             wide = int64_column(ids, "queue_ids", len(ids))
             narrow = wide.astype(np.int32)
             self.queue_ids = narrow[narrow == wide]
         self.begin_timestamp = INT64_MIN if begin_timestamp is None else begin_timestamp
         self.end_timestamp = INT64_MAX if end_timestamp is None else end_timestamp
         self.needs_properties = tags is not None or keys is not None
+
+    def __reduce__(self):
+        return RecordFilter, self.given
 
     cdef bint matches_fixed(self, const Record *record) noexcept nogil:
         cdef Py_ssize_t i

@@ -14,7 +14,9 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
-from rocketstore.message_batch import MessageBatch
+from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.record_columns import RecordColumns
+from rocketstore.message_batch import MessageBatch, lazy_batch_of
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 
@@ -56,7 +58,13 @@ class GetMessageResult(NamedTuple):
 
     @classmethod
     def without_queue(cls) -> GetMessageResult:
-        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, MessageBatch({}, 0))
+        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, no_messages())
+
+
+def no_messages() -> MessageBatch:
+    """Give a batch without messages, with the columns that one with messages has."""
+    fields = message_fields()
+    return lazy_batch_of(RecordColumns("raw_body" if name == "body" else name for name in fields).take(), fields)
 
 
 def get_message(
@@ -84,7 +92,7 @@ def get_message(
         else None
     )
     if misplaced:
-        return GetMessageResult(*misplaced, least, most, MessageBatch({}, 0))
+        return GetMessageResult(*misplaced, least, most, no_messages())
     wanted = None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}
     reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)

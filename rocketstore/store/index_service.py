@@ -20,7 +20,7 @@ from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
 from rocketstore.files.mapped_file import check_mode, make_directory, sync_path
-from rocketstore.kernels.columns import checked_offsets, int64_column, require_int64
+from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
@@ -208,7 +208,7 @@ class IndexService:
         topic = [columns["topic"]] * n if isinstance(columns["topic"], str) else columns["topic"]
         items = index_items(
             topic, columns["uniq_key"], columns["keys"], columns["tags"], offsets,
-            int64_column(flags, "sys_flag", n).astype(np.int32),
+            int32_column(flags, "sys_flag", n),
             self._files[-1].header.end_phy_offset if self._files else 0,
             Compat.of(self.compat).indexes_tags,
         )

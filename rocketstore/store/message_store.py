@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import operator
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
@@ -46,6 +47,18 @@ __all__ = ["MessageStore"]
 
 MAX_QUEUES = 256  # kept open
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+P = ParamSpec("P")
+
+
+def of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[MessageStore, P], Scan]:
+    """Make the method of a store that calls one of its log, with its parameters and documentation."""
+
+    @functools.wraps(method)
+    def call(self: MessageStore, /, *args: P.args, **options: P.kwargs) -> Scan:
+        return method(self.commit_log, *args, **options)
+
+    return call
 
 
 class MessageStore:
@@ -306,9 +319,7 @@ class MessageStore:
 
     # ---- messages ------------------------------------------------------------------------------------------
 
-    def scan(self, *args: Any, **options: Any) -> Scan:
-        """Read the commit log. Parameters, returns, raises: as ``CommitLog.scan``."""
-        return self.commit_log.scan(*args, **options)
+    scan = of_log(CommitLog.scan)
 
     def get_message(
         self,
@@ -395,13 +406,15 @@ class MessageStore:
         end_timestamp: int = LONG_MAX,
         *,
         index_type: str | None = None,
+        max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first.
 
         Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
         Source: DefaultMessageStore.queryMessage.
         """
-        found = self.query_messages(topic, [key], max_num, begin_timestamp, end_timestamp, index_type=index_type)
+        times = begin_timestamp, end_timestamp
+        found = self.query_messages(topic, [key], max_num, *times, index_type=index_type, max_scan=max_scan)
         return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
 
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
@@ -418,13 +431,16 @@ class MessageStore:
         max_num: int = MAX_MSGS_NUM_BATCH,
         begin_timestamp: int = 0,
         end_timestamp: int = LONG_MAX,
+        *,
+        max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages with these tags, by the entries that RocketMQ puts since 5.4.0.
 
         Parameters: tag: all of a message's TAGS. The others, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        return self.query_message(topic, tag, max_num, begin_timestamp, end_timestamp, index_type="T")
+        times = begin_timestamp, end_timestamp
+        return self.query_message(topic, tag, max_num, *times, index_type="T", max_scan=max_scan)
 
     # ---- writing -------------------------------------------------------------------------------------------
 

@@ -73,7 +73,10 @@ class QueryMessagesResult:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> MessageBatch:
-        messages = self.messages
+        n = len(self)
+        if not -n <= i < n:
+            raise IndexError(f"key {i} of {n}")
+        messages, i = self.messages, i % n
         return messages.take(np.arange(self.offsets[i], self.offsets[i + 1]))
 
     def __repr__(self) -> str:
