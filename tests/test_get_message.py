@@ -648,6 +648,14 @@ def test_messages_of_a_batch_are_counted_as_broker(tmp_path):
         assert read(store, 1, 1, limits="broker") == ("FOUND", 4, [1])
 
 
+def test_a_batch_that_would_be_more_messages_than_asked_for_is_left_unless_it_is_the_first(tmp_path):
+    with batch_store(tmp_path, 1, 3, 1) as store:
+        assert read(store, 0, 3) == ("FOUND", 1, [0])
+        assert read(store, 0, 4) == ("FOUND", 4, [0, 1])
+        assert read(store, 1, 1) == ("FOUND", 4, [1])
+        assert read(store, 1, 0)[2] == []
+
+
 def test_as_broker_a_read_of_a_batch_queue_ends_with_its_file(tmp_path):
     with batch_store(tmp_path, *[2] * 12, per_file=10) as store:
         assert read(store, 0, 100, limits="broker")[1] == 20

@@ -653,6 +653,14 @@ def test_an_index_without_tags_says_so_if_asked_for_one(tmp_path):
         assert offsets_of(found) == []
 
 
+def test_tags_whose_entry_is_in_the_next_file_are_in_the_index(tmp_path):
+    records = [{"properties": {"KEYS": "k", "TAGS": "TagA"}}]
+    store, log = store_of(tmp_path, records, index_num=2)  # one item a file
+    with store:
+        found = store.query_message_by_tag("TopicTest", "TagA")
+        assert (offsets_of(found), found.complete, found.reasons) == ([log.records[0][0]], True, [])
+
+
 def test_messages_with_tags_alone_that_are_not_indexed_are_a_reason_for_tags(tmp_path):
     records = [{"properties": {"TAGS": "TagA"}}, {"properties": {"KEYS": "k", "TAGS": "TagA"}}]
     store, log = store_of(tmp_path, records)

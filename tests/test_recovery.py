@@ -744,6 +744,34 @@ def test_an_index_that_lost_the_sector_of_its_header_is_put_again(store):
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("change", [{24: b"\1"}, {36: bytes(4)}, {36: b"\0\0\0\5"}], ids=("end", "none", "fewer"))
+def test_an_index_whose_header_does_not_know_its_items_is_put_again_after_a_clean_stop(store, change, complete):
+    root = store()
+    path = max((root / "index").iterdir())
+    data = bytearray(path.read_bytes())
+    for place, value in change.items():
+        data[place : place + len(value)] = value
+    path.write_bytes(data)
+    assert complete(root, config=CONFIG).actions
+    assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_an_item_that_leads_to_no_record_is_not_where_the_index_is_gone_on_with(store, complete):
+    root = store()
+    path = max((root / "index").iterdir())
+    data, file = bytearray(path.read_bytes()), IndexFile(SLOTS, ITEMS, data=path.read_bytes())
+    place = 40 + 4 * SLOTS + 20 * (file.index_count - 3)
+    (phy_offset,) = struct.unpack_from(">q", data, place + 4)
+    struct.pack_into(">q", data, place + 4, phy_offset + 1)
+    data[place + 20 :] = bytes(len(data) - place - 20)
+    path.write_bytes(data)
+    damages.unclean(root, None)
+    complete(root, config=CONFIG)
+    assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 @pytest.mark.parametrize("part", [512, None], ids=("header", "all"))
 def test_an_index_file_between_others_that_never_came_to_the_disk_is_put_again(tmp_path, seed, part, complete):
     root = tmp_path / "store"

@@ -314,6 +314,14 @@ def test_an_index_that_a_later_release_went_on_with_is_sound(tmp_path):
     assert bad(verify(root)) == []
 
 
+def test_a_key_that_looks_like_a_tag_is_no_item_of_tags(tmp_path):
+    """An index of 5.3.3 has none."""
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES, compat="5.3.3")) as store:
+        for keys in (["T#TagA"], ["k"]):
+            store.put_message(Message("TopicTest", b"body", keys=keys, tags="TagA", queue_id=0))
+    assert bad(verify(tmp_path / "store")) == []
+
+
 # ---- reading only ------------------------------------------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ class _Reader:
     def _is_enough(self, unit: CqUnit, max_msg_nums: int) -> bool:
         """Whether the read ends before this unit. A broker's always takes the first, whatever its size."""
         if not self.as_broker:
-            return self.messages >= max_msg_nums
+            return self.messages + (unit.batch_num if self.found else 1) > max_msg_nums  # a batch of more comes alone
         unit_size = self.queue.unit_size
         if (unit.queue_offset - self.begin) * unit_size >= max(MAX_FILTER_MESSAGE_SIZE, max_msg_nums * unit_size):
             return True

@@ -277,7 +277,7 @@ class Coverage:
             if (first := self._first_indexable(begin, end, index_type)) is not None
         ]
         if index_type == "T":
-            reasons += [f"{file.path.name} has no entries of tags" for file in files if not self._has_tags(file)]
+            reasons += [f"{file.path.name} has no entries of tags" for file in files if not self._has_tags(file, files)]
         return reasons
 
     def _gaps(self, files: list[IndexFile]) -> list[tuple[int, int]]:
@@ -297,16 +297,19 @@ class Coverage:
             self._first[place] = next(indexable(self.log, begin, end, index_type), None)
         return self._first[place]
 
-    def _has_tags(self, file: IndexFile) -> bool:
-        """Whether the first message with tags in a file's part of the log has its entry there."""
+    def _has_tags(self, file: IndexFile, files: list[IndexFile]) -> bool:
+        """Whether the first message with tags in a file's part of the log has its entry, there or in the next file."""
         if file.path.name not in self._tagged:
             header = file.header
             first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
             message = None if first is None else self.log.find_message(first)
-            entries = [first] if message is None else file.select_phy_offset(
-                f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX
-            )
-            self._tagged[file.path.name] = first in entries or len(entries) == MAX_SCAN
+            entries = [] if message is None else [
+                part.select_phy_offset(f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX)
+                for part in files
+                if part.header.begin_phy_offset <= message.phy_offset <= part.header.end_phy_offset
+            ]
+            has_it = (first in found or len(found) == MAX_SCAN for found in entries)
+            self._tagged[file.path.name] = message is None or any(has_it)
         return self._tagged[file.path.name]
 
 

@@ -136,7 +136,9 @@ class Completion:
             return False
         if self.config.message_index_enable:
             newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
-            if not newest or newest[0].sound < newest[0].total or not self._are_of_record(newest[0]):
+            if not newest or newest[0].sound < newest[0].total or not newest[0].slots_agree:
+                return False
+            if not self._are_of_record(newest[0]):
                 return False
             self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
             self._pass_what_has_no_items(newest)
@@ -304,8 +306,12 @@ class Completion:
         return [path for path in self._index_paths() if path.stat().st_size == 0]
 
     def _look_at_index_file(self, path: Path) -> IndexItems:
-        slots, items = self.config.max_hash_slot_num, self.config.max_index_num
-        return look_at_index(path, slots, items, self.end, self._is_index_trusted)
+        geometry = self.config.max_hash_slot_num, self.config.max_index_num
+        size = self.config.mapped_file_size_commit_log
+        items = look_at_index(path, *geometry, self.end, self._is_index_trusted)
+        while (last := items.last_phy_offset) >= self.log.min_phy_offset and self._end_of_record(last) == 0:
+            items = look_at_index(path, *geometry, last - last % size, self._is_index_trusted)
+        return items
 
     def _is_index_trusted(self, header: IndexHeader) -> bool:
         """Whether the checkpoint says that all of an index file was on the disk.
@@ -324,7 +330,7 @@ class Completion:
             self.index_cuts = [IndexCut(path, 0, 0, 0) for path in self._empty_index_files()]
             return
         files = [self._look_at_index_file(path) for path in self._index_paths()]
-        is_bad = [items.sound < items.total for items in files]
+        is_bad = [items.sound < items.total or (self.last_exit_ok and not items.slots_agree) for items in files]
         if not self.last_exit_ok:  # a file that others follow is full
             is_bad[:-1] = [bad or items.total < self.config.max_index_num - 1
                            for bad, items in zip(is_bad, files[:-1], strict=False)]

@@ -24,7 +24,7 @@ HEADER = struct.Struct(">qqqqii")
 
 
 class IndexItems(NamedTuple):
-    """What an index file holds: of ``total`` items the first ``sound`` ones are; whether the slots lead to these.
+    """What an index file holds: of ``total`` items the first ``sound`` ones are; whether slots and header know these.
 
     ``last_phy_offset``: of the last sound item, -1 without one; ``before_last``: how many are of records before it;
     ``last_hashes``: of those of its record.
@@ -72,7 +72,8 @@ def look_at_index(
     """Find the items that one could have put one after the other, all of records before ``end``.
 
     After power was lost any sector may be of an earlier time: an item counts if its link leads to the item before it in
-    its slot, and no item before it is bad. Of a file whose header is trusted only the last items are looked at.
+    its slot, and no item before it is bad. Of a file whose header is trusted, and knows of the last item, only the last
+    items are looked at.
     """
     try:
         with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num) as index:
@@ -84,9 +85,11 @@ def look_at_index(
         slots, items = _parts(np.frombuffer(file.view(), np.uint8), hash_slot_num, index_num)
         items = items[1 : count + 1]
         sound, agree = count, True
-        if not is_trusted(header) or header.end_phy_offset >= end:
+        is_counted = count > 0 and items[-1]["phy_offset"] == header.end_phy_offset
+        if not (is_counted and is_trusted(header)) or header.end_phy_offset >= end:
             sound = _count_sound(items, hash_slot_num, end)
-            agree = bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
+            agree = is_counted or not count
+            agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
             before -= 1

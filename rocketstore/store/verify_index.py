@@ -119,11 +119,11 @@ class IndexVerifier:
         return self._chains
 
     def _has_tags(self, part: IndexPart) -> bool:
-        """Whether the first record with tags has an item for them."""
+        """Whether the first record with tags, and no key that looks like them, has an item for them."""
         items = part.items(1, min(part.count, NOTED) + 1)
         for at in np.unique(items["phy_offset"]).tolist():
             record = self.log.find_message(at) if at >= 0 else None
-            if record is not None and record.tags:
+            if record is not None and record.tags and f"T#{record.tags}" not in (*record.keys, record.uniq_key):
                 key_hash = hash_keys([f"T#{record.tags}"], topic=record.topic)[0]
                 return bool((items["key_hash"][items["phy_offset"] == at] == key_hash).any())
         return False
