@@ -252,15 +252,12 @@ def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_
     with open_store(root, allocate_file_ahead=ahead) as store:
         store.put_message(Message("T", b"", keys="k", queue_id=0))
     before = files_under(root, *PARTS, "index")
-    real = Path.write_text
 
-    def write_text(path, *args):
-        if path.name == "abort":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return real(path, *args)
+    def refuse(path, flags):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", write_text)
+        patch.setattr("rocketstore.store.writer.open_at_once", refuse)
         with pytest.raises(OSError, match="abort"):
             open_store(root, allocate_file_ahead=ahead)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]

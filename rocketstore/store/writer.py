@@ -18,7 +18,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
-from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
@@ -71,7 +71,8 @@ class StoreWriter:
         self._topics = BrokerConfig.open(root).topics
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-        (root / "abort").write_text(str(os.getpid()))
+        with open(root / "abort", "w", opener=open_at_once) as file:
+            file.write(str(os.getpid()))
         sync_path(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
