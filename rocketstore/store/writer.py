@@ -200,11 +200,8 @@ class StoreWriter:
             return self._append(made, store_timestamp, number)
         offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
-        result = self._append(made, store_timestamp, number, self.config.max_message_size)
-        for name in names:
-            if name in offsets:
-                self._log.queue_offsets[name, 0] += 1
-        return result
+        light_queues = [(name, 0) for name in names if name in offsets]
+        return self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
 
     def _append(self, *arguments: Any) -> PutMessageResult:
         result = self._log.append(*arguments)
