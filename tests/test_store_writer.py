@@ -1027,6 +1027,24 @@ def test_ctrl_c_at_any_moment_leaves_a_sound_store(seed, tmp_path):
     assert_is_built(root, records)
 
 
+@pytest.mark.parametrize("part", ["reput", "_flusher"])
+def test_ctrl_c_while_close_ends_a_thread_leaves_neither_one_nor_the_lock(part, tmp_path, monkeypatch):
+    before = threading.active_count()
+    store = open_store(tmp_path / "store")
+    service = getattr(store._writer, part)
+    stop = service.stop
+
+    def interrupt():
+        stop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(service, "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    assert threading.active_count() == before
+    open_store(tmp_path / "store").close()
+
+
 def assert_is_built(root, records):
     """Compare queues and index with what the reference builds from the records, each once."""
     config = config_of()

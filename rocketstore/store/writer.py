@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +380,8 @@ class StoreWriter:
             return
         with self._close_lock:
             if self._closed:
+                if self._lock_file.owned:  # Ctrl-C ended the end itself
+                    self._end()
                 return
             self.reput.wait(own=True)  # own dispatchers may put
             with self._log.lock:
@@ -395,19 +397,24 @@ class StoreWriter:
                 self._end()
 
     def _end(self) -> None:
-        try:
-            self.reput.stop()
-            self._flusher.stop()
-            self._log.close()
-            self._read_log.close()
-            self.dispatcher.close()
-            if self.index is not None:  # a dispatcher that does not add to it leaves it open
-                self.index.close()
-            if self._failure is None:
-                (self.root / "abort").unlink(missing_ok=True)
-                sync_path(self.root)
-        finally:
-            self._lock_file.release()
+        """Ctrl-C ends one step, or comes between two: then the lock is held until this is called again."""
+        index = [] if self.index is None else [self.index.close]  # a dispatcher that does not add to it leaves it open
+        parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
+        take([self.reput.stop, self._flusher.stop, *parts, self._unmark, self._lock_file.release])
+
+    def _unmark(self) -> None:
+        if self._failure is None:
+            (self.root / "abort").unlink(missing_ok=True)
+            sync_path(self.root)
+
+
+def take(steps: Sequence[Callable[[], object]]) -> None:
+    """Take steps in order, whatever one of them raises."""
+    try:
+        steps[0]()
+    finally:
+        if len(steps) > 1:
+            take(steps[1:])
 
 
 def inner_num(message: Message) -> int:
