@@ -730,6 +730,24 @@ def light(names, topic="T", **fields):
     return fields_of(topic, properties={"INNER_MULTI_DISPATCH": names}, **fields)
 
 
+def test_ctrl_c_after_a_light_message_is_put_repeats_no_offset_of_its_queue(tmp_path, monkeypatch):
+    message = Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    with open_store(tmp_path / "store", enable_lmq=True, enable_multi_dispatch=True) as store:
+        append = store._writer._append
+
+        def interrupt(*arguments):
+            append(*arguments)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._writer, "_append", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.put_message(message)
+        store.put_message(message)
+        (_, second) = store.get_message("%LMQ%a", 0, 0).messages
+        assert second.properties["INNER_MULTI_QUEUE_OFFSET"] == "1"
+
+
 def test_light_queues_have_queue_id_0_whatever_the_message_s(tmp_path):
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", **options) as pair:

@@ -123,6 +123,18 @@ def test_a_link_to_itself_hides_no_other_queue(name, root):
         assert store.summary().topics >= 7
 
 
+@pytest.mark.parametrize("call", ["verify(path)", "recover(path)", "open(path, 'a')"])
+@pytest.mark.parametrize("name", ["config/rocketstore.json", "rocketstore-intent.json", "abort"])
+def test_a_pipe_in_place_of_a_file_of_ours_holds_up_nobody(name, call, tmp_path):
+    rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()).close()
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    script = f"import sys, rocketstore; path = sys.argv[1]; rocketstore.{call}"
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0 or "CorruptFileError" in done.stderr or "OSError" in done.stderr
+
+
 @pytest.mark.parametrize("what", ["a FIFO", "a link to /dev/zero", "a link to a FIFO"])
 def test_a_checkpoint_that_is_no_file_is_refused_and_not_waited_for(what, tmp_path):
     path = tmp_path / "checkpoint"

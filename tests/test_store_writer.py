@@ -252,15 +252,12 @@ def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_
     with open_store(root, allocate_file_ahead=ahead) as store:
         store.put_message(Message("T", b"", keys="k", queue_id=0))
     before = files_under(root, *PARTS, "index")
-    real = Path.write_text
 
-    def write_text(path, *args):
-        if path.name == "abort":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return real(path, *args)
+    def refuse(path, flags):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", write_text)
+        patch.setattr("rocketstore.store.writer.open_at_once", refuse)
         with pytest.raises(OSError, match="abort"):
             open_store(root, allocate_file_ahead=ahead)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]
@@ -1028,6 +1025,24 @@ def test_ctrl_c_at_any_moment_leaves_a_sound_store(seed, tmp_path):
     offsets = [record.phy_offset for record in records]
     assert set(acknowledged) <= set(offsets)
     assert_is_built(root, records)
+
+
+@pytest.mark.parametrize("part", ["reput", "_flusher"])
+def test_ctrl_c_while_close_ends_a_thread_leaves_neither_one_nor_the_lock(part, tmp_path, monkeypatch):
+    before = threading.active_count()
+    store = open_store(tmp_path / "store")
+    service = getattr(store._writer, part)
+    stop = service.stop
+
+    def interrupt():
+        stop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(service, "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    assert threading.active_count() == before
+    open_store(tmp_path / "store").close()
 
 
 def assert_is_built(root, records):

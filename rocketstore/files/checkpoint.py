@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import struct
 import threading
 from dataclasses import dataclass, field
@@ -12,8 +10,8 @@ from pathlib import Path
 from typing import Self
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.mapped_file import sync, sync_path
-from rocketstore.storage import is_remote, local_path, to_path
+from rocketstore.files.mapped_file import read_regular, sync, sync_path
+from rocketstore.storage import local_path, to_path
 
 __all__ = ["StoreCheckpoint"]
 
@@ -47,23 +45,9 @@ class StoreCheckpoint:
         """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
         path = to_path(path)
         try:
-            if is_remote(path):
-                return cls._of_bytes(to_path(path), path.read_bytes())
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not hold us up
+            data = read_regular(path, FIELDS.size)
         except FileNotFoundError:
             return cls(path)
-        try:
-            if not stat.S_ISREG(mode := os.fstat(fd).st_mode):
-                if stat.S_ISDIR(mode):
-                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-                raise CorruptFileError(path, 0, "file type", "a regular file was expected")
-            data = os.pread(fd, FIELDS.size, 0)
-        finally:
-            os.close(fd)
-        return cls._of_bytes(path, data)
-
-    @classmethod
-    def _of_bytes(cls, path: Path, data: bytes) -> Self:
         if not data:
             return cls(path)  # it was made, and then the power went
         if len(data) < FIELDS.size:

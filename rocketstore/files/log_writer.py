@@ -128,11 +128,6 @@ class LogWriter:
         return self._first_start if self._file is None else self._appender.from_offset + self.mapped_file_size
 
     @property
-    def queue_offsets(self) -> dict[tuple[str, int], int]:
-        """The queue offset of the next message, of each queue that was asked for."""
-        return self._appender.queue_offsets
-
-    @property
     def encoded_queue_id(self) -> int:
         """The queue of the message that ``append`` did not complete."""
         return self._encoder.queues[0][1]
@@ -148,13 +143,15 @@ class LogWriter:
         store_timestamp: StoreTimestamp,
         message_num: int = 1,
         max_size: int = INT_MAX,
+        light_queues: Sequence[tuple[str, int]] = (),
         *,
         is_completed: bool = True,
     ) -> PutMessageResult | None:
         """Append one message.
 
         Parameters: message_num: queue offsets that it takes. max_size: of its record, bytes, if that is less than for
-        any. is_completed: False gives None for a message whose properties are to be completed first.
+        any. light_queues: that it is for besides its own. is_completed: False gives None for a message whose properties
+        are to be completed first.
         Raises: PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
         host: str | None = self._store_host
@@ -167,15 +164,15 @@ class LogWriter:
             time = None if isinstance(store_timestamp, str) else store_timestamp
         append, encoder = self._appender.append_message, self._encoder
         try:
-            where = append(encoder, message, time, host, message_num, max_size, is_completed)
+            where = append(encoder, message, time, host, message_num, max_size, is_completed, light_queues)
         except (KeyError, AttributeError):  # it was read, and has not all fields that one has that is made
             message = to_put(required(message))
-            where = append(encoder, message, time, host, message_num, max_size, is_completed)
+            where = append(encoder, message, time, host, message_num, max_size, is_completed, light_queues)
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
         while where is None:
             self._roll()
-            where = append(encoder, None, time, host, message_num, max_size, is_completed)
+            where = append(encoder, None, time, host, message_num, max_size, is_completed, light_queues)
         return new_tuple(PutMessageResult, where) if where else None
 
     def check(self, messages: Sequence[Message]) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import mmap
 import operator
 import os
+import stat
 import sys
 import time
 import weakref
@@ -372,6 +373,24 @@ def nonzero_end(path: Path, begin: int, end: int) -> int:
                 if data != zeros[: len(data)]:  # four times as fast as to strip them
                     return position + len(data.rstrip(b"\0"))
     return begin
+
+
+def read_regular(path: Path, size: int = -1) -> bytes:
+    """Read a file's first bytes, all without ``size``. A pipe in its place does not hold us up.
+
+    Raises: OSError; CorruptFileError if it is no regular file.
+    """
+    if is_remote(path):
+        return path.read_bytes()
+    with open(path, "rb", buffering=0, opener=open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise CorruptFileError(path, 0, "file type", "a regular file was expected")
+        return file.read(size)
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open as ``open`` does, but wait for nobody at the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 
 def is_offset_name(name: str) -> bool:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from numpy import int64
@@ -28,6 +28,7 @@ class Appender:
         message_num: int = 1,
         max_size: int = ...,
         is_completed: bool = False,
+        light_queues: Sequence[tuple[str, int]] = (),
     ) -> tuple[int, int, int, int, int, str] | Literal[False] | None: ...
     def append(
         self,

@@ -72,13 +72,13 @@ cdef class Appender:
         self.prepared = position
 
     def append_message(self, RecordEncoder records, message, store_timestamp, host, int32_t message_num=1,
-                       int32_t max_size=INT32_MAX, bint is_completed=False):
+                       int32_t max_size=INT32_MAX, bint is_completed=False, light_queues=()):
         """Append one message, encoded with ``records``.
 
         Parameters: message: None for the one that was encoded by the last call. store_timestamp: epoch ms; None for
         now, or without ``host`` the message's own. host: the store's; None for the message's own.
         message_num: queue offsets that it takes. max_size: of its record, bytes. is_completed: its properties need
-        nothing more.
+        nothing more. light_queues: whose queue offsets, which were asked for, move on by one, too.
         Returns: the fields of a PutMessageResult; None: the file has no room, and is closed by a blank now; False:
         its properties are to be completed first.
         Raises: as ``RecordEncoder.add``; PutMessageError if it fits no file; StoreClosedError.
@@ -115,6 +115,8 @@ cdef class Appender:
             self.publish(records.data.data, record.size)
             if record.message_num:
                 self.queue_offsets[queue] = queue_offset + record.message_num
+            for queue in light_queues:  # here, where no Ctrl-C comes in between
+                self.queue_offsets[queue] += 1
         finally:
             self.buffer.leave()
         return (self.last_phy_offset, record.size, record.queue_id, queue_offset, self.last_store_timestamp,

@@ -19,7 +19,7 @@ from rocketstore.files.broker_config import replace_file
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
-from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory, read_regular
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
 
@@ -116,7 +116,7 @@ def saved_path(root: Path) -> Path:
 
 def read_saved(path: Path) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = json.loads(path.read_bytes())
+        values: dict[str, Any] = json.loads(read_regular(path))
         for name, value in values.items():
             if name not in SAVED or type(value) is not SAVED[name]:
                 raise ValueError(f"{name}={value!r} is not known here")

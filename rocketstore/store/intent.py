@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import sync_path
+from rocketstore.files.mapped_file import read_regular, sync_path
 from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
@@ -51,7 +51,7 @@ class WriteIntent(NamedTuple):
         """Read that of a store, None if there is none. Raises: CorruptFileError."""
         path = intent_path(root)
         try:
-            fields = json.loads(path.read_bytes())
+            fields = json.loads(read_regular(path))
             intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
             names = [intent.job, *(piece.name for piece in intent.pieces)]
             if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):

@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
-from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
@@ -71,7 +71,8 @@ class StoreWriter:
         self._topics = BrokerConfig.open(root).topics
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-        (root / "abort").write_text(str(os.getpid()))
+        with open(root / "abort", "w", opener=open_at_once) as file:
+            file.write(str(os.getpid()))
         sync_path(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
@@ -199,11 +200,8 @@ class StoreWriter:
             return self._append(made, store_timestamp, number)
         offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
-        result = self._append(made, store_timestamp, number, self.config.max_message_size)
-        for name in names:
-            if name in offsets:
-                self._log.queue_offsets[name, 0] += 1
-        return result
+        light_queues = [(name, 0) for name in names if name in offsets]
+        return self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
 
     def _append(self, *arguments: Any) -> PutMessageResult:
         result = self._log.append(*arguments)
@@ -382,6 +380,8 @@ class StoreWriter:
             return
         with self._close_lock:
             if self._closed:
+                if self._lock_file.owned:  # Ctrl-C ended the end itself
+                    self._end()
                 return
             self.reput.wait(own=True)  # own dispatchers may put
             with self._log.lock:
@@ -397,19 +397,24 @@ class StoreWriter:
                 self._end()
 
     def _end(self) -> None:
-        try:
-            self.reput.stop()
-            self._flusher.stop()
-            self._log.close()
-            self._read_log.close()
-            self.dispatcher.close()
-            if self.index is not None:  # a dispatcher that does not add to it leaves it open
-                self.index.close()
-            if self._failure is None:
-                (self.root / "abort").unlink(missing_ok=True)
-                sync_path(self.root)
-        finally:
-            self._lock_file.release()
+        """Ctrl-C ends one step, or comes between two: then the lock is held until this is called again."""
+        index = [] if self.index is None else [self.index.close]  # a dispatcher that does not add to it leaves it open
+        parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
+        take([self.reput.stop, self._flusher.stop, *parts, self._unmark, self._lock_file.release])
+
+    def _unmark(self) -> None:
+        if self._failure is None:
+            (self.root / "abort").unlink(missing_ok=True)
+            sync_path(self.root)
+
+
+def take(steps: Sequence[Callable[[], object]]) -> None:
+    """Take steps in order, whatever one of them raises."""
+    try:
+        steps[0]()
+    finally:
+        if len(steps) > 1:
+            take(steps[1:])
 
 
 def inner_num(message: Message) -> int:
