@@ -971,10 +971,15 @@ def test_a_table_has_what_was_asked_for_in_that_order():
     assert list(MESSAGE_FIELDS)[len(fields) :] == ["raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"]
 
 
-@pytest.mark.parametrize("columns", [["topic", "queueId"], "topic", ["nothing"]])
+@pytest.mark.parametrize("columns", [["topic", "queueId"], ["nothing"]])
 def test_a_column_that_there_is_not_is_refused(columns):
     with pytest.raises(ValueError, match=r"^columns: '\w+' is none of topic, queue_id, "):
         message_fields(columns)
+
+
+def test_a_single_str_is_no_list_of_columns():
+    with pytest.raises(TypeError, match=r"^columns='topic': a list of str was expected$"):
+        message_fields("topic")
 
 
 def test_a_table_without_columns_is_refused():
