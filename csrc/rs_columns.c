@@ -70,9 +70,11 @@ AVX512 static size_t stream(const uint8_t *rows, size_t n, int64_t *first, int32
     const __m512i thirds = _mm512_setr_epi32(3, 4, 8, 9, 13, 14, 18, 19, 23, 24, 28, 29, 33, 34, 38, 39);
     const __m512i turn_8 = _mm512_set4_epi32(0x08090A0B, 0x0C0D0E0F, 0x00010203, 0x04050607);
     const __m512i turn_4 = _mm512_set4_epi32(0x0C0D0E0F, 0x08090A0B, 0x04050607, 0x00010203);
+    const bool prefetches = !rs_cpu_is_amd(); /* an AMD reads ahead as fast as memory gives, and hints hold it up */
     size_t i = 0;
     for (; n - i >= BLOCK; i += BLOCK, rows += BLOCK * ROW) {
-        prefetch_rows(rows);
+        if (prefetches)
+            prefetch_rows(rows);
         struct rows8 low = load(rows), high = load(rows + 8 * ROW);
         __m512i both = _mm512_inserti64x4(pick(low, seconds), _mm512_castsi512_si256(pick(high, seconds)), 1);
         _mm512_stream_si512((void *)(first + i), _mm512_shuffle_epi8(pick(low, firsts), turn_8));

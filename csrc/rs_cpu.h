@@ -23,7 +23,7 @@ int rs_cpu_level(void);
 /* The name of a level as ROCKETSTORE_CPU spells it; NULL for a number that is none. */
 const char *rs_cpu_name(int level);
 
-/* Whether this is an AMD processor, whose few L1 miss buffers make it better to prefetch into L2 only. */
+/* Whether this is an AMD processor: few L1 miss buffers, and a prefetcher that wants no hints for what is in a row. */
 bool rs_cpu_is_amd(void);
 
 #endif
