@@ -50,12 +50,3 @@ int rs_cpu_level(void)
     }
     return level;
 }
-
-bool rs_cpu_is_amd(void)
-{
-#ifdef __x86_64__
-    return __builtin_cpu_is("amd");
-#else
-    return false;
-#endif
-}

@@ -24,6 +24,13 @@ int rs_cpu_level(void);
 const char *rs_cpu_name(int level);
 
 /* Whether this is an AMD processor: few L1 miss buffers, and a prefetcher that wants no hints for what is in a row. */
-bool rs_cpu_is_amd(void);
+static inline bool rs_cpu_is_amd(void)
+{
+#ifdef __x86_64__
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
 
 #endif

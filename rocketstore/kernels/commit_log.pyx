@@ -37,11 +37,11 @@ from rocketstore.kernels.record cimport (
     DelayTable,
     PropertyReader,
     Record,
+    fetch_following,
     fill_delays,
     java_text,
     next_magic,
     parse_record,
-    prefetch_following,
     property_dict,
 )
 from rocketstore.kernels.record_columns cimport MOST_RECORDS, RecordColumns, host_text
@@ -160,7 +160,7 @@ cdef class RecordScanner:
             status = parse_at(data, pos, size, from_offset, self.todo, at_rest, &self.reader, &self.delays, record)
             if status != RECORD_OK:
                 break
-            prefetch_following(data + pos, record.size)
+            fetch_following(data + pos, record.size, data + size)
             self.last_phy_offset = record.phy_offset
             pos += record.size
             if self.record_filter is not None and not self.wants(record):

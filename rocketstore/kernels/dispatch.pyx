@@ -22,11 +22,11 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     are_equal,
+    fetch_following,
     fill_delays,
     java_text,
     next_word,
     parse_record,
-    prefetch_following,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of
 
@@ -156,7 +156,7 @@ cdef class RequestScanner:
             status = parse_record(data + pos[0], stop - pos[0], FIND_DISPATCH, &self.reader, &self.delays, &record)
             if status != RECORD_OK:
                 return status
-            prefetch_following(data + pos[0], record.size)
+            fetch_following(data + pos[0], record.size, data + stop)
             if not self.collect(&record):
                 return NO_MEMORY
             self.last_phy_offset, self.last_store_timestamp = record.phy_offset, record.store_timestamp

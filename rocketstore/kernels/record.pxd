@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from libc.string cimport memcmp
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_cpu_is_amd, rs_find_magic, rs_touch
 
 cdef enum:
     SIZE = 0
@@ -155,10 +155,12 @@ cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexc
     return False
 
 
-cdef inline void prefetch_following(const uint8_t *record, int64_t size) noexcept nogil:
-    """Fetch the head of the record after the next one, and the end of it, where the properties are."""
+cdef inline void fetch_following(const uint8_t *record, int64_t size, const uint8_t *end) noexcept nogil:
+    """Fetch what is read soon: of small records all, of others the next but one's head, and end with the properties."""
     cdef int64_t i
-    if size < 4096:
+    if size < 4096 and rs_cpu_is_amd():
+        rs_touch(record + 1024, min(size, end - record - 1024))
+    elif size < 4096:
         i = 0
         while i < size:
             RS_PREFETCH_R(record + 4096 + i)
