@@ -276,6 +276,22 @@ def test_bodies_that_become_too_much_for_a_batch_of_given_messages_are_refused(t
         _ = log.get_messages(offsets).body
 
 
+@pytest.mark.parametrize("kept", [(0,), (1, 2), (0, 1, 2)])
+def test_columns_that_are_kept_are_not_written_over_by_later_batches(kept, tmp_path, threads):
+    log, offsets = make(tmp_path, some(90))
+    every = {"phy_offset": offsets, "body": [b"body %d" % i for i in range(90)]}
+    columns, row = [], 0
+    for i, batch in enumerate(log.scan(columns=every, batch_size=5, threads=threads)):
+        name = "phy_offset" if i % 2 else "body"
+        if i % 3 in kept:
+            columns.append((name, batch.columns[name], every[name][row : row + len(batch)]))
+        row += len(batch)
+        del batch
+    assert len(columns) >= 6 * len(kept)
+    for name, column, values in columns:
+        assert column_list(name, column) == values
+
+
 def test_every_iteration_reads_the_log_again(tmp_path, threads):
     log, offsets = make(tmp_path, some(5))
     scan = log.scan(threads=threads)

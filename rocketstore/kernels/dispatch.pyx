@@ -28,7 +28,7 @@ from rocketstore.kernels.record cimport (
     next_word,
     parse_record,
 )
-from rocketstore.kernels.record_columns cimport Growing, array_of
+from rocketstore.kernels.record_columns cimport Growing, array_of, next_of
 
 import numpy as np
 
@@ -217,7 +217,7 @@ cdef class RequestScanner:
         Requests have no uncommitted transactions, items no rolled-back ones; both are in the order of the log.
         """
         taken = array_of(self.requests, REQUEST), array_of(self.items, ITEM)
-        self.requests, self.items = Growing(), Growing()
+        self.requests, self.items = next_of(self.requests), next_of(self.items)
         return taken
 
     # ---- queues ----------------------------------------------------------------------------------------------

@@ -5,10 +5,13 @@ from rocketstore.kernels.record cimport Record, Slice
 
 
 @cython.final
+@cython.no_gc
 cdef class Growing:
     cdef uint8_t *data
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
+    cdef Growing last
+    cdef Growing last_but_one
     cdef bint allocate(self, Py_ssize_t capacity) noexcept nogil
     cdef bint reserve(self, Py_ssize_t more) noexcept nogil
     cdef bint add(self, const void *data, Py_ssize_t size) noexcept nogil
@@ -16,6 +19,7 @@ cdef class Growing:
 
 
 cdef array_of(Growing bytes, dtype)
+cdef Growing next_of(Growing last)
 
 
 cdef class Column:

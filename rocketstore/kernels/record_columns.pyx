@@ -1,11 +1,13 @@
 """Fields of records as columns: what a scan collects, a block of records at a time."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.ref cimport Py_REFCNT
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from rocketstore.kernels.csrc cimport (
+    rs_acquire_fence,
     rs_copy_short,
     rs_load_be32,
     rs_load_be64,
@@ -120,10 +122,22 @@ cdef array_of(Growing bytes, dtype):
 
 
 cdef Growing next_of(Growing last):
-    """Make the next batch's bytes: they will be about as many."""
-    cdef Growing bytes = Growing()
-    if last is not None and last.size and not bytes.allocate(min(last.size + last.size // 16, <Py_ssize_t>INT32_MAX)):
-        raise MemoryError
+    """Make the next batch's bytes, about as many: where those of the last but one were, if nobody has them any more.
+
+    The last ones are still being read. New memory costs a page fault for each 4 KiB, as much as the records do.
+    """
+    cdef Growing bytes = None, before = None
+    if last is not None:
+        bytes, last.last_but_one = last.last_but_one, None
+        before, last.last = last.last, None
+    if bytes is None or Py_REFCNT(bytes) > 1 or bytes.capacity < last.size:
+        bytes = Growing()
+        if last is not None and last.size and not bytes.allocate(
+            min(last.size + last.size // 16, <Py_ssize_t>INT32_MAX)
+        ):
+            raise MemoryError
+    rs_acquire_fence()  # whoever had it may have dropped it in another thread
+    bytes.size, bytes.last, bytes.last_but_one = 0, last, before
     return bytes
 
 
