@@ -431,6 +431,21 @@ def test_the_checkpoint_says_what_a_flush_brought_to_the_disk(tmp_path):
         assert StoreCheckpoint.open(tmp_path / "store" / "checkpoint").physic_msg_timestamp == BEGIN + 2
 
 
+@pytest.mark.parametrize("flush_disk_type", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_the_checkpoint_says_that_the_first_file_is_on_the_disk_before_the_second_is_begun(flush_disk_type, tmp_path):
+    """Else, after a loss of power that tears the first and leaves the second, the store was refused."""
+    root = tmp_path / "store"
+    options = {"flush_disk_type": flush_disk_type, "flush_interval_commit_log": 600_000}
+    with open_store(root, **options) as store:
+        size = store.config.mapped_file_size_commit_log
+        offsets = [store.put_message(Message("T", bytes(1000)), store_timestamp=BEGIN + i).phy_offset
+                   for i in range(3 * size // 1000)]
+        assert offsets[-1] > 2 * size
+        last = max(i for i, offset in enumerate(offsets) if offset < size)
+        checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        assert (checkpoint.confirm_phy_offset, checkpoint.physic_msg_timestamp) == (offsets[last], BEGIN + last)
+
+
 @pytest.mark.parametrize(
     ("compat", "has_confirm", "has_logics"),
     [("4.9.4", False, False), ("5.1.0", False, False), ("5.1.4", True, False), ("5.4.0", True, False),

@@ -54,12 +54,14 @@ class LogWriter:
         find_queue_offset: Callable[[str, int], int],
         find_queue_id: Callable[[str], int],
         read_only: Iterable[Path] = (),
+        before_roll: Callable[[], object] = lambda: None,
     ) -> None:
         """Go on at a physical offset, bytes: in the file that has it, or in a new one.
 
         Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
         find_queue_id: give what the next message of a queue gets, and the queue of a message without one. read_only:
-        directories in which no file is made, but one that is there is gone on with, as RocketMQ does.
+        directories in which no file is made, but one that is there is gone on with, as RocketMQ does. before_roll:
+        called before a file is begun behind a full one.
         """
         options = vars(config)
         self.lock = threading.Lock()
@@ -78,6 +80,7 @@ class LogWriter:
         self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
         self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
         self._ahead = AllocateMappedFileService(self._open) if config.allocate_file_ahead else None
+        self._before_roll = before_roll
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
             if self._find(self._first_start) is not None:
@@ -268,6 +271,7 @@ class LogWriter:
 
     def _roll(self) -> None:
         """Go on in the next file. Raises OSError if it cannot be made: the log is as it was."""
+        self._before_roll()
         start = self._next_start
         file = self._ahead.take(start) if self._ahead is not None else None
         self._go_on(file or self._open(start), 0)

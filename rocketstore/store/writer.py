@@ -77,7 +77,7 @@ class StoreWriter:
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
             directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
-            config.commit_log_paths(root),
+            config.commit_log_paths(root), self._before_roll,
         )
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._read_log = log
@@ -319,6 +319,12 @@ class StoreWriter:
         if for_messages:
             self._save_topics()
         else:
+            self._save_checkpoint()
+
+    def _before_roll(self) -> None:
+        """Have a checkpoint before the log has a second file: without one, only the last may end in a torn record."""
+        if self.checkpoint.physic_msg_timestamp <= 0:
+            self._log.flush()
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
