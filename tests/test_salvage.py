@@ -327,6 +327,17 @@ def test_all_that_a_damage_leaves_is_found(root, out, seed, damage):
     assert bool(report.lost) >= (damage in told)
 
 
+def test_a_moved_block_that_ends_within_a_record_hides_no_record_behind_it(root, out):
+    data = read_files(root / "commitlog")[0]
+    begins = [at for at, _ in scan({0: data})]
+    begin, cut = begins[4], begins[6] - 1  # a record, and the next one without its last byte
+    following = next(at for at in begins if at - cut > cut - begin)
+    before = read_files(root / "commitlog")
+    change_log(root, 0, following - (cut - begin), data[begin:cut])
+    expected = Counter(untouched(before, root))
+    assert not expected - Counter(check(out, salvage(root, out, config=GIVEN)))
+
+
 @pytest.mark.parametrize("number", range(2))
 def test_whatever_happens_to_a_store_untouched_records_are_found(root, out, seed, number):
     before = read_files(root / "commitlog")

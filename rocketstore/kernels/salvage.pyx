@@ -197,9 +197,9 @@ cdef class PieceFinder:
         if status != RECORD_OK and base != self.named and base != self.base:
             self.work += record.size
             return status
-        if base != self.named and status == RECORD_OK and self.has_own(data, pos + 1, pos + record.size, size):
+        if base != self.named and self.has_own(data, pos + 1, pos + record.size, size):
             self.work += record.size
-            return BAD_PHY_OFFSET
+            return status if status != RECORD_OK else BAD_PHY_OFFSET
         self.extent = record.size
         return status
 
