@@ -38,7 +38,6 @@ cdef struct Walk:
     Py_ssize_t n
     int64_t *ends
     Found *found
-    bint into_l2
     # The block: keys [start, start + size), of which `started` have been given to a lane.
     Py_ssize_t start
     Py_ssize_t size

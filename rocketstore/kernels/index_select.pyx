@@ -3,12 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 
-from rocketstore.kernels.csrc cimport (
-    RS_PREFETCH_R,
-    rs_cpu_is_amd,
-    rs_load_be32_acquire,
-    rs_load_be64_acquire,
-)
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32_acquire, rs_load_be64_acquire
 from rocketstore.kernels.index_item cimport (
     BEGIN_TIMESTAMP,
     PREV_INDEX,
@@ -98,7 +93,6 @@ cdef Walk *new_walk(const IndexView *view, const Query *query, const int32_t *ke
         raise MemoryError
     walk.view, walk.query, walk.found = view[0], query[0], found
     walk.key_hashes, walk.n, walk.ends = key_hashes, n, ends
-    walk.into_l2 = rs_cpu_is_amd()
     return walk
 
 
@@ -162,7 +156,7 @@ cdef int64_t walk_block(Walk *walk, int64_t hops) noexcept nogil:
             break
         if step.next > 0:
             lane.ordinal = step.next
-            prefetch_item(view, step.next, walk.into_l2)
+            prefetch_item(view, step.next)
             turn += 1
         elif start_lane(walk, lane):
             turn += 1
@@ -185,7 +179,7 @@ cdef inline bint start_lane(Walk *walk, Chain *lane) noexcept nogil:
         if lane.ordinal > 0:
             lane.row = <int32_t>row
             lane.key_hash = walk.key_hashes[walk.start + row]
-            prefetch_item(&walk.view, lane.ordinal, walk.into_l2)
+            prefetch_item(&walk.view, lane.ordinal)
             return True
     return False
 

@@ -10,8 +10,8 @@ cdef class Growing:
     cdef uint8_t *data
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
-    cdef Growing last
-    cdef Growing last_but_one
+    cdef Growing previous
+    cdef Growing previous_but_one
     cdef bint allocate(self, Py_ssize_t capacity) noexcept nogil
     cdef bint reserve(self, Py_ssize_t more) noexcept nogil
     cdef bint add(self, const void *data, Py_ssize_t size) noexcept nogil
@@ -19,7 +19,7 @@ cdef class Growing:
 
 
 cdef array_of(Growing bytes, dtype)
-cdef Growing next_of(Growing last)
+cdef Growing next_of(Growing previous)
 
 
 cdef class Column:

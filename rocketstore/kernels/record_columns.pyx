@@ -121,28 +121,24 @@ cdef array_of(Growing bytes, dtype):
     return np.frombuffer(bytes, dtype) if bytes.size else np.empty(0, dtype)
 
 
-cdef Growing next_of(Growing last):
-    """Make the next batch's bytes, about as many: where those of the last but one were, if nobody has them any more.
+cdef Growing next_of(Growing previous):
+    """Make the next batch's bytes, about as many: where those of two batches before were, if nobody has them any more.
 
-    The last ones are still being read. New memory costs a page fault for each 4 KiB, as much as the records do.
+    Those of one before are still being read. New memory costs a page fault for each 4 KiB, as much as the records do.
     """
-    cdef Growing bytes = None, before = None
-    if last is not None:
-        bytes, last.last_but_one = last.last_but_one, None
-        before, last.last = last.last, None
-    if bytes is None or Py_REFCNT(bytes) > 1 or bytes.capacity < last.size:
+    cdef Growing bytes = previous.previous_but_one, one_before = previous.previous
+    previous.previous = previous.previous_but_one = None
+    if bytes is None or Py_REFCNT(bytes) > 1 or bytes.capacity < previous.size:
         bytes = Growing()
-        if last is not None and last.size and not bytes.allocate(
-            min(last.size + last.size // 16, <Py_ssize_t>INT32_MAX)
-        ):
+        if previous.size and not bytes.allocate(min(previous.size + previous.size // 16, <Py_ssize_t>INT32_MAX)):
             raise MemoryError
     rs_acquire_fence()  # whoever had it may have dropped it in another thread
-    bytes.size, bytes.last, bytes.last_but_one = 0, last, before
+    bytes.size, bytes.previous, bytes.previous_but_one = 0, previous, one_before
     return bytes
 
 
-cdef Growing offsets_of(Growing last):
-    cdef Growing offsets = next_of(last)
+cdef Growing offsets_of(Growing previous):
+    cdef Growing offsets = next_of(previous)
     if not offsets.add_int32(0):
         raise MemoryError
     return offsets
@@ -246,7 +242,7 @@ cdef class VarValues:
     """Values of any length, one after the other."""
 
     def __cinit__(self):
-        self.offsets, self.data = offsets_of(None), Growing()
+        self.offsets, self.data = offsets_of(Growing()), Growing()
 
     cdef bint add_bytes(self, const void *data, Py_ssize_t size) noexcept nogil:
         return self.data.add(data, size) and self.offsets.add_int32(self.data.size)
@@ -358,7 +354,7 @@ cdef class KeysColumn(Column):
     cdef int32_t count
 
     def __cinit__(self):
-        self.offsets, self.words, self.count = offsets_of(None), VarValues(), 0
+        self.offsets, self.words, self.count = offsets_of(Growing()), VarValues(), 0
 
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         """Add the words in blocks: of most records there is one."""
@@ -404,7 +400,7 @@ cdef class PropertiesColumn(Column):
     cdef size_t n_repaired
 
     def __cinit__(self):
-        self.offsets, self.names, self.values, self.count = offsets_of(None), VarValues(), VarValues(), 0
+        self.offsets, self.names, self.values, self.count = offsets_of(Growing()), VarValues(), VarValues(), 0
 
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         cdef Py_ssize_t i
