@@ -17,7 +17,7 @@ import stores
 testing = pytest.importorskip("click.testing", reason="needs click, from the extra 'cli'")
 pytest.importorskip("rich", reason="needs rich, from the extra 'cli'")
 
-COMMAND = [sys.executable, "-m", "rocketstore.cli"]
+COMMAND = [sys.executable, "-m", "rocketstore"]
 
 
 def run(*arguments):

@@ -1,4 +1,4 @@
-"""``python -m rocketstore.cli``."""
+"""``python -m rocketstore``."""
 
 from rocketstore.cli import main
 
