@@ -35,8 +35,8 @@ from rocketstore.store.dispatch import Dispatcher, more_queues
 LEVELS = StoreConfig().message_delay_level
 
 
-def scanner_of(*, indexes_tags=True, levels=LEVELS):
-    return RequestScanner(message_delay_level=levels, indexes_tags=indexes_tags)
+def scanner_of(*, indexes_tags=True, levels=LEVELS, anywhere=False):
+    return RequestScanner(message_delay_level=levels, indexes_tags=indexes_tags, anywhere=anywhere)
 
 
 def draw_log(rng, count, profile="plain", size=1 << 16):
@@ -197,7 +197,7 @@ def test_the_file_may_begin_anywhere_in_the_log():
 
 def test_many_queues_keep_their_numbers():
     records = b"".join(build_record(topic=f"T{i % 3000}", queue_id=i % 7) for i in range(30_000))
-    scanner = scanner_of()
+    scanner = scanner_of(anywhere=True)
     assert scanner.scan(Buffer(records), 0, 0, len(records)) == len(records)
     requests, _ = scanner.take()
     assert [scanner.queues[number] for number in requests["queue"]] == [(f"T{i % 3000}", i % 7) for i in range(30_000)]
@@ -206,10 +206,21 @@ def test_many_queues_keep_their_numbers():
 
 def test_topics_that_decode_to_the_same_text_are_told_apart_by_their_bytes_or_not_at_all():
     records = b"".join(build_record(topic=topic) for topic in (b"\xff", "\ufffd".encode(), b"\xff"))
-    scanner = scanner_of()
+    scanner = scanner_of(anywhere=True)
     scanner.scan(Buffer(records), 0, 0, len(records))
     requests, _ = scanner.take()
     assert [scanner.queues[number] for number in requests["queue"]] == [("\ufffd", 0)] * 3
+
+
+def test_a_record_that_says_another_physical_offset_is_one_for_a_broker_alone():
+    records = build_record() + build_record(phy_offset=5)
+    first = len(records) // 2
+    with pytest.raises(CorruptFileError, match="physicalOffset") as caught:
+        scanner_of().scan(Buffer(records), 0, 0, len(records))
+    assert caught.value.offset == first
+    scanner = scanner_of(anywhere=True)
+    assert scanner.scan(Buffer(records), 0, 0, len(records)) == len(records)
+    assert scanner.take()[0]["phy_offset"].tolist() == [0, 5]
 
 
 def test_delay_levels_are_those_of_the_configuration():
@@ -222,7 +233,7 @@ def test_delay_levels_are_those_of_the_configuration():
 def test_records_that_name_more_queues_are_marked():
     properties = [{}, {"INNER_MULTI_DISPATCH": "a"}, {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": "0"}]
     records = b"".join(build_record(properties=items) for items in properties)
-    scanner = scanner_of()
+    scanner = scanner_of(anywhere=True)
     scanner.scan(Buffer(records), 0, 0, len(records))
     flags = scanner.take()[0]["flags"] & MULTI_DISPATCH != 0
     assert not flags[0]

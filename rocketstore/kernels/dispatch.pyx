@@ -9,6 +9,7 @@ from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy
 from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
+    BAD_PHY_OFFSET,
     DISPATCH_MULTI,
     FIND_DISPATCH,
     INNER_BATCH,
@@ -83,7 +84,8 @@ cdef class RequestScanner:
     """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
 
     Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
-    -1 before; has_inner: whether a request is of an inner batch.
+    -1 before; has_inner: whether a request is of an inner batch. anywhere: take records whose own physical offset is
+    another, too, as a broker does: it is where their units and items then lead.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
@@ -92,6 +94,7 @@ cdef class RequestScanner:
     cdef readonly int64_t last_store_timestamp
     cdef readonly bint has_inner
     cdef bint indexes_tags
+    cdef bint anywhere
     cdef DelayTable delays
     cdef PropertyReader reader
     cdef Growing requests
@@ -101,9 +104,9 @@ cdef class RequestScanner:
     cdef int32_t capacity
     cdef int32_t *slots  # ordinals + 1 of entries, by hash; twice as many as entries
 
-    def __cinit__(self, *, str message_delay_level, bint indexes_tags):
+    def __cinit__(self, *, str message_delay_level, bint indexes_tags, bint anywhere=False):
         fill_delays(&self.delays, message_delay_level)
-        self.indexes_tags = indexes_tags
+        self.indexes_tags, self.anywhere = indexes_tags, anywhere
         self.queues = []
         self.requests, self.items = Growing(), Growing()
         self.last_phy_offset = self.last_store_timestamp = -1
@@ -135,7 +138,7 @@ cdef class RequestScanner:
             buffer.enter()
             try:
                 with nogil:
-                    status = self.scan_piece(buffer.data, &pos, limit, stop, room)
+                    status = self.scan_piece(buffer.data, from_offset, &pos, limit, stop, room)
             finally:
                 buffer.leave()
             self.name_queues()
@@ -148,7 +151,7 @@ cdef class RequestScanner:
     cdef inline int64_t collected(self) noexcept nogil:
         return self.requests.size + self.items.size
 
-    cdef int scan_piece(self, const uint8_t *data, int64_t *pos, int64_t limit, int64_t stop,
+    cdef int scan_piece(self, const uint8_t *data, int64_t from_offset, int64_t *pos, int64_t limit, int64_t stop,
                         int64_t room) noexcept nogil:
         cdef Record record
         cdef int status
@@ -156,6 +159,8 @@ cdef class RequestScanner:
             status = parse_record(data + pos[0], stop - pos[0], FIND_DISPATCH, &self.reader, &self.delays, &record)
             if status != RECORD_OK:
                 return status
+            if record.phy_offset != from_offset + pos[0] and not self.anywhere:
+                return BAD_PHY_OFFSET
             fetch_following(data + pos[0], record.size, data + stop)
             if not self.collect(&record):
                 return NO_MEMORY

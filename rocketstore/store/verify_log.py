@@ -61,8 +61,10 @@ class Worker:
     def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
         self.log, self.queues, self.index = log, queues, index
         self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc)
-        self.scanner = RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=True)
-        self.plain_scanner = RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=False)
+        self.scanner, self.plain_scanner = (
+            RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
+            for indexes_tags in (True, False)
+        )
 
     def check(self, begin: int, end: int, is_record: bool) -> Piece:
         """Check the records that begin in a part of one file. Parameters: is_record: one is to begin at ``begin``."""
