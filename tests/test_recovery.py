@@ -31,6 +31,7 @@ from rocketstore.store.geometry import save_geometry
 from rocketstore.store.rebuild import rebuild
 from rocketstore.store.recovery import recover
 from rocketstore.store.recovery_complete import complete_store, plan_completion
+from rocketstore.store.verify import verify
 
 FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
 SIZES = {
@@ -704,6 +705,63 @@ def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what
     assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
 
 
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_a_record_that_says_another_physical_offset_is_damage_too(store, complete, mode):
+    """Later units of a queue would lie before that of such a record, and be taken for ones that are there."""
+    root = store()
+    start, position, _ = damages.records(root)[1]
+    damages.change_log(root, start, position + 28, b"\x40")
+    damages.missing_queues(root, None)
+    mode(root, None)
+    before = contents(root)
+    with pytest.raises(CorruptFileError, match=r"physicalOffset.*salvage") as caught:
+        complete(root, config=CONFIG)
+    assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
+    assert contents(root) == before
+
+
+EXT = dataclasses.replace(CONFIG, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=128)
+
+
+def ext_files(root):
+    """Make a store whose queue has ext units; the files of these."""
+    with rocketstore.open(root, "a", config=EXT) as opened:
+        for i in range(20):
+            opened.put_message(Message("T", b"", queue_id=0, tags=f"t{i}"))
+    return sorted((root / "consumequeue_ext/T/0").iterdir())
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("how", ["zeros", "empty", "gone"])
+def test_units_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, how, mode):
+    """Else those of the next messages would be where these lead, with other tags."""
+    path = ext_files(tmp_path)[-1]
+    path.unlink() if how == "gone" else path.write_bytes(bytes(128 if how == "zeros" else 0))
+    mode(tmp_path, None)
+    recover(tmp_path, config=EXT)
+    assert recover(tmp_path, config=EXT).actions == ()
+    with rocketstore.open(tmp_path, "a", config=EXT) as opened:
+        opened.put_message(Message("T", b"", queue_id=0, tags="new"))
+        found = [opened.get_message("T", 0, 0, 32, tags=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
+    assert found == [[i] for i in range(20)]
+    assert [finding for finding in verify(tmp_path, config=EXT).findings if finding.kind.startswith("ext")] == []
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_an_ext_file_of_another_length_is_refused_before_anything_is_changed(tmp_path, mode, complete):
+    path = ext_files(tmp_path)[-1]
+    os.truncate(path, 100)
+    mode(tmp_path, None)
+    before = contents(tmp_path)
+    for options in ({"dry_run": True}, {}) if complete is recover else ({},):
+        with pytest.raises(CorruptFileError, match="check the configuration") as caught:
+            complete(tmp_path, config=EXT, **options)
+        assert (caught.value.path, caught.value.offset) == (path, 100)
+    assert contents(tmp_path) == before
+
+
 def test_an_index_that_lost_a_sector_is_cut_before_it(store, seed):
     rng = random.Random(seed)
     root = store()
@@ -738,8 +796,20 @@ def test_an_index_that_lost_the_sector_of_its_header_is_put_again(store):
     path = max((root / "index").iterdir())
     path.write_bytes(bytes(512) + path.read_bytes()[512:])
     damages.unclean(root, None)
-    assert [action.what for action in recover(root, config=CONFIG).actions] == ["dispatch"]
+    assert [action.what for action in recover(root, config=CONFIG).actions] == ["delete", "dispatch"]
     assert recover(root, config=CONFIG).actions == ()
+    assert_complete(root)
+
+
+def test_items_of_lost_records_behind_a_lost_header_are_gone(store):
+    """Of an index the first sectors did not come to the disk, of the log the last records."""
+    root = store()
+    path = max((root / "index").iterdir())
+    path.write_bytes(bytes(512) + path.read_bytes()[512:])
+    start, position, _ = damages.records(root)[-5]
+    damages.zero_log_from(root, start, position)
+    damages.unclean(root, None)
+    recover(root, config=CONFIG)
     assert_complete(root)
 
 

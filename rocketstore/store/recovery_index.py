@@ -15,7 +15,7 @@ from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
-from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile, nonzero_end
 from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header"]
@@ -90,6 +90,8 @@ def look_at_index(
             sound = _count_sound(items, hash_slot_num, end)
             agree = is_counted or not count
             agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
+            behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM.itemsize * (count + 1)
+            agree = agree and nonzero_end(path, behind, len(file.view())) <= behind  # items that were being put
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
             before -= 1

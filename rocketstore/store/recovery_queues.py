@@ -29,7 +29,7 @@ __all__ = ["QUEUE_PARTS", "QueueEnd", "find_missing", "find_queues", "settle", "
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
 QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
-COLUMNS = ("topic", "queue_id", "size", "tags_code")
+COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
 Queue = tuple[str, int]
 
 
@@ -44,6 +44,7 @@ class QueueEnd:
     unit: CqUnit | None = None
     begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
     flushed: int = 0  # records before this physical offset had their units on the disk
+    ext_file_size: int | None = None  # of its ext files, if it is to have some
 
     @property
     def queue(self) -> Queue:
@@ -139,6 +140,25 @@ class QueueEnd:
                     unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
                     self.unit = unit if before < unit.phy_offset else None
 
+    def has_ext_unit(self, tags_code: int, store_timestamp: int) -> bool:
+        """Whether the last unit leads to the ext unit of a record: what nothing is at, the next message would get."""
+        assert self.unit is not None
+        if self.ext_file_size is None:
+            return True
+        with ConsumeQueueExt.open(self.ext_directory, mapped_file_size=self.ext_file_size) as ext:
+            found = ext.read(self.unit.tags_code)
+        return found is not None and (found.tags_code, found.store_timestamp) == (tags_code, store_timestamp)
+
+    @property
+    def ext_directory(self) -> Path:
+        topic, queue_id = self.directory.parts[-2:]
+        return self.directory.parents[2] / ConsumeQueueExt.directory_name / topic / queue_id
+
+    def check_ext_files(self) -> None:
+        """Raises: CorruptFileError for a length with which no unit could be put."""
+        if self.ext_file_size is not None and self.ext_directory.is_dir():
+            QueueEnd(self.ext_directory, self.kind, self.ext_file_size).files()
+
     def files(self) -> list[tuple[int, str, int]]:
         """Beginning, path and length of each file, in order. Raises: CorruptFileError for another length."""
         with os.scandir(self.directory) as entries:
@@ -150,14 +170,21 @@ class QueueEnd:
         for _, path, size in files:
             if size not in (0, self.mapped_file_size):  # none: it was made, and then the power went
                 reason = f"{size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
-                raise CorruptFileError(path, size, "file size", reason)
+                raise CorruptFileError(Path(path), size, "file size", reason)
         return files
 
 
 def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
     """Find the queues of a store."""
     kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
-    return [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
+    ext_size = config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None
+    queues = [
+        QueueEnd(directory, kind, size, ext_file_size=ext_size if kind is ConsumeQueue else None)
+        for path, kind, size in kinds for directory in _directories(path)
+    ]
+    for queue in queues:
+        queue.check_ext_files()
+    return queues
 
 
 def _directories(path: Path) -> Iterator[Path]:
@@ -184,9 +211,14 @@ def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
     return agree
 
 
-def _is_unit_of(log: CommitLog, queue: QueueEnd, topic: str, queue_id: int, size: int, tags_code: int) -> bool:
+def _is_unit_of(
+    log: CommitLog, queue: QueueEnd, topic: str, queue_id: int, size: int, tags_code: int, store_timestamp: int
+) -> bool:
     unit: Any = queue.unit
-    if unit.size != size or (unit.tags_code != tags_code and unit.tags_code > MAX_ADDRESS):
+    is_address = unit.tags_code <= MAX_ADDRESS
+    if unit.size != size or (unit.tags_code != tags_code and not is_address):
+        return False
+    if is_address and not queue.has_ext_unit(tags_code, store_timestamp):
         return False
     if (topic, queue_id) == queue.queue:
         return True
