@@ -376,6 +376,14 @@ def test_a_wrong_crc_property_loses_its_record_alone(root, out):
     check(out, report)
 
 
+def test_a_crc_property_without_its_separator_is_a_wrong_one(root, out):
+    at, record = next(each for each in scan(read_files(root / "commitlog")) if each[1].topic == "Crc" and each[0])
+    change_log(root, 0, at + record.total_size - 2, b"\x7f\xff")
+    report = salvage(root, out, config=GIVEN)
+    assert lost_of(report) == [(f"{0:020d}", at, record.total_size, at)]
+    check(out, report)
+
+
 def test_crc_properties_are_right_at_the_new_places(root, out):
     change_log(root, 0, 8, b"\0\0\0\0")
     report = salvage(root, out, config=GIVEN)

@@ -267,8 +267,7 @@ cdef class PieceFinder:
 cdef inline bint has_crc_property(const Record *record) noexcept nogil:
     """Whether the record ends with the property that is of all its bytes before."""
     cdef const uint8_t *at = record.properties.data + record.properties.size - CRC_PROPERTY_SIZE
-    return (record.properties.size >= CRC_PROPERTY_SIZE and memcmp(at, CRC_PROPERTY, 9) == 0
-            and at[CRC_PROPERTY_SIZE - 1] == 2)
+    return record.properties.size >= CRC_PROPERTY_SIZE and memcmp(at, CRC_PROPERTY, 9) == 0
 
 
 cdef bint is_name(const Slice *topic) noexcept nogil:
