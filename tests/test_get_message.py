@@ -188,6 +188,17 @@ def test_offset_found_null_if_the_file_of_the_queue_is_missing(tmp_path):
         assert read(store, 20, limits="broker") == ("FOUND", 30, list(range(20, 30)))
 
 
+@pytest.mark.parametrize("limits", [None, "broker"])
+def test_messages_of_a_log_file_that_is_missing_between_others_are_passed_over(tmp_path, limits):
+    with store_of(tmp_path, [{"body": bytes(700)}] * 30, file_size=4096, cq_file_size=2000) as store:
+        offsets = store.consume_queue("TopicTest", 0)[:].phy_offsets.tolist()
+    first, following = (sum(offset < end for offset in offsets) for end in (8192, 12288))
+    (tmp_path / "commitlog" / f"{8192:020d}").unlink()
+    with rocketstore.open(tmp_path) as store:
+        assert read(store, first, 1, limits=limits) == ("FOUND", following + 1, [following])
+        assert read(store, first - 1, 2, limits=limits) == ("FOUND", following + 1, [first - 1, following])
+
+
 def test_without_limits_a_missing_file_of_the_queue_is_said_and_the_rest_is_read(tmp_path):
     store_of(tmp_path, [{}] * 30).close()
     (tmp_path / QUEUE / f"{FILE_SIZE:020d}").unlink()

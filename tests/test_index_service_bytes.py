@@ -516,10 +516,24 @@ def test_after_an_unclean_exit_files_newer_than_the_checkpoint_are_deleted(kept,
     pair.check()
 
 
-def test_after_an_unclean_exit_without_a_checkpoint_no_file_is_left(index):
+def test_after_an_unclean_exit_with_a_checkpoint_that_says_nothing_no_file_is_left(index):
     pair = rolled(index)
-    pair.reopen("a", last_exit_ok=False)
+    pair.reopen("a", last_exit_ok=False, checkpoint=StoreCheckpoint())
     assert pair.names() == []
+
+
+def test_an_unclean_exit_without_a_checkpoint_is_refused_and_no_file_is_deleted(index):
+    pair = rolled(index)
+    names = pair.names()
+    with pytest.raises(ValueError, match="a checkpoint is needed"):
+        pair.reopen("a", last_exit_ok=False)
+    assert pair.names() == names
+
+
+@pytest.mark.parametrize(("topic", "key"), [("T", None), ("T", 7), ("T", b"a"), (None, "a")])
+def test_what_is_no_text_is_no_topic_and_no_key(index, topic, key):
+    with pytest.raises(TypeError, match="a str was expected"):
+        rolled(index).service.query_offset(topic, key)
 
 
 def test_a_clean_exit_keeps_every_file(index, tmp_path):

@@ -721,6 +721,15 @@ def test_by_time_before_the_first_message_and_behind_the_last(tmp_path):  # poin
             assert store.get_offset_by_time("TopicTest", timestamp, 0, "upper") == upper
 
 
+def test_a_time_is_an_integer(tmp_path):
+    with by_time(tmp_path, 0, 10, 20) as store:
+        for timestamp in (T0 + 0.5, None, str(T0)):
+            with pytest.raises(TypeError, match="timestamp="):
+                store.get_offset_by_time("TopicTest", timestamp, 0)
+            with pytest.raises(TypeError, match="timestamp="):
+                store.get_phy_offset_by_time(timestamp)
+
+
 def test_by_time_in_a_gap_upper_is_the_one_before_lower(tmp_path):  # point 106
     with by_time(tmp_path, 0, 10, 20) as store:
         assert store.get_offset_by_time("TopicTest", T0 + 15, 0, "lower") == 2

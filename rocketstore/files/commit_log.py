@@ -40,7 +40,7 @@ from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.storage import local_path, to_path
 
-__all__ = ["CommitLog"]
+__all__ = ["CommitLog", "subscribed_tags"]
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
@@ -385,7 +385,7 @@ class CommitLog:
             for the whole log. Need not be where a record begins.
         columns : names of Message's fields, None for all that tables have. Fewer are faster, above all without bodies.
         topics, queue_ids : one of these.
-        tags : "a||b": the message's tags are one of these; "*" or None for all.
+        tags : "a||b": the message's tags are one of these; "*", "" or None for all.
         keys : one of the words of KEYS, or UNIQ_KEY, is one of these. No index is used.
         begin_timestamp, end_timestamp : store time, epoch ms, inclusive.
         verify_crc : compare bodies with their CRC; one that differs is corrupt.
@@ -411,12 +411,10 @@ class CommitLog:
         for name, value in (("topics", topics), ("keys", keys)):
             if isinstance(value, str):
                 raise TypeError(f"{name}={value!r}: a list of str was expected")
-        if not isinstance(tags, str | None):
-            raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
-        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+        times = {"begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp}
+        require_int64(**{name: time for name, time in times.items() if time is not None})
         fields = message_fields(columns)
-        wanted = None if tags in (None, "*") else [tag.strip() for tag in tags.split("||")]
-        record_filter = RecordFilter(topics, queue_ids, wanted, keys, begin_timestamp, end_timestamp)
+        record_filter = RecordFilter(topics, queue_ids, subscribed_tags(tags), keys, begin_timestamp, end_timestamp)
         return Scan(
             self,
             fields,
@@ -538,3 +536,10 @@ def _reopen(
     log = cls.open(paths, mapped_file_size=size, **options)
     log.whole_to = whole_to
     return log
+
+
+def subscribed_tags(tags: str | None) -> set[str] | None:
+    """Return the tags that "a||b" names, None for all. Raises: TypeError. Source: FilterAPI.buildSubscriptionData."""
+    if not isinstance(tags, str | None):
+        raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
+    return None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}

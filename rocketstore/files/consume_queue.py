@@ -255,6 +255,7 @@ class ConsumeQueue:
         """
         if boundary not in ("lower", "upper"):
             raise ValueError(f"boundary={boundary!r}: must be 'lower' or 'upper'")
+        require_int64(timestamp=timestamp)
         first = self.min_queue_offset
         return min(max(self._search_time(timestamp, boundary == "lower", first), first), self.max_queue_offset)
 

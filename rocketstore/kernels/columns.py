@@ -70,8 +70,10 @@ def require_unmasked(column: Any, name: str) -> None:
         raise ValueError(f"{name}[{int(np.argmax(mask))}] is masked")
 
 
-def require_int64(**numbers: int | None) -> None:
-    """Raise ValueError for a number that a long cannot be."""
+def require_int64(**numbers: int) -> None:
+    """Raise TypeError for what is no integer, ValueError for one that a long cannot be."""
     for name, number in numbers.items():
-        if number is not None and not LONG_MIN <= number <= LONG_MAX:
+        if not hasattr(number, "__index__"):
+            raise TypeError(f"{name}={number!r}: an integer was expected")
+        if not LONG_MIN <= number <= LONG_MAX:
             raise ValueError(f"{name}={number} is beyond int64")

@@ -1,5 +1,6 @@
 """Which records a scan wants: decided on the record where it lies, before anything of it is copied."""
 
+from cpython.unicode cimport PyUnicode_FromObject
 from libc.stdint cimport INT64_MAX, INT64_MIN
 from libc.string cimport memcmp
 
@@ -22,7 +23,7 @@ cdef class TextSet:
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{name}: strings were expected, not {text!r}")
-        encoded = sorted({join_surrogates(text).encode() for text in texts})
+        encoded = sorted({join_surrogates(PyUnicode_FromObject(text)).encode() for text in texts})
         self.data = b"".join(encoded)
         self.start = self.data
         self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)

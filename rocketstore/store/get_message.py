@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import CommitLog, subscribed_tags
 from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
@@ -81,8 +81,7 @@ def get_message(
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
-    if not isinstance(tags, str | None):
-        raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
+    wanted = subscribed_tags(tags)
     least, most = queue.min_queue_offset, queue.max_queue_offset
     misplaced = (
         (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0) if most == 0
@@ -93,7 +92,6 @@ def get_message(
     )
     if misplaced:
         return GetMessageResult(*misplaced, least, most, no_messages())
-    wanted = None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}
     reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
     messages, _ = log.find_messages(np.array(reader.found, np.int64))
@@ -201,7 +199,7 @@ class _Reader:
     def _is_in_log(self, unit: CqUnit) -> bool:
         begin, end = self.log_range
         if begin <= unit.phy_offset and unit.size <= end - unit.phy_offset:
-            return True
+            return self.log.queue.find(unit.phy_offset) is not None  # a file between others may be missing
         # A broker's log ends at the first bytes that are no message.
         return not self.as_broker and self.log.find_message(unit.phy_offset) is not None
 

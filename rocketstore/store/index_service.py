@@ -98,12 +98,16 @@ class IndexService:
         Parameters: mode: "r" reads; "r+" also adds; "a" also makes the directory. hash_slot_num, index_num: the
         geometry of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat:
         the RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
-        ``checkpoint.index_msg_timestamp`` are then not to be trusted. checkpoint: moved on as files fill.
+        ``checkpoint.index_msg_timestamp`` are then not to be trusted, and deleted unless mode is "r". checkpoint: moved
+        on as files fill.
         max_msgs_num_batch: the most offsets that a query of a key gives.
-        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry.
+        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry; ValueError
+        for ``last_exit_ok=False`` without a checkpoint.
         Source: IndexService.load.
         """
         check_mode(mode)
+        if not last_exit_ok and checkpoint is None:
+            raise ValueError("last_exit_ok=False: a checkpoint is needed, or every file would be taken for a bad one")
         geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
         directory = to_path(directory) if mode == "r" else local_path(directory)
@@ -307,10 +311,13 @@ class IndexService:
         Parameters: max_num: at most so many offsets come back, and at most ``max_msgs_num_batch``. begin_timestamp,
         end_timestamp: epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
         Returns: QueryOffsetResult; offsets newest file first, in a file newest first.
-        Raises: ValueError for a negative max_num; CorruptFileError.
+        Raises: TypeError; ValueError for a negative max_num; CorruptFileError.
         Source: IndexService.queryOffset.
         """
         self._require_open()
+        for name, text in (("topic", topic), ("key", key)):
+            if not isinstance(text, str):
+                raise TypeError(f"{name}={text!r}: a str was expected")
         require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
         prefix = index_key_prefix(topic, index_type)
         max_num = self._limit(max_num)

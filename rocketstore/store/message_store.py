@@ -28,6 +28,7 @@ from rocketstore.files.log_writer import StoreTimestamp
 from rocketstore.files.mapped_file import check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
+from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
@@ -295,8 +296,9 @@ class MessageStore:
         """Find the physical offset of the first message of a store time, epoch ms, or later; the log's end if none is.
 
         Looks for the last file that begins before that time: clocks that went back in between are not seen, nor are
-        messages that cannot be read.
+        messages that cannot be read. Raises: TypeError, ValueError for a time that is no long.
         """
+        require_int64(timestamp=timestamp)
         log = self.commit_log
         begin = log.min_phy_offset
         for file in reversed(log.queue.files):
