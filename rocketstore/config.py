@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.message_id import parse_host
 from rocketstore.storage import to_path
 
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
@@ -173,6 +174,10 @@ class StoreConfig:
                 object.__setattr__(self, name, int(value))
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
+        try:
+            parse_host(self.store_host)
+        except ValueError as error:
+            raise ValueError(f"store_host: {error}") from None
         Compat.of(self.compat)
 
     @classmethod

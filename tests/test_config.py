@@ -136,6 +136,8 @@ def test_a_consume_queue_size_that_overflows_when_it_is_rounded_is_refused():
         {"flush_commit_log_thorough_interval": -1},
         {"default_topic_queue_nums": 0},
         {"compat": "3.0"},
+        {"store_host": "localhost"},
+        {"store_host": "127.0.0.1"},
     ],
     ids=str,
 )

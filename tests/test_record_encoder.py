@@ -12,8 +12,9 @@ from reference.record import CRC_RESERVED, build_record, host
 
 from rocketstore import Message
 from rocketstore.errors import PutMessageError
-from rocketstore.kernels.record_encoder import RecordEncoder, parse_host
+from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.kernels.text import java_bytes
+from rocketstore.message_id import parse_host
 
 
 def encoder_of(**options):

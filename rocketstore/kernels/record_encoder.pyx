@@ -43,14 +43,13 @@ from rocketstore.kernels.record cimport (
     parse_record,
 )
 
-import socket
-import struct
 from operator import index
 
 import numpy as np
 
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.text import java_bytes
+from rocketstore.message_id import parse_host
 
 cdef enum:
     MAX_V1_TOPIC = 127
@@ -484,19 +483,6 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
 
 
 # ---- hosts ----------------------------------------------------------------------------------------------------
-
-
-def parse_host(str host):
-    """Return address and port of "1.2.3.4:80" or "[::1]:80" as a record has them. Raises: ValueError for another."""
-    address, _, port = host.rpartition(":")
-    if not (port.isascii() and port.isdecimal()):
-        port = "none"
-    is_v6 = address.startswith("[") and address.endswith("]")
-    try:
-        packed = socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, address.strip("[]"))
-        return packed + struct.pack(">xxH", int(port))
-    except (OSError, ValueError, struct.error):
-        raise ValueError(f"host {host!r}: must be an address and a port, as 127.0.0.1:80 or [::1]:80") from None
 
 
 def refused(str status, topic, str reason):
