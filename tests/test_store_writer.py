@@ -1366,13 +1366,25 @@ def test_flush_and_close_see_a_file_that_is_taken_away(tmp_path):
     assert not rocketstore.open(root).is_locked
 
 
-def test_a_topics_json_that_cannot_be_read_is_not_overwritten(tmp_path):
+def test_a_store_whose_topics_json_cannot_be_read_is_not_opened_for_writing(tmp_path):
+    """Else the first message of a new topic would be one too late to say so."""
     root = tmp_path / "store"
     with open_store(root) as store:
         store.put_message(Message("T", b""))
     for path in (root / "config").glob("topics.json*"):
         path.write_bytes(b"{nonsense")
+    before = files_under(root, ".")
+    with pytest.raises(StoreError, match=r"topics\.json .*: repair or remove them first"):
+        open_store(root)
+    assert files_under(root, ".") == before
+
+
+def test_a_topics_json_that_cannot_be_read_any_more_is_not_overwritten(tmp_path):
+    root = tmp_path / "store"
     with pytest.raises(StoreError, match=r"topics\.json"), open_store(root) as store:
+        store.create_topic("T")
+        for path in (root / "config").glob("topics.json*"):
+            path.write_bytes(b"{nonsense")
         store.put_message(Message("New", b"", queue_id=0))
     assert (root / "config" / "topics.json").read_bytes() == b"{nonsense"
 

@@ -432,7 +432,10 @@ def inner_num(message: Message) -> int:
 
 
 def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
-    """Take the lock, recover the store, and go on with it. Raises: StoreLockedError, CorruptFileError, OSError."""
+    """Take the lock, recover the store, and go on with it.
+
+    Raises: StoreLockedError, StoreError, CorruptFileError, OSError.
+    """
     if mode == "a":
         make_directory(root)
         for path in root.iterdir():
@@ -443,6 +446,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         stack.callback(lock.release)
         config = writing_config(root, config)
+        extend_topics(root, {})  # what cannot be extended later is refused now
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
