@@ -17,7 +17,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import MAGIC_BLANK, MAGIC_V1, blank, build_record, message_id
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError
+from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
 from rocketstore.files import mapped_file
 from rocketstore.files.commit_log import SPAN
 from rocketstore.files.mapped_file import MAX_MAPPED
@@ -800,6 +800,14 @@ def test_a_closed_log_says_so_and_closes_again(tmp_path):
             use()
     assert "closed" in repr(log)
     assert message.body == b"body 0"
+
+
+@pytest.mark.parametrize("mode", ["r+", "a"])
+def test_nothing_is_appended_in_the_root_of_a_store(tmp_path, mode):
+    (tmp_path / "commitlog").mkdir()
+    with pytest.raises(StoreError, match="is the root of a store: its log is"):
+        CommitLog.open(tmp_path, mode, mapped_file_size=4096)
+    assert list(tmp_path.iterdir()) == [tmp_path / "commitlog"]
 
 
 def test_files_can_be_unlinked_and_directories_removed_while_a_log_is_open(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
@@ -83,12 +83,16 @@ class CommitLog:
         lock is taken by ``rocketstore.open``; "a" also makes the directory. mapped_file_size: bytes of a whole file,
         else what the files show. force_verify_prop_crc: where a CRC is checked, check the one in the properties and
         not that of the body. message_delay_level: as the broker's. config: how records are written.
-        Raises: FileNotFoundError; ValueError; StoreError, if records are to be appended behind something else.
+        Raises: FileNotFoundError; ValueError; StoreError, if records are to be appended behind something else, or in
+        the root of a store.
         """
         check_mode(mode)
         if is_list(directory) and not directory:
             raise ValueError(f"directory={directory!r}: at least one is needed")
         paths = list(map(to_path if mode == "r" else local_path, directory if is_list(directory) else [directory]))
+        for path in paths:
+            if mode != "r" and (path / "commitlog").is_dir():
+                raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
         if mode == "a":
             make_directory(paths[0])
         queue = open_queue(paths, mapped_file_size=mapped_file_size)
