@@ -202,6 +202,8 @@ def test_programs_get_every_character(hostile):
         ["frobnicate"],
         ["query", "."],
         ["query", ".", *QUERY, "--since", "yesterday"],
+        ["query", ".", *QUERY, "--since", "2026"],
+        ["query", ".", *QUERY, "--since", "1763712000"],
         ["query", ".", *QUERY, "--since", "2024-01-02", "--until", "2024-01-02"],
         ["query", ".", *QUERY, "--since", str(2**63)],
         ["query", ".", *QUERY, "--max", "65"],

@@ -82,6 +82,9 @@ def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """Turn an option's time into epoch milliseconds."""
     if value is None:
         return None
+    if re.fullmatch("[0-9]{4}|[0-9]{10}", value):
+        meant = "seconds" if len(value) == 10 else "a year"
+        raise click.BadParameter(f"{value!r} looks like {meant}: give an ISO 8601 time or epoch milliseconds")
     is_number = re.fullmatch(r"-?[0-9]{1,19}", value) and abs(int(value)) <= LONG_MAX
     if is_number and len(value) != len("20261121"):
         return int(value)
