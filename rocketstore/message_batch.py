@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -81,7 +81,15 @@ class MessageBatch:
             return (self.columns if name == "body" else columns)[name]
         raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
 
-    def __getitem__(self, i: int) -> Message:
+    @overload
+    def __getitem__(self, i: int) -> Message: ...
+    @overload
+    def __getitem__(self, i: slice) -> MessageBatch: ...
+    def __getitem__(self, i: int | slice) -> Message | MessageBatch:
+        if isinstance(i, slice):
+            return self.take(np.arange(*i.indices(self._length)))
+        if isinstance(i, str):
+            raise TypeError(f"batch[{i!r}]: an int or a slice of rows was expected, a column is batch.{i}")
         if not -self._length <= i < self._length:
             raise IndexError(f"message {i} of {self._length}")
         return next(self._messages(i % self._length, 1))
@@ -127,8 +135,13 @@ class MessageBatch:
             yield MessageBatch(columns, self._length if rows is None else len(rows))
 
     def select(self, names: Iterable[str]) -> MessageBatch:
-        """Return a batch of these columns."""
+        """Return a batch of these columns. Raises: ValueError for one that is not here; TypeError for a single str."""
+        if isinstance(names, str):
+            raise TypeError(f"names={names!r}: a list of str was expected")
         names = list(names)
+        for name in names:
+            if name not in self._columns:
+                raise ValueError(f"names: {name!r} is none of {', '.join(self._columns)}")
         columns = self.columns if "body" in names else self._columns  # bodies are decompressed where they are wanted
         return MessageBatch({name: columns[name] for name in names}, self._length)
 

@@ -197,6 +197,26 @@ def test_a_batch_is_indexed_from_both_ends(tmp_path):
     assert repr(batch) == "<MessageBatch: 3 messages, phy_offset, keys>"
 
 
+def test_a_slice_of_a_batch_is_a_batch_of_its_rows(tmp_path):
+    log, offsets = make(tmp_path, some(5))
+    (batch,) = log.scan(columns=["phy_offset", "keys", "body"])
+    for rows in (slice(1, 3), slice(None), slice(-2, 99), slice(None, None, -2), slice(4, 1)):
+        part = batch[rows]
+        assert part.phy_offset.tolist() == offsets[rows]
+        assert [(m.keys, m.body) for m in part] == [(m.keys, m.body) for m in [*batch][rows]]
+
+
+def test_what_is_no_row_or_column_of_a_batch_is_named(tmp_path):
+    log, _ = make(tmp_path, some(3))
+    (batch,) = log.scan(columns=["phy_offset", "keys"])
+    with pytest.raises(ValueError, match="names: 'nope' is none of phy_offset, keys"):
+        batch.select(["keys", "nope"])
+    with pytest.raises(TypeError, match="names='keys': a list of str was expected"):
+        batch.select("keys")
+    with pytest.raises(TypeError, match=r"a column is batch\.keys"):
+        batch["keys"]
+
+
 @pytest.mark.parametrize("columns", [["phy_offset"], ["keys"], ["properties"], ["topic", "body"]])
 def test_only_rows_that_a_batch_has_are_taken(columns, tmp_path):
     log, _ = make(tmp_path, some(3))
