@@ -142,6 +142,11 @@ def test_a_zone_that_is_not_known_is_an_error(store, tz):
     assert everything(store) == before
 
 
+@pytest.mark.parametrize(("name", "value", "least"), [("memory", -1, 0), ("threads", 0, 1), ("threads", -3, 1)])
+def test_memory_below_0_and_threads_below_1_are_errors(store, name, value, least):
+    refused(store, ValueError, f"{name}={value}: at least {least} is needed", **{name: value})
+
+
 def test_what_is_no_store_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         rebuild(tmp_path / "none", config=CONFIG)

@@ -97,20 +97,25 @@ def rebuild(
     consume_queue, index : what to build; the other one is completed then as ``recover`` does, unless there is ``out``.
     topics : only the queues of these, and no index.
     config : sizes of files where none shows them, as for ``open``.
-    memory : about the most to use besides file mappings, bytes.
+    memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
     threads : that read the log; None for one for each processor.
     tz : zone of the index files' names, which are the store time of their first item; None for the local one.
     progress : called with bytes of log that are done, and all.
 
     Raises
     ------
-    ValueError : a size is not known, or nothing is to be built. CorruptFileError : the log is damaged before its tail.
+    ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
+    CorruptFileError : the log is damaged before its tail.
     StoreLockedError, StoreError, FileExistsError, OSError. The old files are as they were.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
     if isinstance(topics, str):
         raise TypeError(f"topics={topics!r}: a list of str was expected")
+    if memory < 0:
+        raise ValueError(f"memory={memory}: at least 0 is needed")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads={threads}: at least 1 is needed")
     build = Build(consume_queue, index and topics is None, None if topics is None else {*topics}, out is None)
     rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
     if out is not None:
