@@ -15,7 +15,7 @@ from rocketstore.message_id import parse_host
 from rocketstore.storage import to_path
 
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
-           "parse_value"]
+           "parse_value", "require_config"]
 
 DEFAULT_COMPAT = "5.5.0"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
@@ -227,6 +227,12 @@ class StoreConfig:
                     "the commit log are among them: leave one to write to"
                 )
         return paths or [to_path(store_path_root_dir) / "commitlog"]
+
+
+def require_config(config: object) -> None:
+    """Raise TypeError for what is given as a configuration and is none."""
+    if not isinstance(config, StoreConfig | None):
+        raise TypeError(f"config={config!r}: a StoreConfig was expected")
 
 
 def camel_case(name: str) -> str:

@@ -230,8 +230,14 @@ def test_a_store_that_is_open_for_writing_says_so_and_a_closed_one_has_no_summar
         assert "open for writing" in repr(store)
     with pytest.raises(rocketstore.StoreClosedError):
         store.summary()
-    with pytest.raises(TypeError, match="a StoreConfig was expected"):
-        rocketstore.open(tmp_path, config={"max_index_num": 5})
+
+
+@pytest.mark.parametrize("use", [rocketstore.open, rocketstore.verify, rocketstore.recover, rocketstore.rebuild,
+                                 lambda path, config: rocketstore.salvage(path, path / "new", config=config)])
+def test_what_is_no_configuration_is_refused(tmp_path, use):
+    rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()).close()
+    with pytest.raises(TypeError, match=r"config={'max_index_num': 5}: a StoreConfig was expected"):
+        use(tmp_path, config={"max_index_num": 5})
 
 
 def test_a_directory_that_is_no_store_is_refused(tmp_path):

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
@@ -85,8 +85,7 @@ class MessageStore:
         cls, path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
     ) -> Self:
         """Open a store; the documentation is ``rocketstore.open``'s."""
-        if not isinstance(config, StoreConfig | None):
-            raise TypeError(f"config={config!r}: a StoreConfig was expected")
+        require_config(config)
         check_mode(mode)
         root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":

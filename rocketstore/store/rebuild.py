@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.lock_file import StoreLock, is_held
@@ -106,7 +106,7 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreLockedError, StoreError, FileExistsError, OSError. The old files are as they were.
+    StoreLockedError, StoreError, FileExistsError, TypeError, OSError. The old files are as they were.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
@@ -194,6 +194,7 @@ class Rebuilder:
         threads: int | None = None, tz: str | None = None, progress: Progress | None = None,
     ) -> Self:
         """Parameters, raises: as ``rebuild``."""
+        require_config(config)
         root, zone = to_path(path), zone_of(tz)
         with scandir(root):
             pass

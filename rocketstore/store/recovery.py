@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import StoreConfig, require_config
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
@@ -46,12 +46,13 @@ def recover(
     ------
     CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
         changed, or as much as the broker changes.
-    StoreLockedError, StoreError, ValueError, OSError.
+    StoreLockedError, StoreError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
     """
     if policy not in POLICIES:
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
+    require_config(config)
     root = local_path(path)
     require_store(root, config or StoreConfig())
     config = writing_config(root, config)

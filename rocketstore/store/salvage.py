@@ -17,7 +17,7 @@ from typing import Self
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import BrokerConfig, check, extend_topics, replace_file
 from rocketstore.files.checkpoint import StoreCheckpoint
@@ -107,6 +107,7 @@ def salvage(
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
     """
+    require_config(config)
     root, new = local_path(path), local_path(out)
     paths = _log_files(root, config)
     _check_out(root, paths, new)

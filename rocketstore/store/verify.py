@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig
@@ -75,6 +75,7 @@ def verify(
         threads = min(os.cpu_count() or 1, MOST_THREADS)
     if threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
+    require_config(config)
     return Verification(local_path(path), config).run(quick, threads, progress)
 
 
