@@ -90,7 +90,7 @@ def test_a_unit_that_was_written_meanwhile_is_found(tmp_path):
     directory = write(tmp_path / "0", units[:13], 10)
     with ConsumeQueue.open(directory) as queue:
         assert queue[12].phy_offset == 1200
-        with pytest.raises(IndexError, match="0 to 13"):
+        with pytest.raises(IndexError, match="0 to 12"):
             queue[13]
         with (directory / f"{200:020}").open("r+b") as file:
             file.write(units[10:15].tobytes())

@@ -237,7 +237,9 @@ class ConsumeQueue:
         start += end if start < 0 else 0
         for span in self._spans(start, min(start + 1, end)):
             return self._unit_at(span[0])
-        raise IndexError(f"{self.directory}: no unit {key}: queue offsets are {self.min_queue_offset} to {end}")
+        first = max(self.min_queue_offset, 0)
+        held = f"queue offsets are {first} to {end - 1}" if first < end else "it has none"
+        raise IndexError(f"{self.directory}: no unit {key}: {held}")
 
     __iter__ = None  # there may be many queue offsets for one unit: ranges are iterable
 
