@@ -190,6 +190,8 @@ PHRASES = {
     r", or open the store with mode 'r'": "",
     r"\brecover\(policy='broker'\)": "rocketstore recover --policy broker",
     r"StoreConfig\.from_broker_conf, on the command line ": "",
+    r": config=StoreConfig\(\.\.\.\)": "",
+    r"\bconfig=StoreConfig\((.+?)\)": r"\1",
     r"\[Errno \d+\] (.+?): '(.+?)'": r"\2: \1",
 }
 PARAMETER = re.compile(r"(?<![\w/.'-])([a-z]+(?:_[a-z]+)+(?![\w/.'-])|[a-z]+(?==))(=?)")

@@ -197,9 +197,10 @@ def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
     try:
         return geometry_of(paths, for_writing=True)
     except ValueError:
-        hint = ""
+        hint = ": config=StoreConfig(...)"
     with contextlib.suppress(ValueError, CorruptFileError):
-        hint = " (it looks like {} and {})".format(*geometry_of(paths[:1], for_writing=False))
+        slots, items = geometry_of(paths[:1], for_writing=False)
+        hint = f" (it looks like config=StoreConfig({SLOTS}={slots}, {ITEMS}={items}))"
     raise ValueError(f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}")
 
 
