@@ -102,8 +102,8 @@ def salvage(
 
     Raises
     ------
-    StoreError : there is no record. FileExistsError : ``out`` is not empty. ValueError : it is inside ``path``.
-        OSError. What was made in ``out`` is removed again.
+    StoreError : there is no record. FileExistsError : ``out`` is not empty. ValueError : it is inside ``path``, or, if
+        that is one file, inside the file's directory. OSError. What was made in ``out`` is removed again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
     """
