@@ -103,7 +103,8 @@ def open(
     """Open the store that a broker left in a directory or is writing there, or a store to write.
 
     Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store and leaves it as a
-    broker does. Sizes of files are taken from ``config``, else from what the last writer noted, else from the files.
+    broker does. Use ``with``, or ``close``: else the next opening to write recovers it as after a crash. Sizes of files
+    are taken from ``config``, else from what the last writer noted, else from the files.
 
     A store elsewhere is read with fsspec, from the extra "remote", and its package for the protocol, s3fs for one: by a
     URI, ``s3://bucket/store``; by a path of universal_pathlib; or by ``RemotePath(filesystem, path)``, with options of

@@ -64,7 +64,8 @@ class Message:
         """Make a message to be put.
 
         Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
-        in turn. born_timestamp: epoch ms, None for now. compress: "zlib", "lz4" or "zstd" stores the body so.
+        in turn; for one beyond these see ``MessageStore.put_message``. born_timestamp: epoch ms, None for now.
+        compress: "zlib", "lz4" or "zstd" stores the body so.
         Raises: ValueError for another compression; ModuleNotFoundError naming its package. What else cannot be is
         refused when it is put. Source: Message.
         """

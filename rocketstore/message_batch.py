@@ -35,7 +35,12 @@ class MessageBatch:
     """Messages as columns, which are attributes under the names of Message's fields.
 
     Numbers are NumPy arrays; topic, hosts, ids, tags, uniq_key and bodies VarColumn; keys ListColumn; properties
-    MapColumn. ``batch[i]`` is a Message. Goes to Arrow, and what takes Arrow, without a copy.
+    MapColumn. ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. Goes to Arrow, and what takes Arrow, without a
+    copy.
+
+    Row ``i`` of a VarColumn is ``data[offsets[i]:offsets[i + 1]]``, bytes or UTF-8, none where ``valid`` is an array and
+    ``valid[i]`` False; of a ListColumn, rows ``offsets[i]`` to ``offsets[i + 1]`` of the VarColumn ``values``; of a
+    MapColumn, those of ``keys`` and ``values``. As Python objects, they are ``batch[i].body`` or ``batch.to_arrow()``.
 
     Attributes: columns: dict of column by name. Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
     """

@@ -387,7 +387,8 @@ class CommitLog:
         ----------
         begin_offset, end_offset : physical offsets, bytes: records that begin from the first up to the second; None
             for the whole log. Need not be where a record begins.
-        columns : names of Message's fields, None for all that tables have. Fewer are faster, above all without bodies.
+        columns : names of Message's fields, as offset_msg_id, not those of tables, as msgId; None for all that tables
+            have. Fewer are faster, above all without bodies.
         topics, queue_ids : one of these.
         tags : "a||b": the message's tags are one of these; "*", "" or None for all.
         keys : one of the words of KEYS, or UNIQ_KEY, is one of these. No index is used.

@@ -389,8 +389,9 @@ class MessageStore:
 
         Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
         max_num: messages of a key at most, the newest. begin_timestamp, end_timestamp: store time, epoch ms, inclusive.
-        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: index entries of a key at most. threads: so
-        many at once.
+        index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: when more index entries of a key than these
+        were read and the same file has still more, its search ends, and the answer is incomplete; they are read in
+        steps, so somewhat more may be. threads: so many at once.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and 64 at most.
@@ -448,6 +449,10 @@ class MessageStore:
     def put_message(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
         """Append a message. It is dispatched within a millisecond, and before any query of this object.
 
+        A queue_id that the topic does not have gives it all queues up to that one, for good: 100 makes 101. A body that
+        was read decompressed, as ``scan`` gives it, is stored so. To keep the bytes read the columns raw_body and
+        sys_flag, too: ``scan(columns=["topic", ..., "raw_body", "sys_flag"])``.
+
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own, and its store host, as it was
         read from another store. Returns: PutMessageResult; with flush_disk_type "SYNC_FLUSH" it is on the disk then.
         Raises: PutMessageError for one that is refused: nothing is written; OSError, StoreError: it may be lost, and
@@ -462,6 +467,8 @@ class MessageStore:
         self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
     ) -> PutMessagesResult:
         """Append messages in order; of a list or a MessageBatch all or, if one is refused, none.
+
+        Queue ids and bodies are taken as ``put_message`` takes them.
 
         Parameters: messages: Message objects, a MessageBatch, or an Arrow table (a pyarrow, pandas or polars one) with
         the columns that tables have, topic and body at least. An iterator or a table is taken piece by piece, and a
@@ -576,6 +583,7 @@ class MessageStore:
     def close(self) -> None:
         """Close all parts, and leave a store that was written as a broker does.
 
+        Without it, or ``with``, the next opening to write, or a broker, recovers a store as after a crash.
         Later calls for messages, queues and index, and to write, raise StoreClosedError.
         Raises: OSError, StoreError if what was put cannot be brought to the disk. Source: DefaultMessageStore.shutdown.
         """
