@@ -38,9 +38,9 @@ class MessageBatch:
     MapColumn. ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. Goes to Arrow, and what takes Arrow, without a
     copy.
 
-    Row ``i`` of a VarColumn is ``data[offsets[i]:offsets[i + 1]]``, bytes or UTF-8, none where ``valid`` is an array and
-    ``valid[i]`` False; of a ListColumn, rows ``offsets[i]`` to ``offsets[i + 1]`` of the VarColumn ``values``; of a
-    MapColumn, those of ``keys`` and ``values``. As Python objects, they are ``batch[i].body`` or ``batch.to_arrow()``.
+    Row ``i`` of a VarColumn is ``data[offsets[i]:offsets[i + 1]]``, bytes or UTF-8, none where ``valid`` is an array
+    and ``valid[i]`` False; of a ListColumn, rows ``offsets[i]`` to ``offsets[i + 1]`` of the VarColumn ``values``; of a
+    MapColumn, those of ``keys`` and ``values``. For rows as values take ``batch[i].body``, or ``to_arrow()`` for all.
 
     Attributes: columns: dict of column by name. Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
     """

@@ -4,7 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
-from rocketstore.spark.options import ReadOptions, StartingOffsets
+from rocketstore.spark import register
+from rocketstore.spark.options import FIELDS, ReadOptions, StartingOffsets
 
 
 def parse(streaming=False, **options):
@@ -18,6 +19,19 @@ def test_what_is_not_given_has_the_documented_default():
     assert (options.batch_size, options.max_batch_bytes, options.max_partition_bytes) == (16384, 16 << 20, 1 << 30)
     assert options.fail_on_data_loss
     assert {options.verify_crc, options.include_headers, options.pushdown} == {False}
+
+
+def test_the_documented_table_has_every_option_with_its_default_and_an_example_that_is_taken():
+    rows = [line.strip(" |").split(" | ") for line in register.__doc__.splitlines() if line.startswith("    | ")][2:]
+    assert sorted(name for name, *_ in rows) == sorted(FIELDS)
+    for name, _, default, example in rows:
+        parsed = FIELDS[name].metadata["parse"]
+        assert parsed(example) is not None
+        if default not in ("all", "as files show", "null", "see below", "none: is needed"):
+            known = StartingOffsets(-1, {}) if name == "endingOffsets" else FIELDS[name].default
+            assert parsed(default) == known
+        elif name != "path":
+            assert FIELDS[name].default is None
 
 
 def test_every_option_is_read():

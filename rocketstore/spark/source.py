@@ -20,7 +20,7 @@ __all__ = ["RocketStoreDataSource", "register"]
 
 
 class RocketStoreDataSource(DataSource):  # type: ignore[misc]
-    """What ``format("rocketstore")`` makes. Options: of reading see ``ReadOptions``, of writing ``writer_of``."""
+    """What ``format("rocketstore")`` makes. Options: see ``register``."""
 
     @classmethod
     def name(cls) -> str:
@@ -45,5 +45,56 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``rocketstore`` known to a session, for ``spark.read``, ``spark.readStream`` and SQL."""
+    """Make the format ``rocketstore`` known to a session, for ``spark.read``, ``spark.readStream`` and SQL.
+
+    Options of reading, whose names may have any case. Sizes are bytes, or have a unit: 512k, 16m, 1g.
+
+    | option | form | default | example |
+    | --- | --- | --- | --- |
+    | path | absolute, or a URI | none: is needed | /data/store |
+    | table | messages, consumequeue, index or offsets | messages | offsets |
+    | subscribe | topics with commas between | all | Orders,Payments |
+    | subscribePattern | regular expression of whole topics | all | Order.* |
+    | assign | JSON: topic to queue ids | all | {"Orders": [0, 1]} |
+    | queueIds | queue ids with commas between | all | 0,1 |
+    | tags | tags with || between, or * | all | paid||sent |
+    | keys | words of KEYS, or UNIQ_KEY, with spaces between | all | order-7 order-8 |
+    | startingOffsets | earliest, of streams latest, or JSON: topic to id to offset | see below | {"Orders": {"0": 23}} |
+    | endingOffsets | latest, or JSON as in startingOffsets | latest | {"Orders": {"0": 42}} |
+    | startingTimestamp | store time, epoch ms, inclusive | all | 1763712000000 |
+    | endingTimestamp | store time, epoch ms, exclusive | all | 1763798400000 |
+    | startingPhyOffset | records that begin there or later | all | 0 |
+    | endingPhyOffset | records that begin before | all | 1073741824 |
+    | failOnDataLoss | true or false | true | false |
+    | columns | the table's, with commas between | see below | topic,tags,body |
+    | includeHeaders | true or false: properties, too | false | true |
+    | schemaStyle | rocketmq or kafka: names of columns | rocketmq | kafka |
+    | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
+    | verifyCrc | true or false | false | true |
+    | minPartitions | at least 1 | 1 | 16 |
+    | maxPartitionBytes | size of log that a task reads | 1g | 128m |
+    | batchSize | rows in a batch at most | 16384 | 4096 |
+    | maxBatchBytes | size of a batch at most, unless of one row | 16m | 4m |
+    | brokerName | what column brokerName is to have | null | broker-a |
+    | pushdown | true or false: filters are taken from Spark | false | true |
+    | maxBytesPerTrigger | size of log that a stream reads at once | all | 1g |
+    | maxOffsetsPerTrigger | messages that a stream reads at once | all | 100000 |
+    | maxFilesPerTrigger | files of the log that a stream reads at once | all | 1 |
+    | maxHashSlotNum | of the index, both or none | as files show | 5000000 |
+    | maxIndexNum | of the index, both or none | as files show | 20000000 |
+
+    One of subscribe, subscribePattern and assign may be given; not assign with queueIds, nor columns with
+    includeHeaders. A batch query begins at earliest, a stream at latest, unless told where. Among offsets of queues -2
+    is earliest and -1 latest; queues that startingOffsets leaves out begin at earliest, those that endingOffsets leaves
+    out end at latest. A timestamp precedes the offsets of its side. A start that was deleted is an error, and for a
+    stream one that is not there yet, behind which a batch query finds no rows. With failOnDataLoss=false they go on with
+    what is there. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
+
+    Without columns or a schema there is all but properties, rawBody, tagsCode, bornTimestampMs and storeTimestampMs, of
+    offsets all but group and consumerOffset. Tables consumequeue and offsets take path, table, columns, batchSize,
+    subscribe, subscribePattern, assign and queueIds; index takes path, table, columns, batchSize and its own two.
+
+    Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
+    broker's own, such as maxMessageSize, for what is not as the store was written last.
+    """
     spark.dataSource.register(RocketStoreDataSource)
