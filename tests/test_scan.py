@@ -472,6 +472,18 @@ def test_many_damaged_places_are_all_skipped_and_told(chunk, tmp_path, monkeypat
     assert lost == [offsets[i] for i in bad]
 
 
+def test_no_damaged_place_of_a_log_at_rest_is_waited_at(tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(scan_module.time, "sleep", lambda seconds: pytest.fail("nobody writes here"))
+    log, offsets = make(tmp_path, some(60))
+    for bad in offsets[5:50:5]:
+        damage(tmp_path, bad)
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
+    scan = log.scan(threads=threads, on_corrupt="skip")
+    assert offsets_of(scan) == [offset for i, offset in enumerate(offsets) if i not in range(5, 50, 5)]
+    assert [skip.begin for skip in scan.skipped] == offsets[5:50:5]
+
+
 def test_zeros_before_later_records_are_damage_and_skipped(tmp_path, threads, small_chunks):
     log, offsets = make(tmp_path, some(60))
     damage(tmp_path, offsets[3], bytes(offsets[6] - offsets[3]), at=0)

@@ -230,7 +230,7 @@ class CommitLog:
             if window is None:
                 return END, None
             status, fields = read_message(*window, offset)
-            if status == HALF and self._is_at_rest(offset):
+            if status == HALF and self.is_at_rest(offset):
                 status, fields = read_message(*window, offset, at_rest=True)
             if status != CUT or size > INT_MAX or not self._is_partial(window):
                 return status, fields
@@ -269,7 +269,7 @@ class CommitLog:
             statuses = np.full(len(offsets), END, np.uint8)
             scanner.gather(windows, window_of, offsets, statuses, at_rest=at_rest)
             half = np.flatnonzero(statuses == HALF)
-            if not len(half) or not self._is_at_rest(int(offsets[half[0]])):
+            if not len(half) or not self.is_at_rest(int(offsets[half[0]])):
                 break
         return lazy_batch_of(scanner.take(), fields), statuses
 
@@ -331,7 +331,7 @@ class CommitLog:
         file = self.queue.find(window.from_offset)
         return file is not None and window.from_offset + window.buffer.size < file.end_offset
 
-    def _is_at_rest(self, offset: int) -> bool:
+    def is_at_rest(self, offset: int) -> bool:
         """Whether nobody writes at an offset: a record that ends in zeros there is whole.
 
         A mapping changes a file's time when it first changes a page, so the last record may be later than that.
@@ -441,7 +441,7 @@ class CommitLog:
             if window is None:
                 return None
             offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
-            if status == HALF and self._is_at_rest(offset):
+            if status == HALF and self.is_at_rest(offset):
                 offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
             place = window.from_offset, window.buffer.size
             if status != OK and place != seen and self._is_partial(window):

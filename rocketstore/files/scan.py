@@ -136,6 +136,8 @@ class Scan:
         for _ in range(ATTEMPTS):
             if later is None and status in (END, HALF):
                 return offset, False
+            if later is not None and log.is_at_rest(offset):
+                break
             time.sleep(ATTEMPT_SECONDS)  # a broker may be writing just here
             log.queue.forget()
             step = log.step(scanner, offset, end, self._batch_size)
