@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import hostile_store
+import numpy as np
 import planted
 import pytest
 import stores
@@ -22,7 +23,9 @@ from reference.message_store import StoreModel, make_store
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
+from rocketstore.limits import LONG_MAX
 from rocketstore.store.verify import verify
+from rocketstore.store.verify_queues import Ranges
 from rocketstore.store.verify_report import KINDS, SHOWN
 
 SEVERITIES = ("error", "warning", "info")
@@ -475,6 +478,36 @@ def test_where_no_store_is_there_is_an_error(tmp_path):
         verify(tmp_path / "absent")
     with pytest.raises(ValueError, match="threads=0"):
         verify(tmp_path, threads=0)
+
+
+# ---- ranges ------------------------------------------------------------------------------------------------
+
+
+def test_a_number_is_in_ranges_as_it_is_in_their_set(seed):
+    random_ = random.Random(seed)
+    ranges, numbers = Ranges(), np.arange(-50, 60)
+    assert not ranges.are_in(numbers).any()
+    expected = set()
+    for begin in random_.choices(range(-40, 40), k=30):
+        end = begin + random_.randrange(5)
+        ranges.add(begin, end)
+        expected |= set(range(begin, end))
+        assert ranges.are_in(numbers).tolist() == [number in expected for number in numbers.tolist()]
+
+
+def test_a_range_may_end_behind_the_last_number():
+    ranges = Ranges()
+    ranges.add_all(np.array([5, LONG_MAX]))
+    assert ranges.are_in(np.array([4, 5, 6, LONG_MAX - 1])).tolist() == [False, True, False, False]
+
+
+def test_many_numbers_are_looked_for_in_many_ranges():
+    numbers = np.arange(400_000)
+    ranges = Ranges()
+    ranges.add_all(numbers[::2])
+    begin = time.perf_counter()
+    assert ranges.are_in(numbers).tolist() == [True, False] * 200_000
+    assert time.perf_counter() - begin < 10  # one by one it is hours
 
 
 # ---- the rest ----------------------------------------------------------------------------------------------

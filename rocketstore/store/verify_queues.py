@@ -16,7 +16,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
-from rocketstore.limits import INT_MAX
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.store.dispatch import is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
@@ -41,8 +41,10 @@ class Ranges:
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
+        self._bounds: np.ndarray | None = None  # of all ranges, once they are asked for
 
     def add(self, begin: int, end: int) -> None:
+        self._bounds = None
         if self._ranges and self._ranges[-1][0] <= begin <= self._ranges[-1][1]:
             begin, end = self._ranges[-1][0], max(end, self._ranges.pop()[1])
         self._ranges.append((begin, end))
@@ -68,6 +70,14 @@ class Ranges:
             if begin < min(first, end):
                 yield begin, min(first, end)
             begin = max(begin, last)
+
+    def are_in(self, numbers: np.ndarray) -> np.ndarray:
+        """Which of some numbers, int64[n], are in the set, bool[n]."""
+        if self._bounds is None:
+            # The end of what a damaged queue offset makes may be beyond a long, where no unit is.
+            self._bounds = np.array([min(bound, LONG_MAX) for part in self.sorted() for bound in part], np.int64)
+        inside: np.ndarray = np.searchsorted(self._bounds, numbers, "right") % 2 == 1
+        return inside
 
     @property
     def end(self) -> int:

@@ -112,17 +112,15 @@ class UnitVerifier(NamedTuple):
 
     def _note_tail(self, files: QueueFiles, unit: int, units: np.ndarray) -> None:
         """The queue ends at this unit; what is behind it is old."""
-        wanted = [range(low, high) for low, high in files.missing.sorted()]
         left = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1)) + unit
-        left = left[[not any(number in part for part in wanted) for number in left.tolist()]] if wanted else left
+        left = left[~files.missing.are_in(left)]
         if len(left):
             path, offset = files.place(int(left[0]))
             self.findings.add("unit-tail", path, offset, f"the queue ends at {unit}", len(left))
 
     def _note_invalid(self, files: QueueFiles, numbers: np.ndarray) -> None:
-        missing = [range(low, high) for low, high in files.missing.sorted()]
-        unclaimed = [number for number in numbers.tolist() if not any(number in part for part in missing)]
-        self._note(files, "unit-invalid", np.array(unclaimed, np.int64), "is none, and no record is known for it")
+        unclaimed = numbers[~files.missing.are_in(numbers)]
+        self._note(files, "unit-invalid", unclaimed, "is none, and no record is known for it")
 
     def _check_real(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray, before: int) -> int:
         """Find out what units lead to. Returns the offset of the last one whose record has expired."""
