@@ -1,5 +1,6 @@
 """Verification: planted faults are named, sound stores have none, and nothing is changed by looking."""
 
+import os
 import random
 import shutil
 import signal
@@ -117,6 +118,17 @@ def test_an_index_whose_geometry_cannot_be_known_is_not_checked(sound, tmp_path)
     for path in (root / "index").iterdir():
         path.write_bytes(bytes(2000))
     assert [finding.kind for finding in verify(root).findings] == ["index-geometry"]
+
+
+def test_of_lengths_that_as_many_files_of_queues_have_the_longest_is_right(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**planted.SIZES)) as store:
+        for queue_id in (0, 1):
+            store.put_message(Message("T", b"body", queue_id=queue_id))
+    (tmp_path / "config" / "rocketstore.json").unlink()
+    cut = tmp_path / "consumequeue" / "T" / "1" / f"{0:020}"
+    os.truncate(cut, 180)
+    found = [(finding.path, finding.offset) for finding in verify(tmp_path).findings if finding.kind == "queue-file-size"]
+    assert found == [(cut, 180)]
 
 
 def test_what_cannot_be_read_is_a_finding(sound, tmp_path):

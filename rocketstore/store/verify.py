@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -190,9 +191,9 @@ class Verification:
         return files
 
     def _check_lengths(self, queues: dict[Queue, QueueFiles]) -> None:
-        """All queues of a kind have files of one length: the one given, or that most have."""
-        sizes = [file.size for files in queues.values() for file in files.files if file.size]
-        most = max(set(sizes), key=sizes.count) if sizes else 0
+        """All queues of a kind have files of one length: the one given, or that most have, the longest of such."""
+        sizes = Counter(file.size for files in queues.values() for file in files.files if file.size)
+        most = max(sizes, key=lambda size: (sizes[size], size), default=0)
         for files in queues.values():
             size = files.given_size or most
             files.set_size(size)
