@@ -14,6 +14,7 @@ from reference.record import INNER_BATCH, build_record
 
 import rocketstore
 from rocketstore import GetMessageStatus
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.mapped_file import MappedFileQueue
 from rocketstore.store import get_message as get_message_module
 
@@ -671,6 +672,19 @@ def test_as_broker_a_read_of_a_batch_queue_ends_with_its_file(tmp_path):
     with batch_store(tmp_path, *[2] * 12, per_file=10) as store:
         assert read(store, 0, 100, limits="broker")[1] == 20
         assert read(store, 0, 100)[1] == 24
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["units", "batch units"])
+def test_a_read_looks_at_each_file_of_a_queue_some_times_and_not_once_for_each_other(is_batch, tmp_path, monkeypatch):
+    files, calls, limit = 150, [], ConsumeQueue._limit
+    monkeypatch.setattr(ConsumeQueue, "_limit", lambda queue, file: calls.append(file) or limit(queue, file))
+    if is_batch:
+        store = batch_store(tmp_path, *[1] * files, per_file=1)
+    else:
+        store = store_of(tmp_path, [{}] * files, cq_file_size=20)
+    with store:
+        assert read(store, 0, 1000) == ("FOUND", files, list(range(files)))
+    assert len(calls) < 20 * files
 
 
 # ---- everything, against the oracle ------------------------------------------------------------------------

@@ -45,6 +45,7 @@ __all__ = [
 
 PHY_OFFSET = 0  # where it is in a unit
 READ_UNITS = 4096
+FIRST = operator.itemgetter(0)
 F = TypeVar("F", bound=Callable[..., Any])
 Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run
 
@@ -125,7 +126,7 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_queue", "_writer", "directory", "mode",
+        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_known", "_queue", "_writer", "directory", "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
@@ -141,6 +142,7 @@ class ConsumeQueue:
         self._queue: MappedFileQueue | None = None
         self._file_size = 0
         self._end = -1
+        self._known: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, their end, and what they have
         self._closed = False
         self._writer: Any = None
         if mode != "r":
@@ -267,9 +269,11 @@ class ConsumeQueue:
 
         Raises: CorruptFileError for a file that was cut.
         """
-        position = self._position(queue_offset)
-        span = next((span for span in self._held() if span[0] <= position < span[1]), None)
-        return None if span is None else (self._offset_at(span[0]), self._offset_at(span[1]))
+        position, held = self._position(queue_offset), self._held()
+        at = bisect.bisect_right(held, position, key=FIRST) - 1
+        if at < 0 or position >= held[at][1]:
+            return None
+        return self._offset_at(held[at][0]), self._offset_at(held[at][1])
 
     # ---- put -----------------------------------------------------------------------------------------------
 
@@ -404,9 +408,15 @@ class ConsumeQueue:
         return file.file_from_offset + file.size // self.unit_size * self.unit_size
 
     def _held(self) -> list[Span]:
-        """The valid units of each file that has any."""
-        end = self._find_end()
-        files = [file for file in self._run().files if file.file_from_offset < end]
+        """The valid units of each file that has any. They are looked for again when files or end are others."""
+        end, files = self._find_end(), self._run().files
+        known = self._known  # which another thread may exchange
+        if known is None or known[0] is not files or known[1] != end:
+            known = self._known = files, end, self._held_until(end, files)
+        return known[2]
+
+    def _held_until(self, end: int, files: Sequence[LogFile]) -> list[Span]:
+        files = [file for file in files if file.file_from_offset < end]
         for file in files:
             if file.size < self.unit_size:
                 raise self._missing(file.file_from_offset)
