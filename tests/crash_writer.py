@@ -26,13 +26,14 @@ BATCH_TOPIC, BATCH_QUEUES = "Inner", 2
 STARTING, OPENED, FLUSHED, CLOSED = "starting", "opened", "flushed", "closed"
 
 
-def store_config(flush_disk_type="SYNC_FLUSH"):
+def store_config(flush_disk_type="SYNC_FLUSH", ext=False):
     """Files so small that each run fills several."""
     return StoreConfig(
         mapped_file_size_commit_log=32 << 10,
         mapped_file_size_consume_queue=20 * 20,
         mapper_file_size_batch_consume_queue=46 * 10,
-        mapped_file_size_consume_queue_ext=4096,
+        mapped_file_size_consume_queue_ext=256 if ext else 4096,
+        enable_consume_queue_ext=ext,
         max_hash_slot_num=50,
         max_index_num=150,
         flush_disk_type=flush_disk_type,
@@ -197,6 +198,7 @@ def main():
     parser.add_argument("--record")
     parser.add_argument("--lies", type=int, default=0)
     parser.add_argument("--kill-at", type=int, default=0)
+    parser.add_argument("--ext", type=int, default=0)
     options = parser.parse_args()
     if options.record:
         from faults import Faults
@@ -205,7 +207,7 @@ def main():
         faults.watch(options.root)
         faults.record(options.record, options.lies)
         faults.kill_at(options.kill_at)
-    config = store_config(options.flush_disk_type)
+    config = store_config(options.flush_disk_type, bool(options.ext))
     Writer(options.root, config, options.session, options.seed).run(options.operations, options.threads)
     if options.record:
         print(json.dumps({"calls": faults.calls}), flush=True)

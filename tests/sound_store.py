@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crash_writer import QUEUES, Ack, ident_of, message, plan
 from reference.commit_log import blank, read_files, scan
-from reference.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE, load
+from reference.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE, is_ext_addr, load, read_ext
 from reference.index_file import IndexFile, IndexService, key_hash
 
 import rocketstore
@@ -130,7 +130,8 @@ def check_queues(found):
         for (topic, queue_id), directory in directories.items():
             records = queues.pop((topic, int(queue_id)), [])
             units = [unit for unit in units_of(directory, size, unit_size) if unit.offset >= min(found.files)]
-            fields = [(unit.queue_offset, unit.offset, unit.size, unit.tags_code, unit.batch_num) for unit in units]
+            ext = read_files(found.root / "consumequeue_ext" / topic / queue_id)
+            fields = [(unit.queue_offset, unit.offset, unit.size, code_of(unit, ext), unit.batch_num) for unit in units]
             expected = [
                 (record.queue_offset, record.phy_offset, record.total_size, record.tags_code, record.batch_size)
                 for record in records
@@ -138,6 +139,11 @@ def check_queues(found):
             wrong = set(fields) ^ set(expected)
             assert fields == expected, f"{topic}/{queue_id}: {len(fields)} units, {len(expected)} records: {wrong}"
     assert not queues, f"no files for {list(queues)}"
+
+
+def code_of(unit, ext):
+    """The tags code of a unit, or of the ext unit that it leads to."""
+    return read_ext(ext, unit.tags_code).tags_code if is_ext_addr(unit.tags_code) else unit.tags_code
 
 
 def units_of(directory, file_size, unit_size):

@@ -733,11 +733,16 @@ def ext_files(root):
 
 
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
-@pytest.mark.parametrize("how", ["zeros", "empty", "gone"])
+@pytest.mark.parametrize("how", ["zeros", "empty", "gone", "all"])
 def test_units_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, how, mode):
     """Else those of the next messages would be where these lead, with other tags."""
     path = ext_files(tmp_path)[-1]
-    path.unlink() if how == "gone" else path.write_bytes(bytes(128 if how == "zeros" else 0))
+    if how == "all":
+        shutil.rmtree(path.parent)
+    elif how == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(bytes(128 if how == "zeros" else 0))
     mode(tmp_path, None)
     recover(tmp_path, config=EXT)
     assert recover(tmp_path, config=EXT).actions == ()

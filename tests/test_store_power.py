@@ -26,9 +26,9 @@ def env(tmp_path_factory):
 class Machine:
     """A store that one writer after the other writes, each until the power goes."""
 
-    def __init__(self, directory, env, flush_disk_type, seed, lies=0):
+    def __init__(self, directory, env, flush_disk_type, seed, lies=0, ext=0):
         self.directory, self.env, self.flush_disk_type, self.lies = directory, env, flush_disk_type, lies
-        self.seed, self.rng = seed, random.Random(f"{seed}/power/{flush_disk_type}/{lies}")
+        self.seed, self.rng, self.ext = seed, random.Random(f"{seed}/power/{flush_disk_type}/{lies}"), ext
         self.root = directory / "store"
         self.root.mkdir()
         self.durable = []  # what was acknowledged for good
@@ -50,6 +50,7 @@ class Machine:
             operations=operations,
             record=shadow,
             lies=self.lies,
+            ext=self.ext,
             kill_at=kill_at,
         )
         assert run.status == 0 or (kill_at and run.status == -9), run.errors  # it may end before that call
@@ -65,13 +66,14 @@ class Machine:
         self.root = image
 
 
+@pytest.mark.parametrize("ext", [0, 1], ids=["plain", "ext"])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_what_was_acknowledged_for_good_survives_a_loss_of_power(flush_disk_type, env, tmp_path, seed):
+def test_what_was_acknowledged_for_good_survives_a_loss_of_power(flush_disk_type, ext, env, tmp_path, seed):
     """One store over several losses of power; the next writer, too, may be caught while it still recovers."""
-    machine = Machine(tmp_path, env, flush_disk_type, seed)
+    machine = Machine(tmp_path, env, flush_disk_type, seed, ext=ext)
     (tmp_path / "whole").mkdir()
-    calls = Machine(tmp_path / "whole", env, flush_disk_type, seed).run()[1].calls
-    config = store_config(flush_disk_type)
+    calls = Machine(tmp_path / "whole", env, flush_disk_type, seed, ext=ext).run()[1].calls
+    config = store_config(flush_disk_type, bool(ext))
     for session in range(SESSIONS):
         # Every second one has come to write, and the others may still be opening.
         kill_at = machine.rng.randint(calls // 2, calls) if session % 2 else machine.rng.randint(1, 60)

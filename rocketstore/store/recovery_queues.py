@@ -145,6 +145,8 @@ class QueueEnd:
         assert self.unit is not None
         if self.ext_file_size is None:
             return True
+        if not self.ext_directory.is_dir():
+            return False
         with ConsumeQueueExt.open(self.ext_directory, mapped_file_size=self.ext_file_size) as ext:
             found = ext.read(self.unit.tags_code)
         return found is not None and (found.tags_code, found.store_timestamp) == (tags_code, store_timestamp)
