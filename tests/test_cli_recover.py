@@ -133,3 +133,10 @@ def test_rows_can_be_json_or_csv(torn):
     assert first == "what,path,offset,size"
     lines = run("recover", store, "--dry-run", "--format", "json").stdout.splitlines()
     assert set(json.loads(lines[0])) == {"what", "path", "offset", "size"}
+
+
+def test_an_index_whose_geometry_is_asked_for_is_told_in_the_command_s_words(store):
+    (store / "config" / "rocketstore.json").unlink()
+    result = run("recover", store)
+    assert_one_line(result, "(it looks like maxHashSlotNum=100, maxIndexNum=1000)", "--broker-conf FILE")
+    assert "StoreConfig" not in result.stderr

@@ -59,7 +59,7 @@ def register(spark: SparkSession) -> None:
     | queueIds | queue ids with commas between | all | 0,1 |
     | tags | tags with || between, or * | all | paid||sent |
     | keys | words of KEYS, or UNIQ_KEY, with spaces between | all | order-7 order-8 |
-    | startingOffsets | earliest, of streams latest, or JSON: topic to id to offset | see below | {"Orders": {"0": 23}} |
+    | startingOffsets | earliest, of streams latest, or JSON: topic to id to offset | see below | {"Orders": {"0": 7}} |
     | endingOffsets | latest, or JSON as in startingOffsets | latest | {"Orders": {"0": 42}} |
     | startingTimestamp | store time, epoch ms, inclusive | all | 1763712000000 |
     | endingTimestamp | store time, epoch ms, exclusive | all | 1763798400000 |
@@ -87,12 +87,13 @@ def register(spark: SparkSession) -> None:
     includeHeaders. A batch query begins at earliest, a stream at latest, unless told where. Among offsets of queues -2
     is earliest and -1 latest; queues that startingOffsets leaves out begin at earliest, those that endingOffsets leaves
     out end at latest. A timestamp precedes the offsets of its side. A start that was deleted is an error, and for a
-    stream one that is not there yet, behind which a batch query finds no rows. With failOnDataLoss=false they go on with
-    what is there. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
+    stream one that is not there yet, behind which a batch query finds no rows; failOnDataLoss=false goes on with what
+    is there. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
 
-    Without columns or a schema there is all but properties, rawBody, tagsCode, bornTimestampMs and storeTimestampMs, of
-    offsets all but group and consumerOffset. Tables consumequeue and offsets take path, table, columns, batchSize,
-    subscribe, subscribePattern, assign and queueIds; index takes path, table, columns, batchSize and its own two.
+    Without columns or a schema a table has all but properties, rawBody, tagsCode, bornTimestampMs, storeTimestampMs and
+    _corrupt_record, which mode PERMISSIVE adds; offsets all but group and consumerOffset. Tables consumequeue and
+    offsets take path, table, columns, batchSize, subscribe, subscribePattern, assign and queueIds; index takes path,
+    table, columns, batchSize and its own two.
 
     Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
     broker's own, such as maxMessageSize, for what is not as the store was written last.
