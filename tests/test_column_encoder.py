@@ -162,6 +162,16 @@ def test_a_column_that_leads_beyond_its_data_is_an_error(tmp_path, offsets):
         assert log.max_phy_offset == 0
 
 
+@pytest.mark.parametrize("columns", [["body"], ["topic"], ["topic", "raw_body"], ["keys"]], ids=" ".join)
+def test_columns_that_make_no_message_are_an_error(tmp_path, columns):
+    with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
+        store.put_message(Message("T", b"x"))
+        (batch,) = store.scan(columns=columns)
+        with pytest.raises(ValueError, match="columns topic, and body or raw_body with sys_flag, are needed"):
+            store.put_messages(batch)
+        assert len(next(iter(store.scan()))) == 1
+
+
 def test_columns_of_different_lengths_are_an_error():
     two = VarColumn(np.array([0, 1, 2], np.int32), np.frombuffer(b"TT", np.uint8))
     with pytest.raises(ValueError, match="a column of 2 rows among those of 1"):

@@ -69,7 +69,7 @@ cdef class ColumnEncoder:
     """Messages in columns, to be encoded.
 
     Parameters: columns: by their names in a MessageBatch: topic, and raw_body with the sys_flag that says how it is
-    compressed, or body; of the others what there is. n: rows.
+    compressed, or body; of the others what there is. n: rows. Raises: ValueError without these.
     """
 
     cdef Py_ssize_t n
@@ -97,6 +97,8 @@ cdef class ColumnEncoder:
         self.n, self.joined, self.texts = n, Growing(), {}
         self.topics = self.column(columns, "topic", Texts)
         self.bodies = self.column(columns, "raw_body" if "raw_body" in columns else "body", Texts)
+        if self.topics is None or self.bodies is None:
+            raise ValueError("columns topic, and body or raw_body with sys_flag, are needed to put messages")
         self.born_hosts = self.column(columns, "born_host", Texts)
         self.store_hosts = self.column(columns, "store_host", Texts)
         self.tags = self.column(columns, "tags", Texts)
