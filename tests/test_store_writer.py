@@ -1381,11 +1381,13 @@ def test_a_store_whose_topics_json_cannot_be_read_is_not_opened_for_writing(tmp_
 
 def test_a_topics_json_that_cannot_be_read_any_more_is_not_overwritten(tmp_path):
     root = tmp_path / "store"
-    with pytest.raises(StoreError, match=r"topics\.json"), open_store(root) as store:
-        store.create_topic("T")
-        for path in (root / "config").glob("topics.json*"):
-            path.write_bytes(b"{nonsense")
-        store.put_message(Message("New", b"", queue_id=0))
+    store = open_store(root)
+    store.create_topic("T")
+    for path in (root / "config").glob("topics.json*"):
+        path.write_bytes(b"{nonsense")
+    store.put_message(Message("New", b"", queue_id=0))
+    with pytest.raises(StoreError, match=r"topics\.json"):
+        store.close()
     assert (root / "config" / "topics.json").read_bytes() == b"{nonsense"
 
 

@@ -126,7 +126,8 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_known", "_queue", "_writer", "directory", "mode",
+        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_known", "_queue", "_writer", "directory",
+        "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
