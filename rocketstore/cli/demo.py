@@ -206,13 +206,12 @@ def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
 
 def take_items(index: IndexService, most: int, absent: int) -> Lookups:
     """Take so many of an index's items, spread over its files, and make a key for the hash of each."""
-    items = [file.items(1, 1 + len(file)) for file in index.files]
-    starts = np.cumsum([0, *map(len, items)])
+    starts = np.cumsum([0, *map(len, index.files)])
     count = int(starts[-1])
     wanted = np.arange(min(most, count)) * count // max(1, min(most, count))
     places = np.searchsorted(wanted, starts)
-    taken = [part[wanted[first:last] - start] for part, start, (first, last) in
-             zip(items, starts.tolist(), pairwise(places.tolist()), strict=False)]
+    taken = [file.items(1, 1 + len(file))[wanted[first:last] - start] for file, start, (first, last) in
+             zip(index.files, starts.tolist(), pairwise(places.tolist()), strict=False)]
     keys = [key for part in taken for key in keys_of(part["key_hash"])] + [f"absent-{n}" for n in range(absent)]
     phy_offsets = [part["phy_offset"].astype(np.int64) for part in taken]
     return Lookups(None, keys, np.concatenate([*phy_offsets, np.full(absent, -1, np.int64)]))

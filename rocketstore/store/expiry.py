@@ -106,8 +106,8 @@ def delete_expired_files(
 
 def _delete_index_files(index: IndexService | None, min_phy_offset: int, dry_run: bool) -> Deleted:
     older = index.files[:-1] if index is not None else []
-    expired = list(takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older))
-    deleted = Deleted([file.path for file in expired], sum(file.path.stat().st_size for file in expired))
+    expired = [file.path for file in takewhile(lambda file: file.header.end_phy_offset < min_phy_offset, older)]
+    deleted = Deleted(expired, sum(path.stat().st_size for path in expired))
     if index is not None and not dry_run:
         index.delete_expired_file(min_phy_offset)
     return deleted

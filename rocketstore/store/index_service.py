@@ -7,6 +7,8 @@ import io
 import logging
 import os
 import time
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -27,6 +29,7 @@ from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
 from rocketstore.storage import identity, local_path, to_path
+from rocketstore.store.index_file_list import IndexFileList, ListedIndexFile, max_open_files
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
 
@@ -35,6 +38,7 @@ logger = logging.getLogger("rocketstore")
 MAX_MSGS_NUM_BATCH = 64
 CREATE_ATTEMPTS = 3
 CREATE_RETRY_SECONDS = 1.0
+MAX_UNFLUSHED = 8  # full files on their way to the disk, each of which is open till then
 REQUIRED = ("topic", "phy_offset", "store_timestamp")
 OPTIONAL = ("uniq_key", "keys", "tags", "sys_flag")
 INDEX_TYPES = (None, "K", "U", "T")
@@ -75,7 +79,10 @@ class IndexService:
         self.max_msgs_num_batch = max_msgs_num_batch
         self.rejected: list[Path] = []
         self._geometry = geometry
-        self._files: list[IndexFile] = []
+        self._files: list[ListedIndexFile] = []
+        self._opened: deque[ListedIndexFile] = deque()  # for reading, in this order
+        self._max_open = max_open_files()
+        self._live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
         self._flushes: list[Future[None]] = []
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode != "r" else None
         self._closed = False
@@ -126,31 +133,48 @@ class IndexService:
         if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
             paths.pop()  # it is being made, or was when the writer was killed
         self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode != "r")
+        kept = []
         for path in paths:
             if not last_exit_ok and self._is_rejected(path):
                 self.rejected.append(path)
                 if self.mode != "r":
                     path.unlink()
                     continue
-            self._files.append(self._open_file(path))
+            kept.append(path)
+        for path in kept:
+            self._files.append(self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path))
+
+    def _list(self, path: Path) -> ListedIndexFile:
+        listed = ListedIndexFile(path)
+        self._open(listed)
+        return listed
+
+    def _list_to_add(self, path: Path, is_newest: bool) -> ListedIndexFile:
+        """Undo a torn put; the newest file stays open, and what an earlier writer left of the others is flushed."""
+        file = self._open_file(path, "r+")
+        if not is_newest:
+            file.close()
+        return ListedIndexFile(path, file.identity, file if is_newest else None)
 
     def refresh(self) -> None:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         self._require_open()
-        known = {file.path.name: file for file in self._files}
+        known = {listed.path.name: listed for listed in self._files}
         paths = index_paths(self.directory)
         files = []
         for path in paths:
             try:
-                file = known.get(path.name)
-                if file is None or file.identity != identity(path):
-                    file = self._open_file(path)
-                files.append(file)
+                listed = known.get(path.name)
+                if listed is None or listed.identity != identity(path):
+                    listed = self._list(path)
+                files.append(listed)
             except FileNotFoundError:
                 continue  # it has expired just now
             except CorruptFileError:
                 if path != paths[-1]:
                     raise  # the newest is being made
+        for gone in set(self._files).difference(files):
+            self._forget(gone)
         self._files = files
 
     def _is_rejected(self, path: Path) -> bool:
@@ -159,15 +183,42 @@ class IndexService:
         with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
             return file.header.end_timestamp > self.checkpoint.index_msg_timestamp
 
-    def _open_file(self, path: Path) -> IndexFile:
+    def _open(self, listed: ListedIndexFile) -> IndexFile:
+        """Give a file, opened for reading if it is not open. Raises: FileNotFoundError, if it has expired."""
+        file = listed.file
+        if file is None:
+            if self._closed:
+                raise StoreClosedError(f"{self.directory} is closed")
+            file = self._open_file(listed.path, "r")
+            listed.identity, listed.file = file.identity, file
+            self._opened.append(listed)
+            while len(self._opened) > self._max_open:
+                self._opened.popleft().file = None  # closed when its last user lets it go
+        return file
+
+    def _open_file(self, path: Path, mode: str) -> IndexFile:
         slots, items = self._geometry or (None, None)
-        mode = "r" if self.mode == "r" else "r+"
-        return IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat)
+        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat)
+        self._live.add(file)
+        return file
+
+    def _forget(self, listed: ListedIndexFile) -> None:
+        """Let a deleted file go, which is not closed: a query may be in it."""
+        with contextlib.suppress(ValueError):  # it is not open
+            self._opened.remove(listed)
 
     @property
-    def files(self) -> list[IndexFile]:
-        """The index files, oldest first."""
-        return list(self._files)
+    def files(self) -> IndexFileList:
+        """The index files, oldest first; of many, each is opened when it is asked for."""
+        return IndexFileList(list(self._files), self._open)
+
+    @property
+    def _newest(self) -> IndexFile | None:
+        return self._open(self._files[-1]) if self._files else None
+
+    def _end_phy_offset(self) -> int:
+        newest = self._newest
+        return newest.header.end_phy_offset if newest is not None else 0
 
     # ---- build ---------------------------------------------------------------------------------------------
 
@@ -213,7 +264,7 @@ class IndexService:
         items = index_items(
             topic, columns["uniq_key"], columns["keys"], columns["tags"], offsets,
             int32_column(flags, "sys_flag", n),
-            self._files[-1].header.end_phy_offset if self._files else 0,
+            self._end_phy_offset(),
             Compat.of(self.compat).indexes_tags,
         )
         if n:
@@ -230,7 +281,7 @@ class IndexService:
         self._require_open(writing=True)
         self.check_file_sizes()
         # What ends before the newest file does is there already.
-        first = int(np.searchsorted(phy_offsets, self._files[-1].header.end_phy_offset)) if self._files else 0
+        first = int(np.searchsorted(phy_offsets, self._end_phy_offset())) if self._files else 0
         hashes, offsets, times = (
             np.ascontiguousarray(column[first:]) for column in (key_hashes, phy_offsets, store_timestamps)
         )
@@ -249,13 +300,17 @@ class IndexService:
 
     def _last_file(self) -> IndexFile:
         """The file being filled; a new one when there is none or it is full. Source: getAndCreateLastIndexFile."""
-        last = self._files[-1] if self._files else None
+        last = self._newest
         if last is not None and not last.is_write_full:
             return last
-        self._files.append(self._create_file(last))
+        if len(self._flushes) >= MAX_UNFLUSHED:
+            self._flushes[-MAX_UNFLUSHED].exception()
+        file = self._create_file(last)
+        self._live.add(file)
+        self._files.append(ListedIndexFile(file.path, file.identity, file))
         if last is not None and self._flusher is not None:
-            self._flushes.append(self._flusher.submit(self._flush_full, last, self._flushes[-1:]))
-        return self._files[-1]
+            self._flushes.append(self._flusher.submit(self._flush_full, self._files[-2], last, self._flushes[-1:]))
+        return file
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
         slots, items = self._geometry or (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
@@ -285,15 +340,21 @@ class IndexService:
                 time.sleep(CREATE_RETRY_SECONDS)
         raise AssertionError("unreachable")
 
-    def _flush_full(self, file: IndexFile, before: list[Future[None]]) -> None:
+    def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
         """Bring a full file to the disk, then say so in the checkpoint, and of all before it. Source: flush."""
         for flush in before:
             flush.result()
         end_timestamp = file.header.end_timestamp
-        file.flush()
+        self._flush_file(listed, file)
         if end_timestamp > 0:
             self.checkpoint.index_msg_timestamp = end_timestamp
             self.checkpoint.flush()
+
+    def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
+        """Bring a full file to the disk. It is open for writing till then."""
+        file.flush()
+        if listed.file is file:
+            listed.file = None
 
     # ---- query ---------------------------------------------------------------------------------------------
 
@@ -330,10 +391,9 @@ class IndexService:
                 offsets.extend(found)
             if len(offsets) >= max_num:
                 break
-        newest = self._files[-1].header if self._files else None
-        return QueryOffsetResult(
-            offsets, newest.end_timestamp if newest else 0, newest.end_phy_offset if newest else 0
-        )
+        newest = self._newest
+        _, end_timestamp, _, end_phy_offset, *_ = (0,) * 6 if newest is None else newest.header
+        return QueryOffsetResult(offsets, end_timestamp, end_phy_offset)
 
     def query_offsets(
         self,
@@ -391,21 +451,26 @@ class IndexService:
         self._require_open(writing=True)
         self._await_flushes()
         deleted = []
-        while len(self._files) > 1 and self._files[0].header.end_phy_offset < min_phy_offset:
-            file = self._files.pop(0)  # and not closed: a query may be in it
-            file.path.unlink()
-            deleted.append(file.path)
+        while len(self._files) > 1 and self._open(self._files[0]).header.end_phy_offset < min_phy_offset:
+            listed = self._files.pop(0)
+            self._forget(listed)
+            listed.path.unlink()
+            deleted.append(listed.path)
         return deleted
 
     def flush(self) -> None:
-        """Write all files to the disk, and wait for the full ones that are under way.
+        """Write the newest file to the disk, and full ones that are not there yet, and wait for those under way.
 
         Raises: OSError; io.UnsupportedOperation in mode "r". Source: IndexService.flush.
         """
         self._require_open(writing=True)
         self._await_flushes()
-        for file in self._files:
-            file.flush()
+        for listed in self._files[:-1]:
+            file = listed.file
+            if file is not None and file.mode == "r+":
+                self._flush_file(listed, file)
+        if self._newest is not None:
+            self._newest.flush()
 
     def close(self) -> None:
         """Flush, if open for adding, and close all files. Source: IndexService.shutdown."""
@@ -427,12 +492,13 @@ class IndexService:
         if self._flusher is not None:
             self._flusher.shutdown()
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
-            for file in self._files:
+            for file in list(self._live):
                 stack.callback(file.close)
 
     def check_file_sizes(self) -> None:
-        for file in self._files:
-            file._check_file_size()
+        for file in [listed.file for listed in self._files]:
+            if file is not None:
+                file._check_file_size()
 
     def _require_open(self, *, writing: bool = False) -> None:
         if self._closed:
@@ -455,7 +521,7 @@ class IndexService:
     def __repr__(self) -> str:
         if self._closed:
             return f"<IndexService {str(self.directory)!r}, closed>"
-        items = sum(len(file) for file in self._files)
+        items = sum(len(file) for file in self.files)
         return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.index_file import IndexFile
+from rocketstore.files.index_file import IndexFile, IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
+from rocketstore.store.index_file_list import IndexFileList
 from rocketstore.store.index_service import IndexService, index_key_prefix
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
@@ -270,19 +271,21 @@ class Coverage:
             return ["the store has no index"]
         self.index.check_file_sizes()
         what = "tags" if index_type == "T" else "keys"
-        files = [file for file in self.index.files if overlaps(file, self.log)]
+        files = self.index.files
+        headers = {file.path.name: file.header for file in files if overlaps(file, self.log)}
         reasons = [
             f"messages with {what} from offset {first} to {end} are not indexed"
-            for begin, end in self._gaps(files)
+            for begin, end in self._gaps(headers.values())
             if (first := self._first_indexable(begin, end, index_type)) is not None
         ]
         if index_type == "T":
-            reasons += [f"{file.path.name} has no entries of tags" for file in files if not self._has_tags(file, files)]
+            untagged = (name for name in headers if not self._has_tags(name, files, headers))
+            reasons += [f"{name} has no entries of tags" for name in untagged]
         return reasons
 
-    def _gaps(self, files: list[IndexFile]) -> list[tuple[int, int]]:
+    def _gaps(self, headers: Iterable[IndexHeader]) -> list[tuple[int, int]]:
         gaps, place = [], self.log.min_phy_offset
-        for header in (file.header for file in files):
+        for header in headers:
             gaps.append((place, header.begin_phy_offset))
             place = max(place, header.end_phy_offset + 1)
         gaps.append((place, self.log.max_phy_offset))
@@ -297,20 +300,20 @@ class Coverage:
             self._first[place] = next(indexable(self.log, begin, end, index_type), None)
         return self._first[place]
 
-    def _has_tags(self, file: IndexFile, files: list[IndexFile]) -> bool:
+    def _has_tags(self, name: str, files: IndexFileList, headers: dict[str, IndexHeader]) -> bool:
         """Whether the first message with tags in a file's part of the log has its entry, there or in the next file."""
-        if file.path.name not in self._tagged:
-            header = file.header
+        if name not in self._tagged:
+            header = headers[name]
             first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
             message = None if first is None else self.log.find_message(first)
             entries = [] if message is None else [
                 part.select_phy_offset(f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX)
-                for part in files
-                if part.header.begin_phy_offset <= message.phy_offset <= part.header.end_phy_offset
+                for other, (_, _, begin, end, _, _) in headers.items()
+                if begin <= message.phy_offset <= end and (part := files.find(other)) is not None
             ]
             has_it = (first in found or len(found) == MAX_SCAN for found in entries)
-            self._tagged[file.path.name] = message is None or any(has_it)
-        return self._tagged[file.path.name]
+            self._tagged[name] = message is None or any(has_it)
+        return self._tagged[name]
 
 
 def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:

@@ -1,0 +1,174 @@
+"""Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
+
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+from rocketstore import IndexService, Message, StoreClosedError, StoreConfig
+from rocketstore.store import index_service
+
+GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
+FILES = 12
+KEYS = 3 * FILES
+
+
+def add(service, first=0, count=KEYS):
+    numbers = range(first, first + count)
+    keys, offsets = [f"k{number}" for number in numbers], [100 * number for number in numbers]
+    times = [10**12 + 1000 * number for number in numbers]
+    service.build_indexes({"topic": "T", "keys": keys, "phy_offset": offsets, "store_timestamp": times})
+
+
+def found(service):
+    return service.query_offsets("T", [f"k{number}" for number in range(KEYS)]).values.tolist()
+
+
+@pytest.fixture
+def index(tmp_path):
+    with IndexService.open(tmp_path / "index", "a", **GEOMETRY) as service:
+        add(service)
+        assert len(service.files) == FILES
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def two_open(monkeypatch):
+    monkeypatch.setattr(index_service, "max_open_files", lambda: 2)
+
+
+def descriptors(directory):
+    """How many descriptors this process has of files in a directory."""
+    links = Path("/proc/self/fd").iterdir()
+    return sum(link.readlink().is_relative_to(directory) for link in links if link.is_symlink())
+
+
+# ---- descriptors -------------------------------------------------------------------------------------------
+
+
+def use_a_store_of_many_index_files(directory):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+    root, out, config = Path(directory, "store"), Path(directory, "out"), StoreConfig(
+        mapped_file_size_commit_log=1 << 20, mapped_file_size_consume_queue=20_000,
+        max_hash_slot_num=GEOMETRY["hash_slot_num"], max_index_num=GEOMETRY["index_num"],
+    )
+    keys = [f"k{number}" for number in range(700)]
+
+    def check(store, keys=keys):
+        assert len(store.index.files) > 2 * 128
+        for key in (keys[0], keys[-1]):
+            assert [message.keys for message in store.query_message("T", key).messages] == [[key]]
+        answer = store.query_messages("T", keys)
+        assert len(answer.phy_offsets) == len(keys)
+        assert answer.complete.all()
+        assert store.query_messages("T", ["a"], 1000, index_type="T").complete.all()
+        assert store.summary() is not None
+        assert sum(1 for _ in Path("/dev/fd").iterdir()) < 64
+
+    with rocketstore.open(root, "a", config=config) as store:
+        store.put_messages([Message("T", b"body", keys=[key], tags="a") for key in keys])
+        check(store)
+        store.flush()
+    with rocketstore.open(root, config=config) as store:
+        check(store)
+    with rocketstore.open(root, "r+", config=config) as store:
+        store.put_message(Message("T", b"body", keys=["later"], tags="a"))
+        check(store, [*keys, "later"])
+    assert rocketstore.verify(root, config=config).ok
+    rocketstore.rebuild(root, out=out, config=config)
+    made, old = (sorted((where / "index").iterdir()) for where in (out, root))
+    assert [path.read_bytes() for path in made] == [path.read_bytes() for path in old]
+
+
+def test_a_store_of_more_index_files_than_descriptors_is_written_read_verified_and_rebuilt(tmp_path):
+    command = [sys.executable, __file__, str(tmp_path)]
+    run = subprocess.run(command, text=True, capture_output=True, timeout=120, check=False)
+    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_files_beyond_the_bound_are_closed_and_a_writer_has_but_the_newest_open_to_write(index, two_open):
+    expected = [100 * number for number in range(KEYS)]
+    with IndexService.open(index, **GEOMETRY) as reader:
+        assert found(reader) == expected
+        assert descriptors(index) == 2
+    with IndexService.open(index, "a", **GEOMETRY) as writer:
+        assert found(writer) == expected
+        assert descriptors(index) == 2 + 2  # a mapping that is written has two
+        assert [file.mode for file in writer.files] == ["r"] * (FILES - 1) + ["r+"]
+    assert descriptors(index) == 0
+
+
+def test_a_file_in_use_stays_open_beyond_the_bound_until_the_index_is_closed(index, two_open):
+    with IndexService.open(index, **GEOMETRY) as reader:
+        oldest = reader.files[0]
+        found(reader)
+        assert reader.files[0] is not oldest
+        assert oldest.select_phy_offset("T#k1", 64, 0, 10**15) == [100]
+    with pytest.raises(StoreClosedError):
+        oldest.select_phy_offset("T#k1", 64, 0, 10**15)
+    with pytest.raises(StoreClosedError):
+        found(reader)
+    with pytest.raises(StoreClosedError):
+        list(reader.files)
+
+
+# ---- files that are not open -------------------------------------------------------------------------------
+
+
+def test_files_are_a_sequence_of_which_each_is_opened_when_it_is_asked_for(index, two_open):
+    names = sorted(path.name for path in index.iterdir())
+    with IndexService.open(index, **GEOMETRY) as reader:
+        files = reader.files
+        assert [file.path.name for file in files] == names
+        assert [file.path.name for file in reversed(files)] == names[::-1]
+        assert [file.path.name for file in files[2:5]] == names[2:5]
+        assert (files[0].path.name, files[-1].path.name) == (names[0], names[-1])
+        assert files[-2:] == list(files[-2:])
+        assert files[:0] == []
+        assert files != []
+        assert repr(files[-1]) in repr(files)
+        with pytest.raises(IndexError):
+            files[FILES]
+
+
+def test_a_file_that_expires_while_it_is_not_open_is_passed_over(index, two_open):
+    with IndexService.open(index, **GEOMETRY) as reader:
+        oldest = reader.files[0].path
+        list(reader.files[5:])
+        oldest.unlink()
+        assert found(reader) == [100 * number for number in range(3, KEYS)]
+        assert len(list(reader.files)) == FILES - 1
+        with pytest.raises(FileNotFoundError):
+            reader.files[0]
+        reader.refresh()
+        assert len(reader.files) == FILES - 1
+
+
+def test_a_file_that_is_replaced_while_it_is_not_open_is_read_anew(index, two_open, tmp_path):
+    oldest, newest = min(index.iterdir()), max(index.iterdir())
+    with IndexService.open(index, **GEOMETRY) as reader:
+        assert reader.query_offset("T", "k0").phy_offsets == [0]
+        list(reader.files[5:])
+        shutil.copy(newest, tmp_path / "copy")
+        (tmp_path / "copy").rename(oldest)
+        reader.refresh()
+        assert reader.query_offset("T", "k0").phy_offsets == []
+        assert reader.query_offset("T", f"k{KEYS - 1}").phy_offsets == [100 * (KEYS - 1)] * 2
+
+
+def test_expired_files_are_deleted_whether_they_are_open_or_not(index, two_open):
+    names = sorted(path.name for path in index.iterdir())
+    with IndexService.open(index, "a", **GEOMETRY) as writer:
+        found(writer)
+        assert [path.name for path in writer.delete_expired_file(300 * 5)] == names[:5]
+        assert [file.path.name for file in writer.files] == names[5:]
+    assert sorted(path.name for path in index.iterdir()) == names[5:]
+
+
+if __name__ == "__main__":
+    use_a_store_of_many_index_files(sys.argv[1])
