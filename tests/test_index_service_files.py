@@ -1,15 +1,17 @@
 """Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
 
+import errno
 import resource
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import rocketstore
-from rocketstore import IndexService, Message, StoreClosedError, StoreConfig
+from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig
 from rocketstore.store import index_service
 
 GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
@@ -168,6 +170,69 @@ def test_expired_files_are_deleted_whether_they_are_open_or_not(index, two_open)
         assert [path.name for path in writer.delete_expired_file(300 * 5)] == names[:5]
         assert [file.path.name for file in writer.files] == names[5:]
     assert sorted(path.name for path in index.iterdir()) == names[5:]
+
+
+# ---- what is flushed ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """The names of the files that were flushed, and what fails to be."""
+    names, failing, real = [], [], IndexFile.flush
+
+    def flush(file):
+        if file.path.name in failing:
+            raise OSError(errno.EIO, "planted", str(file.path))
+        names.append(file.path.name)
+        real(file)
+
+    monkeypatch.setattr(IndexFile, "flush", flush)
+    return SimpleNamespace(names=names, failing=failing)
+
+
+def test_what_was_not_written_since_the_last_flush_is_not_flushed(tmp_path, flushed):
+    with IndexService.open(tmp_path, "a", **GEOMETRY) as service:
+        add(service)
+        service.flush()
+        names = [file.path.name for file in service.files]
+        assert sorted(flushed.names) == names
+        flushed.names.clear()
+        service.flush()
+        assert flushed.names == []
+        for first, expected in ((KEYS, 2), (KEYS + 1, 1)):
+            names = [file.path.name for file in service.files]
+            add(service, first, 1)
+            service.flush()
+            assert flushed.names == [*names, service.files[-1].path.name][-expected:]
+            flushed.names.clear()
+
+
+def test_what_an_earlier_writer_left_is_flushed_once_more(index, flushed):
+    names = sorted(path.name for path in index.iterdir())
+    with IndexService.open(index, "a", **GEOMETRY) as service:
+        service.flush()
+        assert flushed.names == names
+        service.flush()
+        assert flushed.names == names
+
+
+def test_a_full_file_that_could_not_be_flushed_is_flushed_again(tmp_path, flushed):
+    with IndexService.open(tmp_path, "a", **GEOMETRY) as service:
+        add(service, 0, 3)
+        oldest = service.files[0].path.name
+        flushed.failing.append(oldest)
+        add(service, 3, 6)
+        for _ in range(2):
+            with pytest.raises(OSError, match="planted"):
+                service.flush()
+        assert service.query_offset("T", "k1").phy_offsets == [100]
+        flushed.failing.clear()
+        flushed.names.clear()
+        service.flush()
+        assert flushed.names[0] == oldest
+        flushed.names.clear()
+        service.flush()
+        assert oldest not in flushed.names
 
 
 if __name__ == "__main__":

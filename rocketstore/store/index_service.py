@@ -20,7 +20,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.index_file import IndexFile, geometry_of, given_geometry
+from rocketstore.files.index_file import IndexFile, IndexHeader, geometry_of, given_geometry
 from rocketstore.files.mapped_file import check_mode, make_directory, sync_path
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
@@ -84,6 +84,7 @@ class IndexService:
         self._max_open = max_open_files()
         self._live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
         self._flushes: list[Future[None]] = []
+        self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode != "r" else None
         self._closed = False
 
@@ -459,7 +460,7 @@ class IndexService:
         return deleted
 
     def flush(self) -> None:
-        """Write the newest file to the disk, and full ones that are not there yet, and wait for those under way.
+        """Write what changed since the last flush to the disk, and wait for the full files that are under way.
 
         Raises: OSError; io.UnsupportedOperation in mode "r". Source: IndexService.flush.
         """
@@ -469,8 +470,13 @@ class IndexService:
             file = listed.file
             if file is not None and file.mode == "r+":
                 self._flush_file(listed, file)
-        if self._newest is not None:
-            self._newest.flush()
+        newest = self._newest
+        if newest is not None:
+            newest._check_file_size()
+            header = newest.header  # every put changes it
+            if header != self._flushed_header:
+                newest.flush()
+                self._flushed_header = header
 
     def close(self) -> None:
         """Flush, if open for adding, and close all files. Source: IndexService.shutdown."""
