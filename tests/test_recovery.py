@@ -753,6 +753,20 @@ def test_units_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, 
     assert [finding for finding in verify(tmp_path, config=EXT).findings if finding.kind.startswith("ext")] == []
 
 
+@pytest.mark.parametrize("how", ["zeros", "empty", "gone"])
+def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, how):
+    files = ext_files(tmp_path)
+    path = files[len(files) // 2]
+    path.unlink() if how == "gone" else path.write_bytes(bytes(128 if how == "zeros" else 0))
+    (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint").unlink()
+    recover(tmp_path, config=EXT)
+    assert recover(tmp_path, config=EXT).actions == ()
+    with rocketstore.open(tmp_path, config=EXT) as opened:
+        found = [opened.get_message("T", 0, 0, 32, tags=f"t{i}").messages.queue_offset.tolist() for i in range(20)]
+    assert found == [[i] for i in range(20)]
+
+
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 def test_an_ext_file_of_another_length_is_refused_before_anything_is_changed(tmp_path, mode, complete):

@@ -131,6 +131,8 @@ class Completion:
         self._find_end(begin, verify_crc=False)
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
             return False
+        if any(size == 0 for queue in self.queues for _, _, size in _ext_files(queue)):
+            return False
         self.queue_begin, self.index_begin = begin, last
         if self._empty_index_files():
             return False
@@ -159,8 +161,8 @@ class Completion:
         self.checked_from = self._last_file_before(self.checkpoint.physic_msg_timestamp, self._flushed_record())
         self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover)
         for queue in self.queues:
-            if queue.phy_offset > self.end:
-                queue.look(self.end, minimum)
+            if (end := min(queue.first_without_ext(self.log), self.end)) < queue.phy_offset:
+                queue.look(end, minimum)
         settle(self.log, self.queues, self.end)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
         if not self.last_exit_ok:  # of a queue that was made later there may be nothing left, not even its name
@@ -396,6 +398,7 @@ class Completion:
             yield RecoveryAction(self.log.directories[0], "dispatch", begin, self.end - begin)
 
     def _queue_steps(self, queue: QueueEnd) -> Iterator[RecoveryAction]:
+        yield from (RecoveryAction(Path(name), "delete") for _, name, size in _ext_files(queue) if not size)
         for start, name, size in reversed(queue.files()):
             path = Path(name)
             if start >= queue.end:
@@ -451,7 +454,8 @@ class Completion:
         """After a crash: bring to the disk what was written before it, and counts from now on."""
         paths = [file.path for file in self.log.queue.files if file.end_offset > self.checked_from]
         if not self.last_exit_ok:
-            paths += [Path(path) for queue in self.queues for _, path, _ in queue.files()[-3:]]
+            for queue in self.queues:
+                paths += [Path(path) for _, path, _ in queue.files()[-3:] + _ext_files(queue)[-3:]]
             paths += self._index_paths()
         for path in paths:
             sync_path(path)
@@ -531,6 +535,10 @@ def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
             make_directory(path)
         plan.apply()
         return plan.report()
+
+
+def _ext_files(queue: QueueEnd) -> list[tuple[int, str, int]]:
+    return queue.ext.files() if queue.ext is not None else []
 
 
 def action_on(tail: Tail, what: str) -> RecoveryAction:

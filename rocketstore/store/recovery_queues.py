@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue, CqUnit, is_queue_name
 from rocketstore.files.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
-from rocketstore.files.mapped_file import RECOVERED_FILES, is_offset_name
+from rocketstore.files.mapped_file import RECOVERED_FILES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import values_of
 from rocketstore.store.dispatch import is_file_name, with_more
+from rocketstore.store.recovery_ext import QueueExt, queue_files
 from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["QUEUE_PARTS", "QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
@@ -44,7 +44,7 @@ class QueueEnd:
     unit: CqUnit | None = None
     begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
     flushed: int = 0  # records before this physical offset had their units on the disk
-    ext_file_size: int | None = None  # of its ext files, if it is to have some
+    ext: QueueExt | None = None  # where it is to have some
 
     @property
     def queue(self) -> Queue:
@@ -140,52 +140,42 @@ class QueueEnd:
                     unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
                     self.unit = unit if before < unit.phy_offset else None
 
-    def has_ext_unit(self, tags_code: int, store_timestamp: int) -> bool:
-        """Whether the last unit leads to the ext unit of a record: what nothing is at, the next message would get."""
-        assert self.unit is not None
-        if self.ext_file_size is None:
-            return True
-        if not self.ext_directory.is_dir():
-            return False
-        with ConsumeQueueExt.open(self.ext_directory, mapped_file_size=self.ext_file_size) as ext:
-            found = ext.read(self.unit.tags_code)
-        return found is not None and (found.tags_code, found.store_timestamp) == (tags_code, store_timestamp)
+    def first_without_ext(self, log: CommitLog) -> int:
+        """Find the first record whose unit leads to no ext unit of its own, LONG_MAX if there is none.
 
-    @property
-    def ext_directory(self) -> Path:
-        topic, queue_id = self.directory.parts[-2:]
-        return self.directory.parents[2] / ConsumeQueueExt.directory_name / topic / queue_id
-
-    def check_ext_files(self) -> None:
-        """Raises: CorruptFileError for a length with which no unit could be put."""
-        if self.ext_file_size is not None and self.ext_directory.is_dir():
-            QueueEnd(self.ext_directory, self.kind, self.ext_file_size).files()
+        Records whose units were on the disk are not looked at.
+        """
+        if self.ext is None or self.unit is None:
+            return LONG_MAX
+        least = max(self.flushed, log.min_phy_offset)
+        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
+            step = UNITS_READ * queue.unit_size
+            for begin, stop in self._held(queue):
+                for start in range(begin, min(stop, self.end), step):
+                    units = queue._decode([(start, min(start + step, stop, self.end))])
+                    leads = (units.tags_codes <= MAX_ADDRESS) & (units.phy_offsets >= least)
+                    offsets, addresses = units.phy_offsets[leads], units.tags_codes[leads]
+                    records, statuses = log.find_messages(offsets, columns=("tags_code", "store_timestamp"))
+                    found = statuses == 0
+                    wrong = ~self.ext.are_of(addresses[found], records.tags_code, records.store_timestamp)
+                    if wrong.any():
+                        return int(offsets[found][wrong.argmax()])
+        return LONG_MAX
 
     def files(self) -> list[tuple[int, str, int]]:
-        """Beginning, path and length of each file, in order. Raises: CorruptFileError for another length."""
-        with os.scandir(self.directory) as entries:
-            files = sorted(
-                (int(entry.name), entry.path, entry.stat().st_size)
-                for entry in entries
-                if is_offset_name(entry.name) and entry.is_file()
-            )
-        for _, path, size in files:
-            if size not in (0, self.mapped_file_size):  # none: it was made, and then the power went
-                reason = f"{size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
-                raise CorruptFileError(Path(path), size, "file size", reason)
-        return files
+        """Its files, as ``queue_files`` gives them."""
+        return queue_files(self.directory, self.mapped_file_size)
 
 
 def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
-    """Find the queues of a store."""
+    """Find the queues of a store. Raises: CorruptFileError for ext files of another length."""
     kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
-    ext_size = config.mapped_file_size_consume_queue_ext if config.enable_consume_queue_ext else None
-    queues = [
-        QueueEnd(directory, kind, size, ext_file_size=ext_size if kind is ConsumeQueue else None)
-        for path, kind, size in kinds for directory in _directories(path)
-    ]
-    for queue in queues:
-        queue.check_ext_files()
+    queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
+    for queue in queues if config.enable_consume_queue_ext else ():
+        if queue.kind is ConsumeQueue:
+            directory = Path(root, ConsumeQueueExt.directory_name, *queue.directory.parts[-2:])
+            queue.ext = QueueExt(directory, config.mapped_file_size_consume_queue_ext or 0)
+            queue.ext.files()
     return queues
 
 
@@ -220,7 +210,8 @@ def _is_unit_of(
     is_address = unit.tags_code <= MAX_ADDRESS
     if unit.size != size or (unit.tags_code != tags_code and not is_address):
         return False
-    if is_address and not queue.has_ext_unit(tags_code, store_timestamp):
+    fields = (np.array([field]) for field in (unit.tags_code, tags_code, store_timestamp))
+    if is_address and queue.ext is not None and not queue.ext.are_of(*fields).all():
         return False
     if (topic, queue_id) == queue.queue:
         return True
