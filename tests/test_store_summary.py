@@ -1,5 +1,6 @@
 """A store as a whole: what is in it, its queues by name and by time, and what a damaged or foreign part leaves."""
 
+import errno
 import fcntl
 import json
 import mmap
@@ -251,6 +252,22 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
     small_store(tmp_path / "store")
     with pytest.raises(ValueError, match="mode='w'"):
         rocketstore.open(tmp_path / "store", "w")
+
+
+def test_a_topic_that_cannot_be_listed_is_an_error_and_not_taken_for_none(tmp_path, monkeypatch):
+    scandir = message_store.scandir
+
+    def refuse(path):
+        if path.name == "T1":
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        return scandir(path)
+
+    with rocketstore.open(small_store(tmp_path)) as store:
+        monkeypatch.setattr(message_store, "scandir", refuse)
+        for call in (store.queues, lambda: store.get_offset_by_time("T1", T0)):
+            with pytest.raises(OSError, match="T1"):
+                call()
+        assert any("T1" in problem for problem in store.summary().problems)
 
 
 def test_a_closed_store_says_so(tmp_path):

@@ -208,8 +208,7 @@ class MessageStore:
 
     def _find_queues(self) -> Iterator[tuple[str, int]]:
         for topic_dir in self._topic_directories():
-            with contextlib.suppress(OSError), scandir(topic_dir) as entries:
-                yield from ((topic_dir.name, int(entry.name)) for entry in entries if is_queue(entry))
+            yield from ((topic_dir.name, int(entry.name)) for entry in entries_of(topic_dir) if is_queue(entry))
 
     def _refuse_rocksdb(self) -> None:
         for name in ("consumequeue", "consumequeue_rocksdb"):
@@ -219,12 +218,7 @@ class MessageStore:
     def _topic_directories(self) -> Iterator[Path]:
         for kind in QUEUE_KINDS:
             directory = self.path / kind.directory_name
-            try:
-                with scandir(directory) as entries:
-                    yield from (directory / entry.name for entry in entries)
-            except OSError as error:
-                if error.errno not in NO_DIRECTORY:
-                    raise
+            yield from (directory / entry.name for entry in entries_of(directory))
 
     def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Open a queue. Some hundred are kept open; use one at once, or keep it and close it.
@@ -621,6 +615,16 @@ class MessageStore:
 
 def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig) -> MessageStore:
     return cls.open(path, config=config)
+
+
+def entries_of(directory: Path) -> Iterator[Any]:
+    """Give what is in a directory, nothing if there is none. Raises: OSError for one that cannot be listed."""
+    try:
+        with scandir(directory) as entries:
+            yield from entries
+    except OSError as error:
+        if error.errno not in NO_DIRECTORY:
+            raise
 
 
 def is_queue(entry: os.DirEntry[str]) -> bool:
