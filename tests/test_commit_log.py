@@ -685,7 +685,7 @@ def test_a_store_of_more_files_than_are_mapped_at_once_is_read(tmp_path):
     for threads in (1, 2):
         assert offsets_of(log.scan(threads=threads)) == offsets
     assert log.get_messages(offsets[::-1]).phy_offset.tolist() == offsets[::-1]
-    assert len(log.queue._mapped) <= MAX_MAPPED
+    assert len(log.queue._mappings) <= MAX_MAPPED
 
 
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_not_a_killed_process(tmp_path):

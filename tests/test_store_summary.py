@@ -7,6 +7,7 @@ import mmap
 import os
 import pickle
 import random
+import resource
 import shutil
 import sys
 import tempfile
@@ -268,6 +269,29 @@ def test_a_topic_that_cannot_be_listed_is_an_error_and_not_taken_for_none(tmp_pa
             with pytest.raises(OSError, match="T1"):
                 call()
         assert any("T1" in problem for problem in store.summary().problems)
+
+
+QUEUES = 300
+
+
+def read_with_few_descriptors(root):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    with rocketstore.open(root) as store:
+        about = store.summary()
+        assert (about.queues, about.messages) == (QUEUES, 3 * QUEUES)
+        assert not any("Too many open files" in problem for problem in about.problems)
+        assert len(list(store.queues())) == QUEUES
+        queues = [store.consume_queue("T", queue_id) for queue_id in range(QUEUES)]
+        assert [len(queue[:]) for queue in queues] == [3] * QUEUES
+        assert store.get_offset_by_time("T", T0 + 1) == dict.fromkeys(range(QUEUES), 1)
+
+
+def test_queues_of_more_files_than_a_process_may_open_are_read(tmp_path):
+    records = [
+        {"topic": "T", "queue_id": queue_id, "store_timestamp": T0 + n} for n in range(3) for queue_id in range(QUEUES)
+    ]
+    make_store(tmp_path, records, cq_file_size=20)
+    assert in_child(read_with_few_descriptors, tmp_path) == 0
 
 
 def test_a_closed_store_says_so(tmp_path):
@@ -996,23 +1020,28 @@ def test_reading_leaves_a_damaged_store_as_it_was(tmp_path):
 NOBODY = 65534
 
 
-def as_nobody(function, *args):
-    """Call it in a child process that root's rights do not help. Gives the exit status."""
+def in_child(function, *args):
+    """Call it in a child process. Gives the exit status."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     status = 1
     try:
-        if os.geteuid() == 0:
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
         function(*args)
         status = 0
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def as_nobody(function, *args):
+    """Call it where root's rights do not help."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    function(*args)
 
 
 def read_only(root):
@@ -1031,7 +1060,7 @@ def test_a_store_that_may_not_be_written_is_read():
         for path in paths:
             path.chmod(0o555 if path.is_dir() else 0o444)
         try:
-            assert as_nobody(read_only, root) == 0
+            assert in_child(as_nobody, read_only, root) == 0
         finally:
             for path in paths:
                 path.chmod(0o755 if path.is_dir() else 0o644)

@@ -20,7 +20,15 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter, UnitWriter
-from rocketstore.files.mapped_file import RECOVERED_FILES, LogFile, MappedFileQueue, Window, check_mode, make_directory
+from rocketstore.files.mapped_file import (
+    RECOVERED_FILES,
+    LogFile,
+    MappedFileQueue,
+    Mappings,
+    Window,
+    check_mode,
+    make_directory,
+)
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.columns import int32_column, int64_column, require_int64
@@ -122,12 +130,13 @@ class ConsumeQueue:
     for again from where it was, so a queue grows as a broker writes. What a restart would cut because the commit log
     has no such record is still there.
 
-    Attributes: directory; mode. Source: org.apache.rocketmq.store.ConsumeQueue.
+    Attributes: directory; mode; mappings: those that it shares with other queues, before its files are looked at, else
+    None. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
     __slots__ = (
         "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_known", "_queue", "_writer", "directory",
-        "mode",
+        "mappings", "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
@@ -138,6 +147,7 @@ class ConsumeQueue:
     def __init__(self, directory: Path, mapped_file_size: int | None, commit_log: Any, mode: str = "r") -> None:
         self.directory = directory
         self.mode = mode
+        self.mappings: Mappings | None = None
         self._given_size = mapped_file_size
         self._commit_log = commit_log
         self._queue: MappedFileQueue | None = None
@@ -348,7 +358,7 @@ class ConsumeQueue:
         if self._closed:
             raise StoreClosedError(f"{self.directory} is closed")
         if self._queue is None:
-            self._queue = open_queue([self.directory], mapped_file_size=self._given_size)
+            self._queue = open_queue([self.directory], mapped_file_size=self._given_size, mappings=self.mappings)
         elif again:
             self._queue.refresh()
         else:

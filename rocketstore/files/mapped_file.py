@@ -24,12 +24,12 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, identity, is_remote, local_path, scandir, to_path
 
-__all__ = ["LogFile", "MappedFile", "MappedFileQueue", "SelectMappedBufferResult", "Window"]
+__all__ = ["LogFile", "MappedFile", "MappedFileQueue", "Mappings", "SelectMappedBufferResult", "Window"]
 
 MODES = ("r", "r+", "a")  # read; also write what exists; also make what is missing
 CHUNK = 1 << 20
 ZEROS = bytes(CHUNK)
-MAX_MAPPED = 64  # files of one queue that are mapped at a time
+MAX_MAPPED = 64  # files of one run that are mapped at a time
 RECOVERED_FILES = 3  # of a queue, from its end: among their units its end is looked for
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)
@@ -191,6 +191,30 @@ class Window(NamedTuple):
     from_offset: int
 
 
+class Mappings:
+    """Mappings that are kept, those used last: of one run of files, or of several that share them."""
+
+    def __init__(self, most: int = MAX_MAPPED) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[object, int, str], MappedFile] = OrderedDict()
+
+    def take(self, run: object, start: int, use: str) -> MappedFile | None:
+        """Give what is kept of the file that begins at ``start``, and keep it no more."""
+        return self._kept.pop((run, start, use), None)
+
+    def keep(self, run: object, start: int, use: str, mapped: MappedFile) -> None:
+        self._kept[run, start, use] = mapped
+        while len(self._kept) > self._most:
+            with contextlib.suppress(KeyError):  # another thread has let all go
+                self._kept.popitem(last=False)  # unmapped when its last user lets it go
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
 class MappedFileQueue:
     """A run of files, each named by the offset of its first byte in 20 digits, read as one range of offsets.
 
@@ -198,16 +222,20 @@ class MappedFileQueue:
     refused. Other files in the directories are left alone. Source: MappedFileQueue, MultiPathMappedFileQueue.
     """
 
-    def __init__(self, directories: Sequence[Path], *, mapped_file_size: int | None = None) -> None:
+    def __init__(
+        self, directories: Sequence[Path], *, mapped_file_size: int | None = None, mappings: Mappings | None = None
+    ) -> None:
         """List the files of one or several directories; of two with one name the first directory's counts.
 
-        Parameters: mapped_file_size: bytes, else what the files show. Raises: FileNotFoundError if no directory exists.
+        Parameters: mapped_file_size: bytes, else what the files show. mappings: those of several runs, else its own.
+        Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
         self.files: list[LogFile] = []  # exchanged, and never changed
         self.given_size = mapped_file_size
         self._shown_size = self.files, 0  # which is asked for once for each file
-        self._mapped: OrderedDict[tuple[int, str], MappedFile] = OrderedDict()
+        self._mappings = Mappings() if mappings is None else mappings
+        self._name = object()  # among the mappings: theirs do not keep this object alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
         self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories as they were, and when, epoch ns
@@ -299,7 +327,7 @@ class MappedFileQueue:
         except OSError as error:
             if error.errno not in REFUSED:
                 raise
-        self._mapped.clear()
+        self._mappings.clear()
         return Window(Buffer(self.pread(offset, size), file.path), offset)
 
     def pread(self, offset: int, size: int) -> bytes:
@@ -321,22 +349,21 @@ class MappedFileQueue:
         """Map a file, or give the mapping there is."""
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
-        mapped = self._mapped.pop((file.file_from_offset, use), None)
+        mapped = self._mappings.take(self._name, file.file_from_offset, use)
         if mapped is None or (mapped.buffer.size, mapped.identity) != (file.size, file.identity):
             mapped = MappedFile(file.path)
             if use:
                 mapped.advise(use)
             self._live.add(mapped)
-        self._mapped[file.file_from_offset, use] = mapped
-        while len(self._mapped) > MAX_MAPPED:
-            self._mapped.popitem(last=False)  # unmapped when its last user lets it go
+        self._mappings.keep(self._name, file.file_from_offset, use, mapped)
         return mapped
 
     def close(self) -> None:
         """Close every mapping that was given away; later use of one raises StoreClosedError."""
         self._closed = True
-        self._mapped.clear()
         for mapped in list(self._live):
+            for use in ("", *ADVICE):
+                self._mappings.take(self._name, mapped.file_from_offset, use)
             mapped.close()
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from rocketstore.errors import StoreClosedError
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Mappings, Window
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
@@ -23,10 +23,12 @@ AT_ONCE = 64  # reads
 MAGICS = (bytes.fromhex("DAA320A7"), bytes.fromhex("DAA320AB"))
 
 
-def open_queue(directories: Sequence[Path], *, mapped_file_size: int | None = None) -> MappedFileQueue:
+def open_queue(
+    directories: Sequence[Path], *, mapped_file_size: int | None = None, mappings: Mappings | None = None
+) -> MappedFileQueue:
     """List the files of a run; the documentation is MappedFileQueue's."""
     kind = RemoteFileQueue if any(is_remote(to_path(directory)) for directory in directories) else MappedFileQueue
-    return kind(directories, mapped_file_size=mapped_file_size)
+    return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings)
 
 
 class RemoteFileQueue(MappedFileQueue):

@@ -25,7 +25,7 @@ from rocketstore.files.consume_queue import ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp
-from rocketstore.files.mapped_file import check_mode
+from rocketstore.files.mapped_file import Mappings, check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.kernels.columns import require_int64
@@ -47,6 +47,7 @@ from rocketstore.store.writer import StoreWriter, open_writer
 __all__ = ["MessageStore"]
 
 MAX_QUEUES = 256  # kept open
+MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 P = ParamSpec("P")
@@ -76,6 +77,7 @@ class MessageStore:
         self.config = config
         self._writer = writer
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
+        self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._index: IndexService | None = None
         self._covered: Coverage | None = None
         self._closed = False
@@ -242,7 +244,9 @@ class MessageStore:
                 directory = self.path / kind.directory_name / topic / str(queue_id)
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    return kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
+                    queue = kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
+                    queue.mappings = self._mappings
+                    return queue
         if next(self._find_queues(), None) is None:
             self._refuse_rocksdb()
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
@@ -593,6 +597,7 @@ class MessageStore:
         self._closed = True
         while self._queues:
             self._queues.popitem()[1].close()
+        self._mappings.clear()
 
     def _require_open(self) -> None:
         if self._closed:
