@@ -528,6 +528,22 @@ def test_a_look_ahead_passes_over_holes(tmp_path):
         assert time.perf_counter() - begin < 5
 
 
+def test_a_look_ahead_asks_for_no_hole_behind_the_record_that_it_finds(tmp_path, monkeypatch):
+    records, size = 60, 1 << 20
+    path = tmp_path / f"{0:020d}"
+    with path.open("wb") as file:
+        for place in range(0, records * size, size):
+            file.seek(place)
+            file.write(build_record(phy_offset=place))
+        file.truncate(records * size)
+    os.utime(path, (0, 0))
+    seeks, lseek = [], os.lseek
+    monkeypatch.setattr(os, "lseek", lambda *place: seeks.append(place) or lseek(*place))
+    with CommitLog.open(tmp_path) as log:
+        assert offsets_of(log.scan(on_corrupt="skip")) == list(range(0, records * size, size))
+    assert len(seeks) < 10 * records
+
+
 def test_a_wrong_body_crc_is_damage_only_when_it_is_verified(tmp_path, threads, small_chunks):
     log, offsets = make(tmp_path, [*some(10), {"body": b"bad", "body_crc": 1}, *some(10)])
     assert offsets_of(log.scan(threads=threads)) == offsets

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import operator
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -493,12 +494,10 @@ class CommitLog:
                 place = found + 1
         return None
 
-    def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
+    def data_of(self, file: LogFile, offset: int) -> Iterator[tuple[int, int]]:
         """Give the ranges of a file, from an offset of the log on, that are not holes; none if it has expired."""
-        try:
-            return self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
-        except FileNotFoundError:
-            return []
+        with contextlib.suppress(FileNotFoundError):
+            yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
 
     def close(self) -> None:
         """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""

@@ -338,9 +338,9 @@ class MappedFileQueue:
         with file.path.open("rb", buffering=0) as stream:
             return os.pread(stream.fileno(), min(size, file.end_offset - offset), offset - file.file_from_offset)
 
-    def data_ranges(self, file: LogFile, begin: int) -> list[tuple[int, int]]:
+    def data_ranges(self, file: LogFile, begin: int) -> Iterator[tuple[int, int]]:
         """Give the ranges of a file, from a position in it on, that are not holes."""
-        return list(data_ranges(file.path, begin, file.size))
+        return data_ranges(file.path, begin, file.size)
 
     def forget(self) -> None:
         """Read anew what was read ahead: somebody may have written since."""

@@ -195,7 +195,7 @@ class Scan:
         """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
         for file in list(self._log.queue.files):
             start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
-            data = self._log.data_of(file, start) if start < stop else []
+            data = list(self._log.data_of(file, start)) if start < stop else []
             for at in range(start, stop, CHUNK):
                 place = at - file.file_from_offset
                 if any(first < place + CHUNK and place < last for first, last in data):
