@@ -171,6 +171,28 @@ def light_queues(rng):
     return made
 
 
+@kind
+def light_queues_of_batches(rng):
+    """Of messages in batch queues as well, which take offsets there and have no units."""
+    made, base, ends = [], 0, dict.fromkeys(("%LMQ%a", "%LMQ%b"), 0)
+    for i in range(60):
+        row, number = fields(rng, i), 1
+        if rng.random() < 0.5:
+            number = rng.choice((1, 2, 7))
+            row |= {"topic": "Batched", "queue_id": 0, "queue_offset": base}
+        if number > 1:
+            row["sys_flag"] = INNER_BATCH
+            row["properties"] |= {"INNER_BASE": str(base), "INNER_NUM": str(number)}
+        base += number if row["topic"] == "Batched" else 0
+        names = rng.sample(sorted(ends), rng.randrange(3))
+        if names:
+            row["properties"]["INNER_MULTI_DISPATCH"] = ",".join(names)
+            row["properties"]["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(ends[name]) for name in names)
+        ends |= {name: ends[name] + 1 for name in names}
+        made.append(row)
+    return made
+
+
 # Of records that no broker leaves: a start, which cuts nothing else, may do something about these.
 WILD = ("wild_queue_offsets", "trailing_empty_queue_file")
 HEAD = 88  # bytes of a record before its body
@@ -195,6 +217,16 @@ def records_in_bodies(rng):
 
 LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
 BATCHES = ("Batched",)
+
+
+def options_of(name):
+    """What a kind of record needs to be set."""
+    return LIGHT if name.startswith("light_queues") else {}
+
+
+def batches_of(name):
+    """Topics of a kind of record whose queues are of batches."""
+    return BATCHES if name.endswith("batches") else ()
 
 
 def make_log(root, records, *, first_offset=0):

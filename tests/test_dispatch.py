@@ -243,9 +243,17 @@ def test_records_that_name_more_queues_are_marked():
 @pytest.mark.parametrize("offset", ["1" * 5000, "0" * 5000 + "7", "", "-1", "x", "²"])
 def test_an_offset_that_is_no_queue_offset_gives_no_more_queues(offset):
     properties = {"INNER_MULTI_DISPATCH": "a,b", "INNER_MULTI_QUEUE_OFFSET": f"{offset},3"}
-    assert list(more_queues(("T", 5), properties, enable_lmq=False)) == []
+    config = StoreConfig(enable_multi_dispatch=True)
+    assert list(more_queues(("T", 5), properties, config, ())) == []
     properties["INNER_MULTI_QUEUE_OFFSET"] = "0007,3"
-    assert list(more_queues(("T", 5), properties, enable_lmq=False)) == [(("a", 5), 7), (("b", 5), 3)]
+    assert list(more_queues(("T", 5), properties, config, ())) == [(("a", 5), 7), (("b", 5), 3)]
+
+
+def test_messages_of_batch_queues_are_for_no_more_queues():
+    properties = {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    config = StoreConfig(enable_multi_dispatch=True)
+    assert list(more_queues(("T", 5), properties, config, {"U"})) == [(("a", 5), 0)]
+    assert list(more_queues(("T", 5), properties, config, {"T"})) == []
 
 
 def test_a_blank_ends_a_file():

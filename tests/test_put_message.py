@@ -785,6 +785,17 @@ def test_with_multi_dispatch_alone_units_go_to_the_message_s_queue_id(tmp_path):
         assert load(tmp_path / "store" / "consumequeue" / "plain" / "2", 200).files[0][:60] == FILLER * 3
 
 
+def test_a_message_of_a_batch_queue_takes_an_offset_of_a_light_queue_and_has_no_unit_there(tmp_path):
+    options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with Pair(tmp_path / "store", batch_topics=("Batched",), **options) as pair:
+        pair.put(light("%LMQ%a", "Batched"))
+        pair.put(light("%LMQ%a"))
+        offsets = [m.properties["INNER_MULTI_QUEUE_OFFSET"] for batch in pair.store.scan() for m in batch]
+        assert offsets == ["0", "1"]
+        assert pair.store.consume_queue("%LMQ%a", 0)[1].phy_offset > 0
+        assert load(tmp_path / "store" / "consumequeue" / "%LMQ%a" / "0", 200).files[0][:20] == FILLER
+
+
 def test_a_name_that_is_no_light_queue_leaves_an_empty_offset(tmp_path):
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", **options) as pair:

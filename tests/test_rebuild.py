@@ -10,7 +10,6 @@ import zoneinfo
 import pytest
 from puts import INNER_BATCH, PROFILES, SIZES, Pair, fields_of, files_under
 from rebuilt import (
-    BATCHES,
     CONFIG,
     KINDS,
     LIGHT,
@@ -18,11 +17,13 @@ from rebuilt import (
     WILD,
     assert_rebuilt,
     assert_survives,
+    batches_of,
     dispatched,
     fields,
     index_names,
     make_log,
     of_batches,
+    options_of,
     queue_files,
     records_in_bodies,
 )
@@ -56,17 +57,17 @@ def built(root, config=CONFIG, **options):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_log_of_each_kind_of_record(tmp_path, seed, name):
-    config = dataclasses.replace(CONFIG, **(LIGHT if name == "light_queues" else {}))
+    config = dataclasses.replace(CONFIG, **options_of(name))
     root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
     report = built(root, config)
-    batch_topics = BATCHES if name == "inner_batches" else ()
+    batch_topics = batches_of(name)
     model = dispatched(root, config, batch_topics)
     assert_rebuilt(root, model, names=index_names(model))
     assert (report.queues, report.index_files) == (len(model.queues), len(model.index.files))
     assert report.index_items == sum(file.index_count - 1 for file in model.index.files)
     assert (report.min_phy_offset, report.max_phy_offset) == (0, CommitLog(read_files(root / "commitlog")).max_offset)
-    if name == "inner_batches":
-        of_batches(root, dict.fromkeys(BATCHES, "BatchCQ"))
+    if batch_topics:
+        of_batches(root, dict.fromkeys(batch_topics, "BatchCQ"))
     if name == "plain":
         assert recover(root, config=config, dry_run=True).actions == ()
     if name not in WILD:
@@ -304,11 +305,12 @@ def test_only_some_topics(store):
     assert_survives(store)
 
 
-def test_only_some_topics_where_messages_are_for_several_queues(tmp_path, seed):
+@pytest.mark.parametrize("name", ["light_queues", "light_queues_of_batches"])
+def test_only_some_topics_where_messages_are_for_several_queues(tmp_path, seed, name):
     config = dataclasses.replace(CONFIG, **LIGHT)
-    root = make_log(tmp_path / "store", KINDS["light_queues"](random.Random(seed)))
+    root = make_log(tmp_path / "store", KINDS[name](random.Random(seed)))
     built(root, config, topics=["%LMQ%a"], out=tmp_path / "out")
-    model = dispatched(root, config)
+    model = dispatched(root, config, batches_of(name))
     expected = {path: data for path, data in queue_files(model).items() if "/%LMQ%a/" in path}
     assert expected
     assert files_under(tmp_path / "out") | files_under(tmp_path / "out", ".") == expected

@@ -13,6 +13,8 @@ import damages
 import pytest
 import stores
 from killed import killed_at
+from puts import Pair
+from rebuilt import broker_config
 from reference import consume_queue as cq
 from reference.commit_log import CommitLog, build_record, make_commit_log, read_files
 from reference.index_file import IndexFile
@@ -207,6 +209,55 @@ def test_a_message_for_more_queues_whose_record_ends_in_zeros_has_its_units(tmp_
     restore(tmp_path, config=config)
     for topic in ("TopicTest", "%LMQ%a"):
         assert damages.units(tmp_path / "consumequeue" / topic / "0") == [(0, 0, start + position, size)]
+
+
+LIGHT = {"enable_lmq": True, "enable_multi_dispatch": True}
+
+
+def light_of_batches(root):
+    """A store in which messages of batch queues have offsets in a light queue, and no units."""
+    with Pair(root, batch_topics=("Batched",), **LIGHT) as pair:
+        for topic in ("Batched", "T", "Batched", "T", "Batched"):
+            pair.put(topic=topic, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    return pair.config
+
+
+@pytest.fixture(params=[damages.missing_queues, damages.queues_behind, damages.unclean], ids=lambda what: what.__name__)
+def damaged_light(request, tmp_path):
+    """Of such a store a damaged copy, its configuration, and what it had."""
+    config = light_of_batches(tmp_path / "store")
+    before = contents(tmp_path / "store")
+    request.param(tmp_path / "store", random.Random(5))
+    return tmp_path / "store", config, before
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_light_queues_are_completed_without_messages_of_batch_queues(damaged_light, complete):
+    root, config, before = damaged_light
+    complete(root, config=config)
+    assert contents(root) == before
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_policy_broker_leaves_light_queues_as_a_broker_does_that_has_batch_queues(damaged_light, tmp_path, mode):
+    root, config, _ = damaged_light
+    mode(root, None)
+    theirs = shutil.copytree(root, tmp_path / "theirs")
+    recover(root, policy="broker", config=config)
+    Broker(theirs, broker_config(config), config.compat, ("Batched",)).restart()
+    assert contents(root) == contents(theirs)
+
+
+def test_policy_broker_asks_no_message_of_a_batch_queue_for_offsets_of_light_queues(tmp_path):
+    """Of another one, a broker does not start with these."""
+    properties = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "none"}
+    make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "B", "properties": properties}])
+    config = dataclasses.replace(CONFIG, **LIGHT)
+    with pytest.raises(StoreError, match="INNER_MULTI_QUEUE_OFFSET"):
+        recover(tmp_path, policy="broker", config=config)
+    extend_topics(tmp_path, {"B": 1}, {"B": "BatchCQ"})
+    assert recover(tmp_path, policy="broker", config=config).max_phy_offset > 0
+    assert not (tmp_path / "consumequeue" / "%LMQ%a").exists()
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))

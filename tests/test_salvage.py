@@ -23,7 +23,7 @@ from reference.record import build_record, parse_record
 from sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
-from rocketstore import StoreError
+from rocketstore import Message, StoreError
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.recovery import recover
@@ -624,6 +624,32 @@ def test_light_queues_are_numbered_without_gaps_too(tmp_path, out, seed):
             assert units.phy_offsets.tolist() == of_queue
     assert report.records == 38
     check_that_recovery_is_content(out)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_light_queues_are_numbered_without_messages_of_batch_queues(tmp_path, out, is_known):
+    """These have no units there; that their topic is one of batches may be seen by an inner batch alone."""
+    options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with Pair(tmp_path / "store", batch_topics=("Batched",), **options) as pair:
+        inner = Message.batch("Batched", [Message("Batched", b"")] * 2)
+        fields = {"body": inner.raw_body, "sys_flag": inner.sys_flag}
+        for topic in ("Batched", "T", "T", "T", "Batched"):
+            light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+            more = {"properties": light} if topic == "T" else {"properties": inner.properties | light, **fields}
+            pair.put(topic=topic, **more)
+    log = scan(read_files(tmp_path / "store" / "commitlog"))
+    change_log(tmp_path / "store", 0, log[2][0] + 8, b"\0\0\0\0")
+    if not is_known:
+        shutil.rmtree(tmp_path / "store" / "config")
+    salvage(tmp_path / "store", out, config=config_of(**options))
+    records = [record for _, record in scan(read_files(out / "commitlog"))]
+    offsets = [record.properties["INNER_MULTI_QUEUE_OFFSET"] for record in records]
+    assert [record.topic for record in records] == ["Batched", "T", "T", "Batched"]
+    assert offsets == ["0", "2", "3", "4"]
+    with rocketstore.open(out) as store:
+        units = store.consume_queue("%LMQ%a", 0)[2:]
+        assert units.queue_offsets.tolist() == [2, 3]
+        assert units.phy_offsets.tolist() == [record.phy_offset for record in records[1:3]]
 
 
 def light_offsets(log, name):

@@ -9,7 +9,17 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from puts import files_under
-from rebuilt import BATCHES, CONFIG, FILE, KINDS, LIGHT, make_log, of_batches, rebuilt_beside, records_in_bodies
+from rebuilt import (
+    CONFIG,
+    FILE,
+    KINDS,
+    batches_of,
+    make_log,
+    of_batches,
+    options_of,
+    rebuilt_beside,
+    records_in_bodies,
+)
 from reference.commit_log import CommitLog as Reference
 from reference.commit_log import read_files
 from stores import NAMES, settings, unpack
@@ -61,10 +71,9 @@ def built(spark, root, config=CONFIG, tz="UTC", **options):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
-    config = dataclasses.replace(CONFIG, **(LIGHT if name == "light_queues" else {}))
+    config = dataclasses.replace(CONFIG, **options_of(name))
     root = make_log(tmp_path / "store", KINDS[name](random.Random(f"{seed} {name}")))
-    if name == "inner_batches":
-        of_batches(root, dict.fromkeys(BATCHES, "BatchCQ"))
+    of_batches(root, dict.fromkeys(batches_of(name), "BatchCQ"))
     found, report = built(spark, root, config, mode=random.Random(f"{seed} {name} mode").choice(MODES))
     assert found == serial(root, config)
     assert report.items == sum(max(int.from_bytes(data[36:40], "big") - 1, 0) for data in found.values())

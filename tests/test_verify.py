@@ -234,6 +234,17 @@ def test_what_our_writer_left_is_sound_many_times(name, number, tmp_path, seed):
     assert bad(verify(tmp_path / "store")) == []
 
 
+def test_messages_of_batch_queues_have_no_units_in_light_queues(tmp_path):
+    """Whether options are given or only shown by the queues."""
+    options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with Pair(tmp_path / "store", batch_topics=("Batched",), **options) as pair:
+        for topic in ("Batched", "T", "T"):
+            pair.put(topic=topic, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    for config in (pair.config, replace(pair.config, enable_lmq=False, enable_multi_dispatch=False)):
+        for quick in (False, True):
+            assert verify(tmp_path / "store", config=config, quick=quick).findings == []
+
+
 RELEASES = ["4.6.0", "4.7.0", "4.7.1", "4.9.1", "4.9.8", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -106,10 +106,16 @@ def rebuild_consume_queue(
     with plan.log, working_places(out, scratch) as places:
         reader = LogReader(plan.log, rebuilder.config, plan.log.min_phy_offset, plan.end)
 
-        def spill(pieces: RequestPieces, attempt: str) -> Iterator[RequestRun]:
-            yield from spill_requests(pieces, reader, places.spills / attempt)
+        def read(batches: set[str]) -> list[RequestRun]:
+            def spill(pieces: RequestPieces, attempt: str) -> Iterator[RequestRun]:
+                yield from spill_requests(pieces, reader, batches, places.spills / attempt)
 
-        parts = plan_queues(read_log(spark, reader, spill, RequestRun), rebuilder)
+            return read_log(spark, reader, spill, RequestRun)
+
+        runs = read({*rebuilder.batches})
+        if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
+            runs = read({*rebuilder.batches})  # without their units in light queues
+        parts = plan_queues(runs, rebuilder)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
     files = sorted(path for path in out.rglob("*") if path.is_file())
@@ -119,7 +125,9 @@ def rebuild_consume_queue(
 # ---- first pass: spill -------------------------------------------------------------------------------------
 
 
-def spill_requests(pieces: RequestPieces, reader: LogReader, path: Path) -> Iterator[RequestRun]:
+def spill_requests(
+    pieces: RequestPieces, reader: LogReader, batches: set[str], path: Path
+) -> Iterator[RequestRun]:
     """Write the requests of all pieces, by queue in each block, and beside them where those of each queue are."""
     begin = end = -1
     waiting: list[np.ndarray] = []
@@ -129,10 +137,10 @@ def spill_requests(pieces: RequestPieces, reader: LogReader, path: Path) -> Iter
             begin, end = begin if begin >= 0 else piece.begin, piece.end
             waiting.append(piece.requests)
             if sum(requests.nbytes for requests in waiting) > BLOCK:
-                blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, file.tell(), file))
+                blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, batches, file))
                 waiting = []
         if any(len(requests) for requests in waiting):
-            blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, file.tell(), file))
+            blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, batches, file))
     if blocks:
         pd.concat(blocks).reset_index(drop=True).to_feather(f"{path}.queues")
     if begin >= 0:
@@ -140,13 +148,14 @@ def spill_requests(pieces: RequestPieces, reader: LogReader, path: Path) -> Iter
 
 
 def write_block(
-    requests: np.ndarray, queues: Sequence[Queue], reader: LogReader, position: int, file: object
+    requests: np.ndarray, queues: Sequence[Queue], reader: LogReader, batches: set[str], file: BinaryIO
 ) -> pd.DataFrame:
     """Write requests, sorted by queue. Returns: a row for each queue: where its requests are, and how they follow."""
-    requests, queues = with_more(reader.log, reader.config, requests, queues)
+    requests, queues = with_more(reader.log, reader.config, requests, queues, batches)
+    position = file.tell()
     # Of few queues the numbers are short: such are sorted by radix.
     requests = requests[np.argsort(requests["queue"].astype(np.min_scalar_type(len(queues))), kind="stable")]
-    requests.tofile(file)  # type: ignore[arg-type]
+    requests.tofile(file)
     starts = np.flatnonzero(np.diff(requests["queue"], prepend=-1))
     numbers = requests["queue"][starts]
     lasts = np.append(starts[1:], len(requests)) - 1
@@ -167,13 +176,18 @@ def write_block(
 # ---- the driver's part -------------------------------------------------------------------------------------
 
 
+def inner_topics(runs: list[RequestRun]) -> set[str]:
+    """The topics that have inner batches."""
+    blocks = [pd.read_feather(run.queues) for run in runs if run.queues]
+    return {topic for block in blocks for topic in block.loc[block["has_inner"], "topic"]}
+
+
 def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]:
     """Find what can be built by itself."""
     blocks = [pd.read_feather(run.queues).assign(path=run.path) for run in runs if run.queues]
     if not blocks:
         return []
     directory = pd.concat(blocks)
-    rebuilder.find_batches({*directory.loc[directory["has_inner"], "topic"]})
     parts = []
     for queue, rows in directory.groupby(["topic", "queue_id"]):
         if is_file_name(queue[0]):

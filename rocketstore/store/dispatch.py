@@ -30,7 +30,7 @@ from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_queue", "follow", "follow_batches", "is_file_name",
-           "java_split", "more_queues", "with_more"]
+           "is_multi_dispatched", "java_split", "more_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -161,7 +161,7 @@ class Dispatcher:
 
     def build_consume_queues(self, requests: np.ndarray, queues: Sequence[Queue]) -> None:
         """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
-        self.put_requests(*with_more(self._log, self.config, requests, queues))
+        self.put_requests(*with_more(self._log, self.config, requests, queues, self._batch_topics))
 
     def put_requests(self, requests: np.ndarray, queues: Sequence[Queue]) -> int:
         """Put units for requests, of which none is for more queues than its own. Returns: how many."""
@@ -243,7 +243,7 @@ def is_file_name(topic: str) -> bool:
 
 
 def with_more(
-    log: CommitLog, config: StoreConfig, requests: np.ndarray, queues: Sequence[Queue]
+    log: CommitLog, config: StoreConfig, requests: np.ndarray, queues: Sequence[Queue], batch_topics: Collection[str]
 ) -> tuple[np.ndarray, Sequence[Queue]]:
     """Insert, behind each request whose properties name more queues, one for each. Returns: all, and their queues.
 
@@ -259,7 +259,7 @@ def with_more(
     for row in rows:
         request = requests[row]
         properties = log.get_message(int(request["phy_offset"])).properties
-        for queue, queue_offset in more_queues(queues[request["queue"]], properties, config.enable_lmq):
+        for queue, queue_offset in more_queues(queues[request["queue"]], properties, config, batch_topics):
             more = request.copy()
             more["queue"], more["msg_base_offset"] = numbers.setdefault(queue, len(numbers)), queue_offset
             more["flags"] = MORE_DISPATCH
@@ -282,21 +282,31 @@ def has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def more_queues(queue: Queue, properties: Mapping[str, str], enable_lmq: bool) -> Iterator[tuple[Queue, int]]:
+def more_queues(
+    queue: Queue, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
+) -> Iterator[tuple[Queue, int]]:
     """Give the queues besides its own that a message is for, by its properties, with its offset in each.
 
     None if an offset is no number: a broker does not get over that. Source: ConsumeQueue.multiDispatchLmqQueue.
     """
     names = java_split(properties.get("INNER_MULTI_DISPATCH", ""))
     offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
-    if queue[0].startswith(NO_MULTI_DISPATCH) or len(names) != len(offsets):
+    if not is_multi_dispatched(queue[0], config, batch_topics) or len(names) != len(offsets):
         return
     if not all(part.isdecimal() and len(part) <= MAX_DIGITS and int(part) <= MAX_QUEUE_OFFSET for part in offsets):
         logger.warning("INNER_MULTI_QUEUE_OFFSET %.80s has no queue offsets: its queues get no unit", offsets)
         return
     for name, offset in zip(names, offsets, strict=True):
         if is_file_name(name):
-            yield (name, 0 if enable_lmq and name.startswith(LMQ_PREFIX) else queue[1]), int(offset)
+            yield (name, 0 if config.enable_lmq and name.startswith(LMQ_PREFIX) else queue[1]), int(offset)
+
+
+def is_multi_dispatched(topic: str, config: StoreConfig, batch_topics: Collection[str]) -> bool:
+    """Whether messages of a topic are also for the queues that their properties name; those of batch queues are not.
+
+    Source: MultiDispatchUtils.isNeedHandleMultiDispatch, which ConsumeQueue asks and BatchConsumeQueue does not.
+    """
+    return config.enable_multi_dispatch and topic not in batch_topics and not topic.startswith(NO_MULTI_DISPATCH)
 
 
 def java_split(text: str) -> list[str]:

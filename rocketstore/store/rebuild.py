@@ -377,7 +377,8 @@ class Rebuilder:
     def find_batches(self, topics: set[str]) -> bool:
         """Take topics that have inner batches, and whether there is one, for the first time, not in topics.json."""
         found = topics - self.batches - self.topics.keys()
-        if not self.build.has_queues_of(found):
+        is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # or others' queues have their units
+        if not found or not (is_light or self.build.has_queues_of(found)):
             return False
         self.batches |= found
         self.require_sizes()

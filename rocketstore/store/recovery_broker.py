@@ -21,7 +21,7 @@ from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.limits import INT_MAX, INT_MIN
-from rocketstore.store.dispatch import NO_MULTI_DISPATCH, Dispatcher, Writer, batch_topics, java_split
+from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
 from rocketstore.store.index_service import open_index
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
@@ -222,7 +222,7 @@ class BrokerRecovery:
         """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
         names = java_split(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
         offsets = java_split(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
-        if not self.config.enable_multi_dispatch or fields["topic"].startswith(NO_MULTI_DISPATCH):
+        if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
             return
         if len(names) == len(offsets) and not all(offset.isdecimal() for offset in offsets):
             reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,10 @@ class Completion:
     steps: list[RecoveryAction] = field(default_factory=list)
     write: UnfinishedWrite | None = None
 
+    @cached_property
+    def batch_topics(self) -> set[str]:
+        return batch_topics(BrokerConfig.open(self.root).topics)
+
     def report(self, dry_run: bool = False) -> RecoveryReport:
         return RecoveryReport(
             "complete", self.last_exit_ok, self.log.min_phy_offset, self.end, tuple(self.steps), dry_run
@@ -113,7 +118,7 @@ class Completion:
 
     def _check_queue_types(self) -> None:
         """Refuse what a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe."""
-        for topic in batch_topics(BrokerConfig.open(self.root).topics):
+        for topic in self.batch_topics:
             directory = self.root / "consumequeue" / topic
             if is_file_name(topic) and any(directory.glob("*/" + "[0-9]" * 20)):
                 raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ; these have not")
@@ -129,7 +134,7 @@ class Completion:
         last = max((queue.phy_offset for queue in self.queues), default=0)
         self.checked_from = begin = self._tail_begin()
         self._find_end(begin, verify_crc=False)
-        if not begin < last <= self.end or not all(units_agree(self.log, self.queues)):
+        if not begin < last <= self.end or not all(units_agree(self.log, self.queues, self.batch_topics)):
             return False
         if any(size == 0 for queue in self.queues for _, _, size in _ext_files(queue)):
             return False
@@ -163,7 +168,7 @@ class Completion:
         for queue in self.queues:
             if (end := min(queue.first_without_ext(self.log), self.end)) < queue.phy_offset:
                 queue.look(end, minimum)
-        settle(self.log, self.queues, self.end)
+        settle(self.log, self.queues, self.end, self.batch_topics)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)
         if not self.last_exit_ok:  # of a queue that was made later there may be nothing left, not even its name
             last = self.checkpoint.logics_msg_timestamp, self.checkpoint.logics_physical_offset or LONG_MAX
@@ -291,7 +296,8 @@ class Completion:
         """Find where dispatch is to begin. Returns the queues that lack more, which the log may still have."""
         if self.queue_begin >= self.end:
             return set()
-        first, wrong = find_missing(self.log, self.config, self.queue_begin, self.end, self.queues, others_begin)
+        begin, end = self.queue_begin, self.end
+        first, wrong = find_missing(self.log, self.config, begin, end, self.queues, self.batch_topics, others_begin)
         if self.queue_begin == self.log.min_phy_offset and others_begin == 0:
             wrong &= {queue.queue for queue in self.queues if queue.unit is not None}
         if not wrong:
@@ -462,21 +468,20 @@ class Completion:
 
     def _dispatch(self) -> None:
         """First what only queues lack, then what the index lacks too: what is there is put again into no queue."""
-        batches = batch_topics(BrokerConfig.open(self.root).topics)
         try:
-            self._dispatch_both(batches)
+            self._dispatch_both()
         except CorruptFileError as error:
             raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
 
-    def _dispatch_both(self, batches: set[str]) -> None:
+    def _dispatch_both(self) -> None:
         if self.queue_begin < min(self.index_begin, self.end):
-            queues = Dispatcher(self.root, self.config, self.log, None, batches)
+            queues = Dispatcher(self.root, self.config, self.log, None, self.batch_topics)
             queues.dispatch(self.queue_begin, min(self.index_begin, self.end))
             queues.flush()
             queues.close()
         if self.index_begin <= self.last_phy_offset:
             index = open_index(self.root / "index", self.config, self.checkpoint)
-            both = Dispatcher(self.root, self.config, self.log, index, batches)
+            both = Dispatcher(self.root, self.config, self.log, index, self.batch_topics)
             both.dispatch(self.index_begin, self.end)
             both.flush()
             both.close()

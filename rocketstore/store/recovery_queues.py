@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,7 +188,7 @@ def _directories(path: Path) -> Iterator[Path]:
         yield from (Path(topic, name) for name in names)
 
 
-def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
+def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection[str]) -> list[bool]:
     """Whether the last unit of each queue is that of a record of the queue; one that the log no longer has counts."""
     agree = [queue.unit is not None for queue in queues]
     rows = [i for i, queue in enumerate(queues) if queue.unit and queue.unit.phy_offset >= log.min_phy_offset]
@@ -199,12 +199,13 @@ def units_agree(log: CommitLog, queues: list[QueueEnd]) -> list[bool]:
         agree[rows[row]] = False
     columns = zip(*(values_of(name, getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
     for row, record in zip(found, columns, strict=True):
-        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], *record)
+        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], batch_topics, *record)
     return agree
 
 
 def _is_unit_of(
-    log: CommitLog, queue: QueueEnd, topic: str, queue_id: int, size: int, tags_code: int, store_timestamp: int
+    log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], topic: str, queue_id: int, size: int, tags_code: int,
+    store_timestamp: int,
 ) -> bool:
     unit: Any = queue.unit
     is_address = unit.tags_code <= MAX_ADDRESS
@@ -216,14 +217,14 @@ def _is_unit_of(
     if (topic, queue_id) == queue.queue:
         return True
     more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
-    return queue.queue[0] in more.split(",")
+    return topic not in batch_topics and queue.queue[0] in more.split(",")
 
 
-def settle(log: CommitLog, queues: list[QueueEnd], end: int) -> None:
+def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> None:
     """Go back in each queue to a unit that agrees with its record; what has none is to be built again."""
     open_ends = [queue for queue in queues if queue.unit is not None]
     for _ in range(STEPS_BACK):
-        agree = units_agree(log, open_ends)
+        agree = units_agree(log, open_ends, batch_topics)
         open_ends = [queue for queue, agrees in zip(open_ends, agree, strict=True) if not agrees]
         for queue in open_ends:
             assert queue.unit is not None
@@ -236,7 +237,8 @@ def settle(log: CommitLog, queues: list[QueueEnd], end: int) -> None:
 
 
 def find_missing(
-    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd], others_begin: int = 0
+    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd],
+    batch_topics: Collection[str], others_begin: int = 0,
 ) -> tuple[int, set[Queue]]:
     """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
 
@@ -251,7 +253,7 @@ def find_missing(
     wrong, first = set(), LONG_MAX
     pieces = RequestPieces(log, config, begin, end)
     for piece in pieces:
-        requests, names = with_more(log, config, piece.requests, pieces.queues)
+        requests, names = with_more(log, config, piece.requests, pieces.queues, batch_topics)
         if late:
             for queue, request in _first_of_each(requests, names):
                 if request["phy_offset"] < late.pop(queue, 0):

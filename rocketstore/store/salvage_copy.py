@@ -43,7 +43,7 @@ class QueueOffsets:
         self.scanner, self.config = scanner, config
         self.counts, self.messages, self.ends = (np.zeros(0, np.int64) for _ in range(3))
         self.batches: set[str] = set()
-        self.light: dict[Queue, list[int]] = {}  # of queues that properties name: messages, highest offset
+        self.light: dict[tuple[str, Queue], list[int]] = {}  # by topic, queue that is named: messages, highest offset
 
     def note(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count messages by queue. An offset that is larger than a log can have until then is a mistake."""
@@ -58,8 +58,8 @@ class QueueOffsets:
         for queue in np.unique(queues[requests["batch_size"] != 1]):
             self.batches.add(self.scanner.queues[queue][0])
         for row, queue, properties in self.multi_dispatched(requests, buffer, base):
-            for other, offset in more_queues(queue, properties, self.config.enable_lmq):
-                known = self.light.setdefault(other, [0, -1])
+            for other, offset in more_queues(queue, properties, self.config, ()):  # batches are known at the end
+                known = self.light.setdefault((queue[0], other), [0, -1])
                 known[0] += 1
                 if offset <= requests["phy_offset"][row] // MIN_RECORD:
                     known[1] = max(known[1], offset)
@@ -81,7 +81,12 @@ class QueueOffsets:
         self.is_batch = np.array([topic in self.batches for topic in topics], bool)
         self.next = np.maximum(self.ends - np.where(self.is_batch, self.messages, self.counts), 0)
         self.changed = np.zeros(len(self.counts), np.int64)
-        self.next_light = {queue: max(highest + 1 - count, 0) for queue, (count, highest) in self.light.items()}
+        light: dict[Queue, tuple[int, int]] = {}
+        for (topic, queue), (count, highest) in self.light.items():
+            if topic not in self.batches:
+                known = light.get(queue, (0, -1))
+                light[queue] = known[0] + count, max(known[1], highest)
+        self.next_light = {queue: max(highest + 1 - count, 0) for queue, (count, highest) in light.items()}
         self.changed_light: Counter[Queue] = Counter()
         self.begins_late = bool(self.next[self.counts > 0].any()) or any(self.next_light.values())
 
@@ -113,7 +118,7 @@ class QueueOffsets:
         for row, queue, properties in self.multi_dispatched(requests, buffer, base):
             offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
             places = [i for i, name in enumerate(java_split(properties["INNER_MULTI_DISPATCH"])) if is_file_name(name)]
-            others = list(more_queues(queue, properties, self.config.enable_lmq))
+            others = list(more_queues(queue, properties, self.config, self.batches))
             is_changed = False
             for place, (other, offset) in zip(places, others, strict=False):
                 if offset != self.next_light[other]:

@@ -117,7 +117,10 @@ class Verification:
         if self.last_exit_ok and not self.is_locked:
             log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
-        queues = QueueVerifier(log, self.findings, dict(self._queues()), self._has_light_queues(), self._is_lmq())
+        light = replace(self.config, enable_multi_dispatch=True, enable_lmq=self._is_lmq())
+        queues = QueueVerifier(
+            log, self.findings, dict(self._queues()), self._has_light_queues(), light, self.batch_topics
+        )
         index = IndexVerifier(log, self.findings, self._index_parts())
         whole = LogVerifier(log, self.config, self.findings, queues, index)
         whole.run(stop, quick, threads, progress)

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.message import Message
 from rocketstore.store.dispatch import is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
@@ -191,8 +193,9 @@ class QueueVerifier:
     """Compares the log with all queues, in threads, and keeps what is to be known of each for the end."""
 
     def __init__(self, log: CommitLog, findings: Findings, queues: dict[Queue, QueueFiles], multi: bool,
-                 lmq: bool) -> None:
-        self.log, self.findings, self.queues, self.multi, self.lmq = log, findings, queues, multi, lmq
+                 config: StoreConfig, batch_topics: set[str]) -> None:
+        self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
+        self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[Queue, int] = {}
         self.records: dict[Queue, tuple[int, int]] = {}  # of queues without files: records, the first's offset
 
@@ -310,7 +313,7 @@ class QueueVerifier:
         requests = requests[statuses == OK]
         more: dict[Queue, list[tuple[int, int]]] = {}
         for i, message in enumerate(batch):
-            for queue, offset in more_queues(names[requests["queue"][i]], message.properties, self.lmq):
+            for queue, offset in self.more_queues(names[requests["queue"][i]], message):
                 more.setdefault(queue, []).append((i, offset))
         found = []
         for queue, pairs in more.items():
@@ -320,6 +323,10 @@ class QueueVerifier:
             self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
             found.append(result)
         return found
+
+    def more_queues(self, queue: Queue, message: Message) -> Iterator[tuple[Queue, int]]:
+        """The queues besides its own that a message is for, with its offset in each."""
+        return more_queues(queue, message.properties, self.config, self.batch_topics)
 
     # ---- in the order of the log -----------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from rocketstore.files.mapped_file import nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
-from rocketstore.store.dispatch import more_queues
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier, fillers, valid
 from rocketstore.store.verify_report import Findings
 
@@ -160,8 +159,7 @@ class UnitVerifier(NamedTuple):
         own = message.topic, int(message.queue_id or 0)
         if own == queue:
             return int(message.queue_offset)
-        return next((offset for name, offset in more_queues(own, message.properties, self.queues.lmq) if name == queue),
-                    None)
+        return next((offset for name, offset in self.queues.more_queues(own, message) if name == queue), None)
 
     # ---- quick -----------------------------------------------------------------------------------------------
 

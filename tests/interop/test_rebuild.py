@@ -36,6 +36,7 @@ RELEASES = ("5.5.0", "5.3.3")
 PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 SMALL_LOG_FILES = {"mappedFileSizeCommitLog": 12 * 1024, "maxMessageSize": 8 * 1024}
 CASES = [(release, profile) for release in RELEASES for profile in stores.OF_RELEASES[release]]
+CASES += stores.WITH_FILLERS
 BUILT = [(*case, {}) for case in CASES]
 BUILT += [(release, profile, SMALL_LOG_FILES) for release in RELEASES for profile in ("basic", "lmq")]
 

@@ -20,7 +20,7 @@ RELEASES = ("5.5.0", "5.3.3")
 # Index files that are made in one millisecond are one file in Java: so there is one.
 ONE_INDEX_FILE = {"maxIndexNum": 5000}
 MORE = {"small files": ("basic", {"mappedFileSizeCommitLog": 12 * 1024})}
-PROFILES = ("basic", "rich", "batch", "lmq", "crc", "cqext", *MORE)
+PROFILES = ("basic", "rich", "batch", "lmq", "lmq_batch", "crc", "cqext", *MORE)
 REFUSED = ("damaged_body_of_a_record", "damaged_magic_of_a_record", "wrong_size_of_a_record", "missing_log")
 NAMES = {camel_case(field.name): field.name for field in dataclasses.fields(StoreConfig)}
 

@@ -18,15 +18,17 @@ from interop.write_checks import (
     refused_put,
     writing,
 )
-from rocketstore import StoreCheckpoint
+from rocketstore import StoreCheckpoint, rebuild
 
 pytestmark = pytest.mark.interop
 
 PROFILES = [(release, profile) for release, profiles in stores.OF_RELEASES.items() for profile in profiles]
+PROFILES += stores.WITH_FILLERS
 READ_COLUMNS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
                 "store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset")
 # Where store times are those that are given, so that two runs of RocketMQ can be compared.
-OWN_CLOCK = [(release, profile) for release, profile in PROFILES if release >= "5" and profile not in ("batch", "lmq")]
+OF_STORE = ("batch", "lmq", "lmq_batch")
+OWN_CLOCK = [(release, profile) for release, profile in PROFILES if release >= "5" and profile not in OF_STORE]
 
 
 class Halves(NamedTuple):
@@ -137,6 +139,18 @@ def test_the_checkpoint_names_the_record_that_rocketmq_finds_last(halves_of, rel
     found = StoreCheckpoint.open(halves.whole / "checkpoint").confirm_phy_offset
     assert found == halves.results[halves.cut - 1]["wroteOffset"]
     assert StoreCheckpoint.open(tmp_path / "ours" / "checkpoint").confirm_phy_offset == found
+
+
+@pytest.mark.parametrize("release", ["5.5.0", "5.3.3"])
+def test_light_queues_have_no_units_of_batch_queues(java_of, release, tmp_path, seed):
+    options, messages = stores.lmq_of_batches(random.Random(seed))
+    results = java_of(release).write_store(tmp_path / "java", options, messages)
+    with writing(tmp_path / "ours", options, release) as store:
+        answers = put_all(store, random.Random(seed), messages, results, Stored(tmp_path / "java"))
+    assert answers == [java_put(result) for result in results]
+    assert_same_stores(tmp_path / "ours", tmp_path / "java", options, release)
+    rebuild(tmp_path / "ours", config=store.config)
+    assert_same_stores(tmp_path / "ours", tmp_path / "java", options, release)
 
 
 # ---- what was read ---------------------------------------------------------------------------------------

@@ -267,7 +267,7 @@ class StoreModel:
         self.last = record
         if record.sys_flag & ROLLBACK in (0, COMMIT):
             self.put_unit(record)
-            if self.enable_multi_dispatch:
+            if self.enable_multi_dispatch and record.topic not in self.batch_topics:
                 self.multi_dispatch(record)
         self.index.build_index(record)
 
