@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,8 @@ OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names o
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 0)
 
+NO_LMQ = r"%RETRY%|rmq_sys_|SCHEDULE_TOPIC_XXXX\Z"
+
 # Each difference in the bytes: from which release on it is what.
 DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "counts_every_put": {OLDEST: True, (4, 7, 1): False},
@@ -52,6 +55,11 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "has_prop_crc": {OLDEST: False, (5, 2, 0): True},
     "has_confirm_phy_offset": {OLDEST: False, (5, 1, 1): True},
     "has_logics_physical_offset": {OLDEST: False, (5, 5, 0): True},
+    "has_multi_dispatch": {OLDEST: False, (4, 9, 3): True, (5, 3, 2): False},
+    "keeps_wait": {OLDEST: False, (5, 2, 0): True},
+    "no_lmq": {OLDEST: "", (4, 9, 3): NO_LMQ, (5, 5, 0): f"%DLQ%|{NO_LMQ}"},
+    "no_multi_dispatch": {OLDEST: "", (4, 9, 3): "(?!)", (5, 1, 1): "%RETRY%",
+                          (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", (5, 2, 0): NO_LMQ},
 }
 
 
@@ -66,6 +74,9 @@ class Compat:
     ``trailing_separator``: the last property ends with 0x02 too.
     ``has_ipv6``, ``has_v2``, ``has_prop_crc``: records have IPv6 hosts, topics beyond 127 bytes, a CRC property.
     ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
+    ``has_multi_dispatch``: offsets in light queues are given by MultiDispatch's rules, not yet by LmqDispatch's.
+    ``keeps_wait``: a message that gets such offsets keeps its WAIT property.
+    ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
     """
 
     release: str
@@ -78,8 +89,13 @@ class Compat:
     has_prop_crc: bool
     has_confirm_phy_offset: bool
     has_logics_physical_offset: bool
+    has_multi_dispatch: bool
+    keeps_wait: bool
+    no_lmq: str
+    no_multi_dispatch: str
 
     @classmethod
+    @functools.cache
     def of(cls, release: str) -> Compat:
         """Look a release up: "5.3.3", or "5.3" for the last patch of 5.3.
 
@@ -122,6 +138,11 @@ class StoreConfig:
     made before it is needed. ``store_host``: "address:port" that records name as their broker.
     ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several directories. ``compat``: the
     release to write as. ``other``: what a broker's file says besides.
+
+    ``enable_lmq`` gives messages offsets in the light queues that INNER_MULTI_DISPATCH names, ``enable_multi_dispatch``
+    builds these queues; releases before 4.9.3 know neither. Those up to 5.3.1 give offsets by other rules: as one of
+    them, a message is taken only if all agree on it: both options are set, its topic has no batch queues and is none
+    of %RETRY%, rmq_sys_ or the schedule, and each name is there once and begins with %LMQ%.
 
     Raises ValueError for a value that RocketMQ could not have, TypeError for one of another type.
     Source: MessageStoreConfig.

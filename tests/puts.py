@@ -239,6 +239,14 @@ def draw_light(rng):
     return {**draw_plain(rng), "topic": topic, "properties": properties}
 
 
+def draw_old_light(rng):
+    """What releases before 5.3.2 have in common with later ones."""
+    row = draw_light(rng)
+    if "INNER_MULTI_DISPATCH" in row["properties"]:
+        row |= {"topic": rng.choice(["TopicTest", "%DLQ%g"]), "properties": {**row["properties"], "WAIT": "true"}}
+    return row
+
+
 PROFILES = {
     "plain": (draw_plain, {}),
     "all fields": (draw_all_fields, {}),
@@ -250,6 +258,8 @@ PROFILES = {
     "delay": (draw_delay, {}),
     "light queues": (draw_light, {"enable_lmq": True, "enable_multi_dispatch": True}),
     "light offsets only": (draw_light, {"enable_lmq": True}),
+    "light queues of 5.3.3": (draw_light, {"enable_lmq": True, "enable_multi_dispatch": True, "compat": "5.3.3"}),
+    "light queues of 4.9.8": (draw_old_light, {"enable_lmq": True, "enable_multi_dispatch": True, "compat": "4.9.8"}),
     "ext": (draw_plain, {"enable_consume_queue_ext": True}),
     "ext of delay": (draw_delay, {"enable_consume_queue_ext": True}),
     "5.3.3": (draw_texts, {"compat": "5.3.3"}),

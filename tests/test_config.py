@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, Compat, StoreConfig, camel_case
+from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, NO_LMQ, Compat, StoreConfig, camel_case
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,
@@ -395,6 +395,15 @@ CHANGES = [
     ("has_prop_crc", "5.1.4", "5.2.0", False, True),
     ("has_confirm_phy_offset", "5.1.0", "5.1.1", False, True),
     ("has_logics_physical_offset", "5.4.0", "5.5.0", False, True),
+    ("has_multi_dispatch", "4.9.2", "4.9.3", False, True),
+    ("has_multi_dispatch", "5.3.1", "5.3.2", True, False),
+    ("keeps_wait", "5.1.4", "5.2.0", False, True),
+    ("no_lmq", "4.9.2", "4.9.3", "", NO_LMQ),
+    ("no_lmq", "5.4.0", "5.5.0", NO_LMQ, f"%DLQ%|{NO_LMQ}"),
+    ("no_multi_dispatch", "4.9.2", "4.9.3", "", "(?!)"),
+    ("no_multi_dispatch", "5.1.0", "5.1.1", "(?!)", "%RETRY%"),
+    ("no_multi_dispatch", "5.1.1", "5.1.2", "%RETRY%", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z"),
+    ("no_multi_dispatch", "5.1.4", "5.2.0", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", NO_LMQ),
 ]
 
 

@@ -192,8 +192,9 @@ def test_messages_for_light_queues_are_refused_only_where_there_are_any(tmp_path
     row = {"topic": "T", "queueId": 0, "body": b"", "properties": [("INNER_MULTI_DISPATCH", "%LMQ%a")]}
     write_pieces(tmp_path, JOB, make_pieces(tmp_path, [[[row]]]), TIME, config=config_of())
     assert bodies(tmp_path) == [b""]
-    with pytest.raises(PutMessageError, match=r"row 0: .*light queues"):
-        make_pieces(tmp_path, [[[row]]], config=config_of(enable_lmq=True))
+    for release, option in (("5.5.0", "enable_lmq"), ("5.3.1", "enable_multi_dispatch")):
+        with pytest.raises(PutMessageError, match=r"row 0: .*light queues"):
+            make_pieces(tmp_path / release, [[[row]]], config=config_of(compat=release, **{option: True}))
 
 
 def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):

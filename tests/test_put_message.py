@@ -855,6 +855,48 @@ def test_a_slash_in_a_light_queue_s_name_skips_its_unit_alone(tmp_path):
         assert list(pair.store.queues()) == [("%LMQ%c", 0), ("T", 0)]
 
 
+@pytest.mark.parametrize(("release", "offset"), [("5.5.0", None), ("5.4.0", "0"), ("5.3.3", "0"), ("4.9.8", "0")])
+def test_messages_of_dead_letter_topics_are_for_light_queues_before_5_5(release, offset, tmp_path):
+    options = {"enable_lmq": True, "enable_multi_dispatch": True}
+    with Pair(tmp_path / "store", compat=release, **options) as pair:
+        pair.put(light("%LMQ%a", "%DLQ%g"))
+        assert pair.store.look_message_by_offset(0).properties.get("INNER_MULTI_QUEUE_OFFSET") == offset
+        assert (("%LMQ%a", 0) in pair.store.queues()) is (offset is not None)
+
+
+BOTH = {"enable_lmq": True, "enable_multi_dispatch": True}
+
+
+@pytest.mark.parametrize(
+    ("topic", "names", "options"),
+    [("T", "%LMQ%a,plain", BOTH), ("T", "%LMQ%a,%LMQ%a", BOTH), ("%RETRY%g", "%LMQ%a", BOTH),
+     ("rmq_sys_x", "%LMQ%a", BOTH), (SCHEDULE_TOPIC, "%LMQ%a", BOTH), ("Batched", "%LMQ%a", BOTH),
+     ("T", "%LMQ%a", {"enable_lmq": True}), ("T", "%LMQ%a", {"enable_multi_dispatch": True})],
+)
+def test_what_older_releases_give_other_offsets_in_light_queues_is_refused_as_one_of_them(
+    topic, names, options, tmp_path
+):
+    for release in ("4.9.3", "5.3.1"):
+        with open_store(tmp_path / release, compat=release, **options) as store:
+            store.create_topic("Batched", queue_type="BatchCQ")
+            message = message_of(light(names, topic))
+            assert refusal(store, message) == "MESSAGE_ILLEGAL"
+            with pytest.raises(PutMessageError, match=rf"INNER_MULTI_DISPATCH.*{release}"):
+                store.put_messages([Message("T", b""), message])
+            assert store.commit_log.max_phy_offset == 0
+    for release in ("4.9.2", "5.3.2"):
+        with open_store(tmp_path / release, compat=release, **options) as store:
+            store.put_message(message_of(light(names, "T")))
+
+
+@pytest.mark.parametrize("release", ["4.9.3", "5.3.1"])
+def test_older_releases_take_names_of_light_queues_that_are_blank_or_not_asked_for(release, tmp_path):
+    with Pair(tmp_path / "plain", compat=release) as pair:
+        pair.put(light("%LMQ%a,plain"))
+    with Pair(tmp_path / "blank", compat=release, **BOTH) as pair:
+        pair.put(light(" "))
+
+
 @pytest.mark.parametrize("names", [" ", "\t "])
 def test_blank_names_are_none(names, tmp_path):
     with Pair(tmp_path / "store", enable_lmq=True, enable_multi_dispatch=True) as pair:

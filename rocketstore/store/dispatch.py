@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -41,7 +42,6 @@ LMQ_PREFIX = "%LMQ%"
 MAX_QUEUE_OFFSET = LONG_MAX // 20
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 MAX_DIGITS = 100  # int() takes no more than some thousand
-NO_MULTI_DISPATCH = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
            "prepared_transaction_offset", "properties"]
 UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
@@ -306,7 +306,9 @@ def is_multi_dispatched(topic: str, config: StoreConfig, batch_topics: Collectio
 
     Source: MultiDispatchUtils.isNeedHandleMultiDispatch, which ConsumeQueue asks and BatchConsumeQueue does not.
     """
-    return config.enable_multi_dispatch and topic not in batch_topics and not topic.startswith(NO_MULTI_DISPATCH)
+    if not config.enable_multi_dispatch or topic in batch_topics:
+        return False
+    return re.match(Compat.of(config.compat).no_multi_dispatch, topic) is None
 
 
 def java_split(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.files.log_writer import END_FILE_MIN_BLANK_LENGTH, encode_batch, encoder_of, illegal
 from rocketstore.files.mapped_file import sync
@@ -118,9 +118,11 @@ class PieceWriter:
         if self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > length:
             row = int(np.argmax(block.encoded["size"]))
             self._refuse(row, illegal(f"{self._encoder.largest} bytes do not fit a file of {length}"))
+        config = self._config
+        is_light = config.enable_lmq or (config.enable_multi_dispatch and Compat.of(config.compat).has_multi_dispatch)
         for row, message in enumerate(batch) if self._encoder.is_special else ():
-            multi = self._config.enable_lmq and "INNER_MULTI_DISPATCH" in message.properties
-            if multi or "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH:
+            is_inner = "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH
+            if is_inner or (is_light and "INNER_MULTI_DISPATCH" in message.properties):
                 self._refuse(row, illegal("an inner batch, or a message for light queues: put_messages takes these"))
 
     def _refuse(self, row: int, error: ValueError) -> NoReturn:

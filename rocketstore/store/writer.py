@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,7 +44,6 @@ __all__ = ["StoreWriter", "open_writer"]
 
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
 PIECE = 4096  # messages of an iterator that are put together
-NO_LMQ = ("%RETRY%", "%DLQ%", "rmq_sys_")
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)
 
@@ -200,6 +200,8 @@ class StoreWriter:
             return self._append(made, store_timestamp, number)
         offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
+        if not self._compat.keeps_wait:
+            made.properties.pop("WAIT", None)
         light_queues = [(name, 0) for name in names if name in offsets]
         return self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
 
@@ -213,6 +215,8 @@ class StoreWriter:
         inner = message.sys_flag & INNER_BATCH
         if ("INNER_NUM" in message.properties and not inner) or (inner and message.topic not in self._batch_topics):
             raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
+        if self._compat.has_multi_dispatch and not self._is_light_alike(message):
+            raise illegal(f"INNER_MULTI_DISPATCH: {self._compat.release} gives other offsets than 5.3.2 and later do")
         return inner_num(message) if inner else 1
 
     def _light_queues(self, message: Message) -> list[str] | None:
@@ -220,9 +224,19 @@ class StoreWriter:
 
         Source: LmqDispatch.wrapLmqDispatch, MixAll.topicAllowsLMQ.
         """
-        allowed = not message.topic.startswith(NO_LMQ) and message.topic != SCHEDULE_TOPIC
-        names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed and self.config.enable_lmq else ""
+        allowed = self.config.enable_lmq and not re.match(self._compat.no_lmq, message.topic)
+        names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed else ""
         return java_split(names) if names.strip() else None
+
+    def _is_light_alike(self, message: Message) -> bool:
+        """Whether MultiDispatch, which LmqDispatch followed, gives a message the same offsets in light queues."""
+        options = self.config.enable_lmq, self.config.enable_multi_dispatch
+        if not any(options) or not message.properties.get("INNER_MULTI_DISPATCH", "").strip():
+            return True
+        names = self._light_queues(message)
+        if names is None or not all(options) or message.topic in self._batch_topics:
+            return False
+        return len({*names}) == len(names) and all(name.startswith(LMQ_PREFIX) for name in names)
 
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""

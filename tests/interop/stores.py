@@ -113,7 +113,7 @@ class Messages:
         count = count or self.rng.randint(1, 3)
         queues = self.rng.sample([f"%LMQ%light{i}" for i in range(6)], count)
         made = self.basic()
-        made["topic"] = topic or made["topic"]
+        made["topic"] = topic or self.rng.choice((made["topic"], made["topic"], "%DLQ%group"))
         made["properties"]["INNER_MULTI_DISPATCH"] = ",".join(queues)
         return made
 
@@ -187,9 +187,6 @@ def batch(messages, release):
 def lmq(messages, release):
     """Messages for light queues."""
     made = [messages.rng.choice((messages.basic, messages.lmq))() for _ in range(120)]
-    if release < "5":  # which takes it away from these
-        for message in made:
-            message["properties"].pop("WAIT")
     return {"enableLmq": True, "enableMultiDispatch": True}, made
 
 
@@ -306,6 +303,17 @@ def lmq_of_batches(rng):
     makers = messages.basic, messages.lmq, messages.lmq, lambda: messages.lmq(BATCH_TOPIC)
     made = [rng.choice(makers)() for _ in range(120)]
     return options(batch_topics=[BATCH_TOPIC], enableLmq=True, enableMultiDispatch=True), made
+
+
+def lmq_of_old(rng, **config):
+    """Messages that 4.9 gave offsets in more queues, and later releases did not."""
+    messages = Messages(rng)
+    made = [rng.choice((messages.basic, messages.lmq))() for _ in range(60)]
+    for message in made:
+        message["topic"] = rng.choice((message["topic"], "%RETRY%group", "rmq_sys_x"))
+        if "INNER_MULTI_DISPATCH" in message["properties"]:
+            message["properties"]["INNER_MULTI_DISPATCH"] += rng.choice(("", ",plain"))
+    return options(enableMultiDispatch=True, **config), made
 
 
 def too_large(rng):

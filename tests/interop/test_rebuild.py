@@ -28,6 +28,7 @@ from interop.test_broker import (
 )
 from interop.test_recovery import ONE_INDEX_FILE, config_of
 from interop.test_recovery import batch_topics as tell_batch_topics
+from interop.write_checks import refused_put, store_config, writing
 from rocketstore import StoreConfig, rebuild, recover
 
 pytestmark = pytest.mark.interop
@@ -92,6 +93,24 @@ def test_rocketmq_builds_the_same_of_the_log_alone(store_of, tmp_path, release, 
     tell_batch_topics(ours, store.options["batchTopics"])
     rebuild(ours, config=config_of(store, release))
     assert_same(ours, javas, store.options["config"]["maxHashSlotNum"])
+
+
+@pytest.mark.parametrize("config", [{}, {"enableLmq": True}], ids=str)
+def test_queues_of_messages_that_are_refused_as_one_of_an_older_release_are_built(java_of, tmp_path, seed, config):
+    options, messages = stores.lmq_of_old(random.Random(seed), **config)
+    java_of("4.9.8").write_store(tmp_path / "java", options, messages)
+    ours = without_queues_and_index(tmp_path / "java", tmp_path / "ours")
+    rebuild(ours, config=store_config(options, "4.9.8"), tz="UTC")
+    assert_same(ours, tmp_path / "java", options["config"]["maxHashSlotNum"])
+    with writing(tmp_path / "new", options, "4.9.8") as store:
+        statuses = [refused_put(store, message).status for message in messages if is_refused(message, config)]
+    assert {*statuses} == {"MESSAGE_ILLEGAL"}
+
+
+def is_refused(message, config):
+    names = message["properties"].get("INNER_MULTI_DISPATCH", "")
+    is_system = message["topic"].startswith(("%RETRY%", "rmq_sys_"))
+    return names and (not config or is_system or names.endswith("plain"))
 
 
 @pytest.mark.parametrize("was_killed", [False, True])

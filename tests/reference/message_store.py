@@ -180,6 +180,8 @@ class StoreModel:
         if lights is not None:
             offsets = [str(self.next_queue_offset.get((name, 0), 0)) if is_lmq(name) else "" for name in lights]
             properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(offsets)
+            if self.release < (5, 2, 0):
+                properties.pop("WAIT", None)
         record = self.encode(message, is_lmq=lights is not None)
         placed = self.append([record], queue, number)[0]
         for name in filter(is_lmq, lights or ()):
@@ -206,9 +208,11 @@ class StoreModel:
     def light_queues(self, message):
         """The names of INNER_MULTI_DISPATCH, if the store gives them offsets."""
         names, topic = message["properties"].get("INNER_MULTI_DISPATCH", ""), message["topic"]
-        if not self.enable_lmq or not names.strip() or topic == SCHEDULE_TOPIC:
+        if not self.enable_lmq or not names.strip() or topic == SCHEDULE_TOPIC or self.release < (4, 9, 3):
             return None
-        return None if topic.startswith(("%RETRY%", "%DLQ%", "rmq_sys_")) else java_split(names, ",")
+        if topic.startswith("%DLQ%") and self.release >= (5, 5, 0):
+            return None
+        return None if topic.startswith(("%RETRY%", "rmq_sys_")) else java_split(names, ",")
 
     def serialised(self, properties):
         """MessageDecoder.messageProperties2String of the release."""
@@ -287,15 +291,26 @@ class StoreModel:
         """ConsumeQueue.multiDispatchLmqQueue, where it does not throw."""
         names = record.properties.get("INNER_MULTI_DISPATCH", "")
         offsets = record.properties.get("INNER_MULTI_QUEUE_OFFSET", "")
-        if not names.strip() or not offsets.strip() or record.topic == SCHEDULE_TOPIC:
+        if not names.strip() or not offsets.strip() or not self.is_multi_dispatched(record.topic):
             return
         names, offsets = java_split(names, ","), java_split(offsets, ",")
-        if record.topic.startswith(("%RETRY%", "rmq_sys_")) or len(names) != len(offsets):
+        if len(names) != len(offsets):
             return
         for name, offset in zip(names, offsets, strict=True):
             if "/" not in name:
                 queue = self.queue(name, 0 if self.enable_lmq and is_lmq(name) else record.queue_id)
                 consume_queue.put(queue, record.phy_offset, record.total_size, record.tags_code, int(offset))
+
+    def is_multi_dispatched(self, topic):
+        """MultiDispatchUtils.isNeedHandleMultiDispatch, and what was before it."""
+        if self.release < (5, 1, 1):
+            return self.release >= (4, 9, 3)
+        if topic.startswith("%RETRY%"):
+            return False
+        if self.release < (5, 1, 2):
+            return True
+        is_system = topic.startswith("rmq_sys_") if self.release >= (5, 2, 0) else topic == "rmq_sys_wheel_timer"
+        return not is_system and topic != SCHEDULE_TOPIC
 
     def queue(self, topic, queue_id):
         queue = self.queues.get((topic, queue_id))
