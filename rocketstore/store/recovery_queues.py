@@ -199,14 +199,13 @@ def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection
         agree[rows[row]] = False
     columns = zip(*(values_of(name, getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
     for row, record in zip(found, columns, strict=True):
-        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], batch_topics, *record)
+        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], batch_topics, record)
     return agree
 
 
-def _is_unit_of(
-    log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], topic: str, queue_id: int, size: int, tags_code: int,
-    store_timestamp: int,
-) -> bool:
+def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], record: tuple[Any, ...]) -> bool:
+    """Parameters: record: its COLUMNS."""
+    topic, queue_id, size, tags_code, store_timestamp = record
     unit: Any = queue.unit
     is_address = unit.tags_code <= MAX_ADDRESS
     if unit.size != size or (unit.tags_code != tags_code and not is_address):
