@@ -407,6 +407,20 @@ def test_a_range_without_a_file_is_an_error(tmp_path):
     assert built.dispatcher.last_phy_offset == -1
 
 
+def test_a_log_file_that_is_begun_is_no_reason_to_list_all_files(tmp_path, monkeypatch):
+    built = Built(tmp_path / "store", [draw_plain(random.Random(i)) for i in range(100)])
+    *later, _ = sorted((tmp_path / "store" / "commitlog").iterdir(), reverse=True)
+    assert len(later) >= 3
+    for path in later:
+        path.rename(tmp_path / path.name)
+    built.log.refresh()
+    for path in later:
+        (tmp_path / path.name).rename(path)
+    monkeypatch.setattr(built.log.queue, "_list", None)
+    built.dispatcher.dispatch(0, built.end)
+    built.check()
+
+
 def test_more_queues_than_are_kept_open_are_all_written(tmp_path):
     rows = [{**draw_plain(random.Random(i)), "topic": f"T{i % 300}"} for i in range(900)]
     built = Built(tmp_path / "store", rows, index=False, mapped_file_size_commit_log=1 << 16)

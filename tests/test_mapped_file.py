@@ -612,6 +612,28 @@ def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
     assert [file.file_from_offset for file in queue.files] == [100, 200]
 
 
+def test_whole_files_that_are_made_behind_the_last_one_are_noted_without_a_list(tmp_path, monkeypatch):
+    directories = tmp_path / "a", tmp_path / "missing", tmp_path / "b"
+    (tmp_path / "b").mkdir()
+    write_zeros(tmp_path / "a", 0)
+    queue = MappedFileQueue(directories)
+    monkeypatch.setattr(queue, "_list", None)
+    queue.extend()
+    assert queue.files == [(0, tmp_path / "a" / f"{0:020}", 100, (tmp_path / "a" / f"{0:020}").stat().st_ino)]
+    for name, start in (("b", 100), ("a", 200), ("b", 200), ("b", 400)):
+        write_zeros(tmp_path / name, start)
+    write_zeros(tmp_path / "a", 300, 99)
+    queue.extend()
+    assert [file.path.parent.name for file in queue.files] == ["a", "b", "a"]
+    assert [file.file_from_offset for file in queue.files] == [0, 100, 200]
+    assert (queue.mapped_file_size, queue.find(250).size) == (100, 100)
+
+
+def write_zeros(directory, start, size=100):
+    directory.mkdir(exist_ok=True)
+    (directory / f"{start:020}").write_bytes(bytes(size))
+
+
 def test_a_directory_that_is_gone_is_an_error(tmp_path):
     (tmp_path / "log").mkdir()
     queue = MappedFileQueue([tmp_path / "log"])

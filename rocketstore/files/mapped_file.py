@@ -288,6 +288,24 @@ class MappedFileQueue:
             raise missing[0]
         self.files = [found[start] for start in sorted(found)]
 
+    def extend(self) -> None:
+        """Note whole files that were made behind the last one, without a list of all."""
+        files, size = list(self.files), self.mapped_file_size
+        while files and files[-1].size == size and (made := self._made(files[-1].end_offset, size)) is not None:
+            files.append(made)
+        if len(files) > len(self.files):
+            self.files = files
+            self._shown_size = files, size
+
+    def _made(self, start: int, size: int) -> LogFile | None:
+        """The whole file that begins at an offset, None if there is none yet."""
+        for path in (directory / f"{start:020}" for directory in self.directories):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                is_whole = stat.S_ISREG(status.st_mode) and status.st_size == size and start <= LONG_MAX - size
+                return LogFile(start, path, size, identity(path)) if is_whole else None
+        return None
+
     @property
     def mapped_file_size(self) -> int:
         """The length of a whole file, bytes, 0 if there is none: given, or what lengths and beginnings show.

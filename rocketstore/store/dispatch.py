@@ -140,12 +140,13 @@ class Dispatcher:
 
     def _collect(self, begin: int, end: int) -> int:
         """Scan one piece of one file. Returns where the next begins."""
-        size = MAX_PIECE + self.config.max_message_size + BEYOND_BODY  # where the file cannot be mapped
-        window = self._log.queue.read(begin, size, "sequential")
-        if window is None:
-            self._log.refresh()
-            window = self._log.queue.read(begin, size, "sequential")
-        file = self._log.queue.find(begin)
+        size, queue = MAX_PIECE + self.config.max_message_size + BEYOND_BODY, self._log.queue  # if it cannot be mapped
+        window = queue.read(begin, size, "sequential")
+        for renew in (queue.extend, self._log.refresh):
+            if window is None:
+                renew()
+                window = queue.read(begin, size, "sequential")
+        file = queue.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self.root}: the commit log has no file for {begin}")
         stop = self._scanner.scan(*window, begin, end, MAX_PIECE)
