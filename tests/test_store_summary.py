@@ -761,6 +761,18 @@ def by_time(root, *times):
     return rocketstore.open(root)
 
 
+def test_by_time_of_a_topic_no_other_topic_is_looked_at(tmp_path, monkeypatch):
+    scandir, listed = message_store.scandir, []
+    with rocketstore.open(small_store(tmp_path)) as store:
+        expected = {queue_id: store.get_offset_by_time("T1", T0 + 6000, queue_id) for queue_id in range(3)}
+        monkeypatch.setattr(message_store, "scandir", lambda path: listed.append(path.name) or scandir(path))
+        assert store.get_offset_by_time("T1", T0 + 6000) == expected
+        assert set(listed) == {"T1"}
+        for topic in ("T", "", "..", "../consumequeue/T1", "T1/0", "\0"):
+            with pytest.raises(KeyError, match="no topic"):
+                store.get_offset_by_time(topic, T0)
+
+
 def test_by_time_before_the_first_message_and_behind_the_last(tmp_path):  # point 105
     with by_time(tmp_path, 0, 10, 20) as store:
         for timestamp, lower, upper in ((T0 - 1, 0, 0), (T0 + 21, 3, 2), (2**63 - 1, 3, 2), (-1, 0, 0)):

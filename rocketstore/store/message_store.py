@@ -210,7 +210,17 @@ class MessageStore:
 
     def _find_queues(self) -> Iterator[tuple[str, int]]:
         for topic_dir in self._topic_directories():
-            yield from ((topic_dir.name, int(entry.name)) for entry in entries_of(topic_dir) if is_queue(entry))
+            yield from ((topic_dir.name, queue_id) for queue_id in queue_ids_in(topic_dir))
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        """The queue ids of a topic, sorted."""
+        self._require_open()
+        self._dispatch_pending()
+        kinds = QUEUE_KINDS if is_file_name(topic) else ()
+        found = sorted({number for kind in kinds for number in queue_ids_in(self.path / kind.directory_name / topic)})
+        if not found and next(self._find_queues(), None) is None:
+            self._refuse_rocksdb()
+        return found
 
     def _refuse_rocksdb(self) -> None:
         for name in ("consumequeue", "consumequeue_rocksdb"):
@@ -284,7 +294,7 @@ class MessageStore:
         self.commit_log.refresh()
         if queue_id is not None:
             return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
-        ids = [queue for name, queue in self.queues() if name == topic]
+        ids = self._queue_ids(topic)
         if not ids:
             raise KeyError(f"{self.path}: there is no topic {topic!r}")
         return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
@@ -630,6 +640,10 @@ def entries_of(directory: Path) -> Iterator[Any]:
     except OSError as error:
         if error.errno not in NO_DIRECTORY:
             raise
+
+
+def queue_ids_in(topic_dir: Path) -> Iterator[int]:
+    return (int(entry.name) for entry in entries_of(topic_dir) if is_queue(entry))
 
 
 def is_queue(entry: os.DirEntry[str]) -> bool:
