@@ -91,6 +91,17 @@ def test_a_log_goes_on_in_a_file_that_is_there(tmp_path):
     writer.close()
 
 
+def test_a_next_file_that_got_no_more_than_its_name_is_made_again(tmp_path):
+    """As Ctrl-C leaves it between the file's making and its length."""
+    writer = writer_of(tmp_path)
+    for start in (0, SIZE):
+        (tmp_path / f"{start:020}").touch()
+        results = [writer.append(message(), BEGIN) for _ in range(4)]
+    assert results[-1].phy_offset == SIZE + 3 * RECORD
+    writer.close()
+    assert [len(data) for data in read_files(tmp_path).values()] == [SIZE, SIZE]
+
+
 def test_the_next_file_is_made_ahead_and_removed_by_closing(tmp_path):
     writer = writer_of(tmp_path, allocate_file_ahead=True)
     for number in range(3):

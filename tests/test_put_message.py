@@ -1068,8 +1068,8 @@ def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tm
         real(root, topics, *types)
         events.append(("end", *topics))
 
-    monkeypatch.setattr(writer_module, "extend_topics", extend_topics)
     with open_store(tmp_path / "store") as store:
+        monkeypatch.setattr(writer_module, "extend_topics", extend_topics)
         store.put_message(Message("Put", b""))
         assert begun.wait(20)
         store.create_topic("Made", 2)

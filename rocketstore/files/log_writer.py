@@ -293,7 +293,9 @@ class LogWriter:
     def _open(self, start: int) -> MappedFile:
         """Open the file that begins at an offset, or make it where its turn is."""
         path = self._find(start)
-        if path is not None:
+        if path is not None and path.parent in self.directories and path.stat().st_size == 0:
+            path.unlink()  # Ctrl-C came when it had but its name
+        elif path is not None:
             return MappedFile(path, "r+")
         directory = self.directories[start // self.mapped_file_size % len(self.directories)]
         make_directory(directory)
