@@ -21,6 +21,7 @@ from rocketstore.files.broker_config import (
     check,
     extend_topics,
     parse_json,
+    read_topics,
     repair,
 )
 
@@ -794,3 +795,15 @@ def test_what_a_killed_process_left_is_no_hindrance(store, topics):
     topics.with_name(f"topics.json.tmp-{os.getpid()}").write_bytes(b"x")
     assert extend_topics(store, {"T": 1})
     assert [path.name for path in topics.parent.iterdir()] == ["topics.json"]
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["good", "from .bak"])
+def test_topics_are_read_without_the_other_files(tmp_path, broken, monkeypatch):
+    extend_topics(tmp_path, {"A": 1})
+    extend_topics(tmp_path, {"B": 2})
+    if broken:
+        (tmp_path / "config" / "topics.json").write_text("{")
+    expected, seen, real = BrokerConfig.open(tmp_path).topics, [], broker_config._read
+    monkeypatch.setattr(broker_config, "_read", lambda path, decode: (seen.append(path.name), real(path, decode))[1])
+    assert read_topics(tmp_path) == expected != {}
+    assert {*seen} <= {"topics.json", "topics.json.bak"}

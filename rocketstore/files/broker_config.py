@@ -20,7 +20,7 @@ from rocketstore.files.mapped_file import sync, sync_path
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
-__all__ += ["repair", "replace_file"]
+__all__ += ["read_topics", "repair", "replace_file"]
 
 TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
@@ -106,6 +106,12 @@ class BrokerConfig:
             elif main.value is None and (main.what, bak.what) != (MISSING, MISSING):
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
         return cls(*[parts.pop(name) for name in TYPED_FILES] + [parts, problems])
+
+
+def read_topics(store_path_root_dir: str | os.PathLike[str]) -> dict[str, TopicConfig]:
+    """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many."""
+    main, bak = _read_both(to_path(store_path_root_dir) / "config" / TOPICS, TYPED_FILES[TOPICS])
+    return main.value or bak.value or {}
 
 
 def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, Self
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
-from rocketstore.files.broker_config import BrokerConfig, TopicConfig
+from rocketstore.files.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue, is_queue_name
@@ -179,7 +179,7 @@ class MessageStore:
     @property
     def topics(self) -> dict[str, TopicConfig]:
         """The topics of topics.json, by name."""
-        return self.broker_config.topics
+        return read_topics(self.path)
 
     @property
     def last_exit_ok(self) -> bool:

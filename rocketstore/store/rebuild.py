@@ -18,7 +18,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError, StoreLockedError
-from rocketstore.files.broker_config import BrokerConfig, TopicConfig
+from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.lock_file import StoreLock, is_held
 from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.dispatch import INNER_DISPATCH
@@ -185,7 +185,7 @@ class Rebuilder:
 
     def __post_init__(self) -> None:
         self.config = with_default_sizes(self.known)
-        self.topics = BrokerConfig.open(self.root).topics
+        self.topics = read_topics(self.root)
         self.batches = batch_topics(self.topics)
 
     @classmethod

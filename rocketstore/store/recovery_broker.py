@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
-from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.broker_config import read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import is_queue_name
@@ -59,7 +59,7 @@ class BrokerRecovery:
         self.saves_tails = True
         self.actions: list[RecoveryAction] = []
         self.directories = [path for path in config.commit_log_paths(root) if path.is_dir()]
-        self.batch_topics = batch_topics(BrokerConfig.open(root).topics)
+        self.batch_topics = batch_topics(read_topics(root))
 
     def run(self) -> RecoveryReport:
         self._check_lengths()

@@ -13,7 +13,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.broker_config import read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
@@ -71,7 +71,7 @@ class Completion:
 
     @cached_property
     def batch_topics(self) -> set[str]:
-        return batch_topics(BrokerConfig.open(self.root).topics)
+        return batch_topics(read_topics(self.root))
 
     def report(self, dry_run: bool = False) -> RecoveryReport:
         return RecoveryReport(
@@ -289,7 +289,7 @@ class Completion:
         """Whether a topic has some of the queues that topics.json says, but not all."""
         found = {queue.queue for queue in self.queues}
         known = {topic for topic, _ in found}
-        topics = [topic for topic in BrokerConfig.open(self.root).topics.values() if topic.topic_name in known]
+        topics = [topic for topic in read_topics(self.root).values() if topic.topic_name in known]
         return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
 
     def _find_missing(self, others_begin: int = 0) -> set[tuple[str, int]]:

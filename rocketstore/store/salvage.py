@@ -19,7 +19,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError
-from rocketstore.files.broker_config import BrokerConfig, check, extend_topics, replace_file
+from rocketstore.files.broker_config import check, extend_topics, read_topics, replace_file
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import make_directory, sync_path
@@ -191,7 +191,7 @@ class _Salvage:
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
         _copy_config(self.root, self.work)
-        offsets.settle(batch_topics(BrokerConfig.open(self.work).topics))
+        offsets.settle(batch_topics(read_topics(self.work)))
         begin = finds.taken[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift)
@@ -265,7 +265,7 @@ class _Salvage:
 
     def declare(self, offsets: QueueOffsets) -> None:
         """Make the topics known."""
-        known = BrokerConfig.open(self.work).topics
+        known = read_topics(self.work)
         queues = {topic: count for topic, count in offsets.topics().items()
                   if topic in offsets.batches or not topic.startswith(OF_BROKERS)}
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
@@ -280,7 +280,7 @@ class NewStore:
         self.root, self.config, self.copy, self.log = root, config, copy, log
         self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(BrokerConfig.open(root).topics))
+        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
         self.built = copy.phy_offset
         self.threads = ThreadPoolExecutor(2)
         self.building = self.syncing = self.threads.submit(lambda: None)

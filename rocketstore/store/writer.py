@@ -14,7 +14,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
-from rocketstore.files.broker_config import BrokerConfig, extend_topics
+from rocketstore.files.broker_config import extend_topics, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
@@ -68,7 +68,7 @@ class StoreWriter:
         self.dispatcher = dispatcher
         self._lock_file = lock
         self._batch_topics = batch_topics
-        self._topics = BrokerConfig.open(root).topics
+        self._topics = read_topics(root)
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         with open(root / "abort", "w", opener=open_at_once) as file:
@@ -256,7 +256,7 @@ class StoreWriter:
         with self._log.lock:
             self._save_topics()
             extend_topics(self.root, {topic: queue_nums or self.config.default_topic_queue_nums}, types)
-            self._topics = BrokerConfig.open(self.root).topics
+            self._topics = read_topics(self.root)
             self._batch_topics |= batch_topics(self._topics)
 
     def _next_queue_id(self, topic: str) -> int:
@@ -471,7 +471,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = open_index(root / "index", config, checkpoint)
         stack.callback(index.close)
-        batches = batch_topics(BrokerConfig.open(root).topics)
+        batches = batch_topics(read_topics(root))
         dispatcher = Dispatcher(root, config, log, index, batches)
         writer = StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
         stack.pop_all()  # all is the writer's now
