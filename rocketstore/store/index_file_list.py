@@ -59,12 +59,10 @@ class IndexFileList(Sequence[IndexFile]):
 
     def _found(self, files: Iterator[ListedIndexFile]) -> Iterator[IndexFile]:
         for listed in files:
-            file = listed.file
-            if file is None:
-                try:
-                    file = self._open_file(listed)
-                except FileNotFoundError:
-                    continue
+            try:
+                file = self._open_file(listed)
+            except FileNotFoundError:
+                continue
             yield file
 
     def __eq__(self, other: object) -> bool:
