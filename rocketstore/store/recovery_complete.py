@@ -13,7 +13,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.files.broker_config import read_topics
+from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
@@ -70,8 +70,12 @@ class Completion:
     write: UnfinishedWrite | None = None
 
     @cached_property
+    def topics(self) -> dict[str, TopicConfig]:
+        return read_topics(self.root)
+
+    @cached_property
     def batch_topics(self) -> set[str]:
-        return batch_topics(read_topics(self.root))
+        return batch_topics(self.topics)
 
     def report(self, dry_run: bool = False) -> RecoveryReport:
         return RecoveryReport(
@@ -136,7 +140,7 @@ class Completion:
         self._find_end(begin, verify_crc=False)
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues, self.batch_topics)):
             return False
-        if any(size == 0 for queue in self.queues for _, _, size in _ext_files(queue)):
+        if any(size == 0 for queue in self.queues for _, _, size in queue.ext_files()):
             return False
         self.queue_begin, self.index_begin = begin, last
         if self._empty_index_files():
@@ -289,7 +293,7 @@ class Completion:
         """Whether a topic has some of the queues that topics.json says, but not all."""
         found = {queue.queue for queue in self.queues}
         known = {topic for topic, _ in found}
-        topics = [topic for topic in read_topics(self.root).values() if topic.topic_name in known]
+        topics = [topic for topic in self.topics.values() if topic.topic_name in known]
         return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
 
     def _find_missing(self, others_begin: int = 0) -> set[tuple[str, int]]:
@@ -404,7 +408,7 @@ class Completion:
             yield RecoveryAction(self.log.directories[0], "dispatch", begin, self.end - begin)
 
     def _queue_steps(self, queue: QueueEnd) -> Iterator[RecoveryAction]:
-        yield from (RecoveryAction(Path(name), "delete") for _, name, size in _ext_files(queue) if not size)
+        yield from (RecoveryAction(Path(name), "delete") for _, name, size in queue.ext_files() if not size)
         for start, name, size in reversed(queue.files()):
             path = Path(name)
             if start >= queue.end:
@@ -461,7 +465,7 @@ class Completion:
         paths = [file.path for file in self.log.queue.files if file.end_offset > self.checked_from]
         if not self.last_exit_ok:
             for queue in self.queues:
-                paths += [Path(path) for _, path, _ in queue.files()[-3:] + _ext_files(queue)[-3:]]
+                paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
             paths += self._index_paths()
         for path in paths:
             sync_path(path)
@@ -540,10 +544,6 @@ def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
             make_directory(path)
         plan.apply()
         return plan.report()
-
-
-def _ext_files(queue: QueueEnd) -> list[tuple[int, str, int]]:
-    return queue.ext.files() if queue.ext is not None else []
 
 
 def action_on(tail: Tail, what: str) -> RecoveryAction:

@@ -140,6 +140,10 @@ class QueueEnd:
                     unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
                     self.unit = unit if before < unit.phy_offset else None
 
+    def ext_files(self) -> list[tuple[int, str, int]]:
+        """Its ext files, as ``queue_files`` gives them; none where it is to have none."""
+        return [] if self.ext is None else self.ext.files()
+
     def first_without_ext(self, log: CommitLog) -> int:
         """Find the first record whose unit leads to no ext unit of its own, LONG_MAX if there is none.
 
