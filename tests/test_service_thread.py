@@ -6,34 +6,11 @@ import threading
 import time
 
 import pytest
+from interrupts import interrupt
 
 from rocketstore.service_thread import ServiceThread, Wakeup
 
-
-@pytest.fixture
-def interrupts():
-    """Ctrl-C, so to say, again and again."""
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda: signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.2)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
-
-
-def interrupted(call, interrupt, times=300):
-    """Call again and again what Ctrl-C ends each time."""
-
-    def call_on():
-        interrupt()
-        while True:
-            call()
-
-    for _ in range(times):
-        with pytest.raises(KeyboardInterrupt):
-            call_on()
+AT_ONCE = 0.0001  # seconds
 
 
 def test_who_is_woken_before_it_waits_does_not_wait():
@@ -47,14 +24,14 @@ def test_who_is_woken_before_it_waits_does_not_wait():
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
-def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts(interrupts):
+def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts():
     go_on = Wakeup()
     thread = ServiceThread("test", go_on.wait)
     assert not thread.is_alive
     thread.start()
-    interrupted(lambda: thread.is_alive, interrupts)
+    interrupt(lambda: thread.is_alive, [AT_ONCE] * 300)
     assert thread.is_alive
-    interrupted(thread.join, interrupts, 20)
+    interrupt(thread.join, [AT_ONCE] * 20)
     assert thread.is_alive
     go_on.set()
     thread.join()
@@ -62,7 +39,7 @@ def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts(interrupts):
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
-def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used(interrupts):
+def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used():
     wakeup, answer = Wakeup(), Wakeup()
     stop = []
 
@@ -78,7 +55,7 @@ def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used(interrupts):
         wakeup.set()
         answer.wait(1)
 
-    interrupted(ask, interrupts)
+    interrupt(ask, [AT_ONCE] * 300)
     answer.wait(0)
     time.sleep(0.01)
     ask()

@@ -15,6 +15,7 @@ from collections import Counter, deque
 from pathlib import Path
 
 import pytest
+from interrupts import interrupt
 from puts import (
     BEGIN,
     PARTS,
@@ -1005,37 +1006,22 @@ def test_a_forked_process_may_open_the_store_when_its_parent_has_closed_it(tmp_p
 def test_ctrl_c_at_any_moment_leaves_a_sound_store(seed, tmp_path):
     rng = random.Random(f"{seed} ctrl-c")
     root = tmp_path / "store"
-    interrupted = 0
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
     acknowledged = []
     store = open_store(root)
-    try:
-        for _ in range(60):
-            # Again after a while: Python passes over one that comes while it calls a finalizer.
-            signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0005, 0.01), 0.2)
-            try:
-                while True:
-                    rows = [message_of(draw_plain(rng)) for _ in range(rng.randrange(1, 9))]
-                    if rng.random() < 0.5:
-                        acknowledged += store.put_messages(rows).phy_offsets.tolist()
-                    else:
-                        acknowledged.append(store.put_message(rows[0]).phy_offset)
-                    if rng.random() < 0.1:
-                        store.query_message("TopicTest", "k0")
-                    if rng.random() < 0.05:
-                        store.flush()
-            except KeyboardInterrupt:
-                interrupted += 1
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+
+    def use():
+        rows = [message_of(draw_plain(rng)) for _ in range(rng.randrange(1, 9))]
+        if rng.random() < 0.5:
+            acknowledged.extend(store.put_messages(rows).phy_offsets.tolist())
+        else:
+            acknowledged.append(store.put_message(rows[0]).phy_offset)
+        if rng.random() < 0.1:
+            store.query_message("TopicTest", "k0")
+        if rng.random() < 0.05:
+            store.flush()
+
+    interrupt(use, (rng.uniform(0.0005, 0.01) for _ in range(60)))
     store.close()
-    assert interrupted > 30
     records = logged(root)
     offsets = [record.phy_offset for record in records]
     assert set(acknowledged) <= set(offsets)

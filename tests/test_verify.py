@@ -1,9 +1,9 @@
 """Verification: planted faults are named, sound stores have none, and nothing is changed by looking."""
 
+import faulthandler
 import os
 import random
 import shutil
-import signal
 import threading
 import time
 from collections import Counter
@@ -442,17 +442,18 @@ def watch_memory(peaks, done):
 # ---- hostile -----------------------------------------------------------------------------------------------
 
 SHARES = 24
+HANGS = 60  # seconds; a call takes milliseconds
 
 
 def answered(root, name, **options):
     """Verify; an error of a kind that damage may end in is an answer too."""
-    signal.alarm(20)
+    faulthandler.dump_traceback_later(HANGS, exit=True)
     try:
         report = verify(root, **options)
     except (StoreError, OSError):
         return None
     finally:
-        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
     assert Counter(finding.kind for finding in report.findings).keys() <= KINDS.keys(), name
     return report
 
