@@ -22,8 +22,9 @@ endif
 # Releases of Spark, each in a virtual environment of its own.
 SPARK := 4.1 4.2 4.3
 
-# A file of tests is one worker's; ARGS="-n 0" is for a debugger.
-PYTEST := -m pytest -n 2
+# A file of tests is one worker's; ARGS="-n 0" is for a debugger. A worker that dies ends the run, as xdist hangs when it
+# replaces one whose earlier files are all done.
+PYTEST := -m pytest -n 2 --max-worker-restart 0
 
 # Arguments of the demo, as ARGS="--messages 100000".
 demo: build
