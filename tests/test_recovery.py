@@ -804,9 +804,12 @@ def test_units_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, 
     assert [finding for finding in verify(tmp_path, config=EXT).findings if finding.kind.startswith("ext")] == []
 
 
+@pytest.mark.parametrize("units", ["there", "gone"])
 @pytest.mark.parametrize("how", ["zeros", "empty", "gone"])
-def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, how):
+def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_again(tmp_path, how, units):
     files = ext_files(tmp_path)
+    if units == "gone":  # made again, it goes on behind the ext units that are there
+        shutil.rmtree(tmp_path / "consumequeue/T")
     path = files[len(files) // 2]
     path.unlink() if how == "gone" else path.write_bytes(bytes(128 if how == "zeros" else 0))
     (tmp_path / "abort").touch()
@@ -818,10 +821,13 @@ def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_
     assert found == [[i] for i in range(20)]
 
 
+@pytest.mark.parametrize("units", ["there", "gone"])
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
-def test_an_ext_file_of_another_length_is_refused_before_anything_is_changed(tmp_path, mode, complete):
+def test_an_ext_file_of_another_length_is_refused_before_anything_is_changed(tmp_path, mode, complete, units):
     path = ext_files(tmp_path)[-1]
+    if units == "gone":
+        shutil.rmtree(tmp_path / "consumequeue/T")
     os.truncate(path, 100)
     mode(tmp_path, None)
     before = contents(tmp_path)

@@ -33,7 +33,14 @@ from rocketstore.store.recovery_index import (
     look_at_index,
     read_header,
 )
-from rocketstore.store.recovery_queues import QueueEnd, find_missing, find_queues, settle, units_agree
+from rocketstore.store.recovery_queues import (
+    QueueEnd,
+    empty_ext_files,
+    find_missing,
+    find_queues,
+    settle,
+    units_agree,
+)
 from rocketstore.store.recovery_report import ADVICE, RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
@@ -62,6 +69,7 @@ class Completion:
     checked_from: int = 0  # up to where the log was known to be on the disk
     tails: list[Tail] = field(default_factory=list)
     queues: list[QueueEnd] = field(default_factory=list)
+    empty_ext_files: list[Path] = field(default_factory=list)
     index_cuts: list[IndexCut] = field(default_factory=list)
     queue_begin: int = LONG_MAX
     index_begin: int = LONG_MAX
@@ -88,6 +96,7 @@ class Completion:
         """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
         self._check_log_files()
         self._check_queue_types()
+        self.empty_ext_files = empty_ext_files(self.root, self.config)
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         self.is_thorough = thorough or not (is_clean and self._look_at_ends())
         if self.is_thorough:
@@ -140,7 +149,7 @@ class Completion:
         self._find_end(begin, verify_crc=False)
         if not begin < last <= self.end or not all(units_agree(self.log, self.queues, self.batch_topics)):
             return False
-        if any(size == 0 for queue in self.queues for _, _, size in queue.ext_files()):
+        if self.empty_ext_files:
             return False
         self.queue_begin, self.index_begin = begin, last
         if self._empty_index_files():
@@ -398,8 +407,10 @@ class Completion:
 
     def _find_steps(self) -> Iterator[RecoveryAction]:
         yield from self._log_steps()
-        for queue in self.queues if self.is_thorough else ():
-            yield from self._queue_steps(queue)
+        if self.is_thorough:
+            yield from (RecoveryAction(path, "delete") for path in self.empty_ext_files)
+            for queue in self.queues:
+                yield from self._queue_steps(queue)
         for cut in self.index_cuts:
             place = ("cut", cut.offset, cut.size) if cut.kept else ("delete",)
             yield RecoveryAction(cut.path, *place)
@@ -408,7 +419,6 @@ class Completion:
             yield RecoveryAction(self.log.directories[0], "dispatch", begin, self.end - begin)
 
     def _queue_steps(self, queue: QueueEnd) -> Iterator[RecoveryAction]:
-        yield from (RecoveryAction(Path(name), "delete") for _, name, size in queue.ext_files() if not size)
         for start, name, size in reversed(queue.files()):
             path = Path(name)
             if start >= queue.end:

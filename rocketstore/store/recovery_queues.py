@@ -24,7 +24,7 @@ from rocketstore.store.dispatch import is_file_name, with_more
 from rocketstore.store.recovery_ext import QueueExt, queue_files
 from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["QUEUE_PARTS", "QueueEnd", "find_missing", "find_queues", "settle", "units_agree"]
+__all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "settle", "units_agree"]
 
 UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
@@ -172,15 +172,24 @@ class QueueEnd:
 
 
 def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
-    """Find the queues of a store. Raises: CorruptFileError for ext files of another length."""
+    """Find the queues of a store."""
     kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
     queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
     for queue in queues if config.enable_consume_queue_ext else ():
         if queue.kind is ConsumeQueue:
             directory = Path(root, ConsumeQueueExt.directory_name, *queue.directory.parts[-2:])
             queue.ext = QueueExt(directory, config.mapped_file_size_consume_queue_ext or 0)
-            queue.ext.files()
     return queues
+
+
+def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
+    """Find the ext files that never got their length; those of a queue that is gone are opened when it is made again.
+
+    Raises: CorruptFileError for ext files of another length.
+    """
+    size = config.mapped_file_size_consume_queue_ext or 0
+    directories = _directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
+    return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
 
 
 def _directories(path: Path) -> Iterator[Path]:
