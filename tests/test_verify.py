@@ -442,7 +442,7 @@ def watch_memory(peaks, done):
 # ---- hostile -----------------------------------------------------------------------------------------------
 
 SHARES = 24
-HANGS = 60  # seconds; a call takes milliseconds
+HANGS = 20  # seconds; a call takes milliseconds
 
 
 def answered(root, name, **options):
