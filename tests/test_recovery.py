@@ -821,6 +821,28 @@ def test_units_before_the_last_whose_ext_units_did_not_come_to_the_disk_are_put_
     assert found == [[i] for i in range(20)]
 
 
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("ext", [False, True], ids=["plain", "ext"])
+def test_a_unit_that_lost_its_tags_code_at_the_end_of_a_file_is_put_again(tmp_path, ext, complete):
+    """Nothing else is in that sector, and the units of the next file look as if it were whole."""
+    config = dataclasses.replace(EXT, mapped_file_size_consume_queue=520, enable_consume_queue_ext=ext)
+    with rocketstore.open(tmp_path, "a", config=config) as opened:
+        for i in range(60):
+            opened.put_message(Message("T", b"", queue_id=0, tags=f"t{i}"))
+    before = contents(tmp_path)
+    path = min((tmp_path / "consumequeue/T/0").iterdir())
+    path.write_bytes(path.read_bytes()[:512] + bytes(8))
+    (tmp_path / "checkpoint").unlink()
+    damages.unclean(tmp_path, None)
+    complete(tmp_path, config=config)
+    (tmp_path / "abort").unlink(missing_ok=True)
+    assert recover(tmp_path, config=config).actions == ()
+    with rocketstore.open(tmp_path, config=config) as opened:
+        assert opened.get_message("T", 0, 0, 32, tags="t25").messages[0].queue_offset == 25
+    if not ext:
+        assert contents(tmp_path) == before
+
+
 @pytest.mark.parametrize("units", ["there", "gone"])
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)

@@ -179,7 +179,7 @@ class Completion:
         self.checked_from = self._last_file_before(self.checkpoint.physic_msg_timestamp, self._flushed_record())
         self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover)
         for queue in self.queues:
-            if (end := min(queue.first_without_ext(self.log), self.end)) < queue.phy_offset:
+            if (end := min(queue.first_wrong(self.log), self.end)) < queue.phy_offset:
                 queue.look(end, minimum)
         settle(self.log, self.queues, self.end, self.batch_topics)
         self.queue_begin = min((max(queue.phy_offset, minimum) for queue in self.queues), default=minimum)

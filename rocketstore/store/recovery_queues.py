@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class QueueEnd:
     mapped_file_size: int
     end: int = 0
     unit: CqUnit | None = None
+    held: list[tuple[int, int]] = field(default_factory=list)  # where units begin and end in each file, bytes
     begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
     flushed: int = 0  # records before this physical offset had their units on the disk
     ext: QueueExt | None = None  # where it is to have some
@@ -63,7 +64,7 @@ class QueueEnd:
         """Find the last unit of a record that ends by ``end``, bytes."""
         self.forget()
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            held = self._held(queue)
+            self.held = held = self._held(queue)
             size = queue.unit_size
             for number, (begin, stop) in reversed(list(enumerate(held))):
                 ahead = held[number - 1][1] if number else 0
@@ -144,24 +145,30 @@ class QueueEnd:
         """Its ext files, as ``queue_files`` gives them; none where it is to have none."""
         return [] if self.ext is None else self.ext.files()
 
-    def first_without_ext(self, log: CommitLog) -> int:
-        """Find the first record whose unit leads to no ext unit of its own, LONG_MAX if there is none.
+    def first_wrong(self, log: CommitLog) -> int:
+        """Find the first record whose unit is not its own, LONG_MAX if there is none.
 
-        Records whose units were on the disk are not looked at.
+        One that leads to no ext unit of its own, or the last of a file, with only its end in a sector that never came
+        to the disk: any other such unit is the last of the queue. Records whose units were on the disk are not looked
+        at.
         """
-        if self.ext is None or self.unit is None:
+        size = self.kind.unit_size
+        parts = self.held if self.ext is not None else [(stop - size, stop) for _, stop in self.held if stop < self.end]
+        if self.unit is None or not parts:
             return LONG_MAX
         least = max(self.flushed, log.min_phy_offset)
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            step = UNITS_READ * queue.unit_size
-            for begin, stop in self._held(queue):
+            step = UNITS_READ * size
+            for begin, stop in parts:
                 for start in range(begin, min(stop, self.end), step):
                     units = queue._decode([(start, min(start + step, stop, self.end))])
-                    leads = (units.tags_codes <= MAX_ADDRESS) & (units.phy_offsets >= least)
-                    offsets, addresses = units.phy_offsets[leads], units.tags_codes[leads]
-                    records, statuses = log.find_messages(offsets, columns=("tags_code", "store_timestamp"))
+                    looked_at = ~units.is_filler & (units.phy_offsets >= least)
+                    offsets = units.phy_offsets[looked_at]
+                    records, statuses = log.find_messages(offsets, columns=("size", "tags_code", "store_timestamp"))
                     found = statuses == 0
-                    wrong = ~self.ext.are_of(addresses[found], records.tags_code, records.store_timestamp)
+                    sizes, tags_codes = units.sizes[looked_at][found], units.tags_codes[looked_at][found]
+                    wrong = sizes != records.size
+                    wrong |= ~_are_tags_of(self.ext, tags_codes, records.tags_code, records.store_timestamp)
                     if wrong.any():
                         return int(offsets[found][wrong.argmax()])
         return LONG_MAX
@@ -220,16 +227,27 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
     """Parameters: record: its COLUMNS."""
     topic, queue_id, size, tags_code, store_timestamp = record
     unit: Any = queue.unit
-    is_address = unit.tags_code <= MAX_ADDRESS
-    if unit.size != size or (unit.tags_code != tags_code and not is_address):
-        return False
-    fields = (np.array([field]) for field in (unit.tags_code, tags_code, store_timestamp))
-    if is_address and queue.ext is not None and not queue.ext.are_of(*fields).all():
+    fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
+    if unit.size != size or not _are_tags_of(queue.ext, *fields).all():
         return False
     if (topic, queue_id) == queue.queue:
         return True
     more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
     return topic not in batch_topics and queue.queue[0] in more.split(",")
+
+
+def _are_tags_of(
+    ext: QueueExt | None, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray
+) -> np.ndarray:
+    """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
+
+    Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
+    """
+    is_address = codes <= MAX_ADDRESS
+    are_of: np.ndarray = is_address | (codes == tags_codes)
+    if ext is not None:
+        are_of[is_address] = ext.are_of(codes[is_address], tags_codes[is_address], store_timestamps[is_address])
+    return are_of
 
 
 def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> None:
