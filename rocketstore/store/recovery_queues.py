@@ -227,9 +227,12 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
     """Parameters: record: its COLUMNS."""
     topic, queue_id, size, tags_code, store_timestamp = record
     unit: Any = queue.unit
-    fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
-    if unit.size != size or not _are_tags_of(queue.ext, *fields).all():
+    if unit.size != size:
         return False
+    if unit.tags_code != tags_code:  # mostly equal, and this is asked of each queue at each opening
+        fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
+        if not _are_tags_of(queue.ext, *fields).all():
+            return False
     if (topic, queue_id) == queue.queue:
         return True
     more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
