@@ -21,7 +21,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, chec
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
-from rocketstore.kernels.columns import int64_column, require_int64
+from rocketstore.kernels.columns import aligned, int64_column, require_int64
 from rocketstore.kernels.commit_log import (
     BLANK,
     CUT,
@@ -263,7 +263,7 @@ class CommitLog:
         """
         fields = message_fields(columns)
         self.refresh()
-        offsets = np.ascontiguousarray(phy_offsets, np.int64)
+        offsets = aligned(phy_offsets, np.int64)
         windows, window_of = self.windows_of(offsets)
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)

@@ -23,6 +23,8 @@ from rocketstore.kernels.arrow_c cimport ArrowArray, ArrowArrayStream, ArrowSche
 
 import numpy as np
 
+from rocketstore.kernels.columns import aligned
+
 # Milliseconds of the years 1 to 9999: beyond them neither Python nor Spark has a time.
 cdef int64_t FIRST_TIME = -62_135_596_800_000, LAST_TIME = 253_402_300_799_999
 cdef dict NUMBERS = {"i": np.int32, "l": np.int64, "tsm:UTC": np.int64}
@@ -136,7 +138,7 @@ cdef void release_array(ArrowArray *array) noexcept with gil:
 cdef checked(name, array, dtype, Py_ssize_t n):
     if array.dtype != dtype or array.shape != (n,):
         raise ValueError(f"{name}: {np.dtype(dtype)}[{n}] was expected, not {array.dtype}{list(array.shape)}")
-    return np.ascontiguousarray(array)
+    return aligned(array, dtype)
 
 
 cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size, dtype=np.int32):

@@ -12,6 +12,8 @@ import time
 
 import numpy as np
 
+from rocketstore.kernels.columns import aligned
+
 cdef enum:
     MOST_PROPERTIES = 64  # of a row, that are compared with each other
     ROWS = 1024  # between two looks for Ctrl-C
@@ -125,7 +127,7 @@ cdef class ColumnEncoder:
         if column is None:
             return None if default is None else np.full(self.n, default, dtype)
         require_length(len(column), self.n)
-        return np.ascontiguousarray(column, dtype)
+        return aligned(column, dtype)
 
     def add(self, RecordEncoder records, Py_ssize_t first, bint keeps_store):
         """Encode rows from ``first`` on.

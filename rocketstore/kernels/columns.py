@@ -9,6 +9,7 @@ import numpy as np
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 
 __all__ = [
+    "aligned",
     "checked_hashes",
     "checked_offsets",
     "int32_column",
@@ -26,7 +27,7 @@ def checked_hashes(key_hashes: Any) -> np.ndarray:
         raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
     if len(hashes) and hashes.min() < 0:
         raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys gives none such")
-    return np.ascontiguousarray(hashes, np.int32)
+    return aligned(hashes, np.int32)
 
 
 def checked_offsets(phy_offsets: Any, n: int) -> np.ndarray:
@@ -52,7 +53,13 @@ def int64_column(column: Any, name: str, n: int) -> np.ndarray:
         raise TypeError(f"{name}: integers were expected, not {values.dtype}")
     if values.dtype.kind == "u" and n and values.max() > LONG_MAX:
         raise ValueError(f"{name}: {values.max()} is beyond int64")
-    return np.ascontiguousarray(values, np.int64)
+    return aligned(values, np.int64)
+
+
+def aligned(array: Any, dtype: Any) -> np.ndarray:
+    """Return an array as C takes it: contiguous and aligned, which one row of a packed dtype's field need not be."""
+    contiguous = np.ascontiguousarray(array, dtype)
+    return contiguous if contiguous.flags.aligned else contiguous.copy()
 
 
 def int32_column(column: Any, name: str, n: int) -> np.ndarray:

@@ -1,0 +1,55 @@
+"""Columns of numbers that a caller gives, where they do not lie as C takes them."""
+
+import numpy as np
+import pytest
+
+from rocketstore import IndexFile
+from rocketstore.kernels.columns import aligned, checked_hashes, checked_offsets, int32_column, int64_column
+
+PACKED = np.dtype([("key_hash", np.int32), ("phy_offset", np.int64), ("store_timestamp", np.int64)])
+
+
+def packed(n):
+    rows = np.zeros(n, PACKED)
+    rows["key_hash"] = np.arange(n) + 1
+    rows["phy_offset"] = np.arange(n) * 100
+    rows["store_timestamp"] = 1_700_000_000_000 + np.arange(n)
+    return rows
+
+
+def shifted(column):
+    """The same column, a byte beside where its type belongs."""
+    buffer = bytearray(column.nbytes + 1)
+    buffer[1:] = column.tobytes()
+    return np.frombuffer(buffer, column.dtype, len(column), 1)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda rows: checked_hashes(shifted(rows["key_hash"])),
+        lambda rows: checked_offsets(rows["phy_offset"], len(rows)),
+        lambda rows: checked_offsets(shifted(rows["phy_offset"]), len(rows)),
+        lambda rows: int64_column(rows["store_timestamp"], "store_timestamps", len(rows)),
+        lambda rows: int32_column(shifted(rows["key_hash"]), "queue_ids", len(rows)),
+        lambda rows: aligned(shifted(rows["phy_offset"]), np.int64),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 2, 100])
+def test_a_column_that_is_not_aligned_is_taken_as_its_aligned_copy(take, n):
+    rows = packed(n)
+    column = take(rows)
+    assert column.flags.aligned
+    assert column.flags.c_contiguous
+    assert any(np.array_equal(column, rows[name]) for name in PACKED.names)
+
+
+@pytest.mark.parametrize("kind", [lambda column: column, shifted])
+@pytest.mark.parametrize("n", [1, 2, 100])
+def test_items_of_columns_that_are_not_aligned_are_those_of_aligned_ones(tmp_path, n, kind):
+    rows = packed(n)
+    columns = [rows[name] for name in PACKED.names]
+    for name, given in (("aligned", map(np.array, columns)), ("other", map(kind, columns))):
+        with IndexFile.create(tmp_path / name, hash_slot_num=10, index_num=200) as index:
+            assert index.put_key_hashes(*given) == n
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "aligned").read_bytes()
