@@ -24,7 +24,8 @@ SPARK := 4.1 4.2 4.3
 
 # A file of tests is one worker's; ARGS="-n 0" is for a debugger. A worker that dies ends the run, as xdist hangs when it
 # replaces one whose earlier files are all done.
-PYTEST := -m pytest -n 2 --max-worker-restart 0
+WORKERS ?= 2
+PYTEST = -m pytest -n $(WORKERS) --max-worker-restart 0
 
 # Arguments of the demo, as ARGS="--messages 100000".
 demo: build
@@ -34,6 +35,8 @@ test: build
 	@$(SAY_JAVA)
 	$(RUN) $(PYTEST) -m "not slow and not interop$(NO_JAVA)" $(ARGS)
 
+# The workers that have Spark and RocketMQ wait for them much of the time.
+test-all: export WORKERS := 3
 test-all: build
 	@$(SAY_JAVA)
 	$(RUN) $(PYTEST) -m "(slow or not slow)$(NO_JAVA)" $(ARGS)
