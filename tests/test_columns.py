@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rocketstore import IndexFile
+from rocketstore import IndexFile, hash_keys
 from rocketstore.kernels.columns import aligned, checked_hashes, checked_offsets, int32_column, int64_column
 
 PACKED = np.dtype([("key_hash", np.int32), ("phy_offset", np.int64), ("store_timestamp", np.int64)])
@@ -53,3 +53,9 @@ def test_items_of_columns_that_are_not_aligned_are_those_of_aligned_ones(tmp_pat
         with IndexFile.create(tmp_path / name, hash_slot_num=10, index_num=200) as index:
             assert index.put_key_hashes(*given) == n
     assert (tmp_path / "other").read_bytes() == (tmp_path / "aligned").read_bytes()
+
+
+@pytest.mark.parametrize("n", [1, 2, 100])
+def test_hashes_of_strings_that_are_not_aligned_are_those_of_aligned_ones(n):
+    keys = np.array([f"key-{i}" for i in range(n)])
+    assert np.array_equal(hash_keys(shifted(keys)), hash_keys(keys))

@@ -10,7 +10,7 @@ from rocketstore.kernels.csrc cimport (
     rs_java_hash_utf8,
 )
 
-import numpy as np
+from rocketstore.kernels.columns import aligned
 
 
 cdef extern from "Python.h":
@@ -62,7 +62,7 @@ cdef class FixedWidthChunk(TextChunk):
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         if array.strides[0] < 0 or not array.flags.aligned:
-            array = np.ascontiguousarray(array)
+            array = aligned(array, array.dtype)
         self.array = array
         self.length = array.shape[0]
         self.data = <const unsigned char *><size_t>array.ctypes.data
