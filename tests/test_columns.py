@@ -59,3 +59,24 @@ def test_items_of_columns_that_are_not_aligned_are_those_of_aligned_ones(tmp_pat
 def test_hashes_of_strings_that_are_not_aligned_are_those_of_aligned_ones(n):
     keys = np.array([f"key-{i}" for i in range(n)])
     assert np.array_equal(hash_keys(shifted(keys)), hash_keys(keys))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 100])
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("kind", ["string", "large_string", "int16", "int32", "uint64"])
+def test_hashes_of_arrow_buffers_that_are_not_aligned_are_those_of_aligned_ones(kind, cut, n):
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    keys = [f"key-{i % 7}" for i in range(n)]
+    if kind.endswith("string"):
+        column = pa.array(keys, pa.type_for_alias(kind))
+    else:
+        column = pa.DictionaryArray.from_arrays(pa.array([i % 7 for i in range(n)], kind), sorted({*keys}))
+    validity, values, *rest = column.buffers()
+    buffers = [validity, pa.py_buffer(shifted(np.frombuffer(values, np.uint8))), *rest][: 3 if rest else 2]
+    if kind.endswith("string"):
+        other = pa.Array.from_buffers(column.type, n, buffers)
+    else:
+        indices = pa.Array.from_buffers(column.type.index_type, n, buffers[:2])
+        other = pa.DictionaryArray.from_arrays(indices, column.dictionary)
+    assert other.buffers()[1].address % 2
+    assert np.array_equal(hash_keys(other[cut:]), hash_keys(keys[cut:]))

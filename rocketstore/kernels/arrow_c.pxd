@@ -72,8 +72,10 @@ cdef class ArrowChunk(TextChunk):
     cdef ArrowOwner owner
     cdef const uint8_t *validity
     cdef int64_t offset
+    cdef bytes copy
 
     cdef int hold(self, ArrowOwner owner, const ArrowArray *array) except -1
+    cdef const uint8_t *values_at(self, const ArrowArray *array, int64_t n, int64_t width) except? NULL
     cdef bint is_null(self, Py_ssize_t row) noexcept
 
 

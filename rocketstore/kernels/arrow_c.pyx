@@ -28,6 +28,14 @@ cdef class ArrowChunk(TextChunk):
         self.validity = <const uint8_t *>array.buffers[0] if array.null_count != 0 else NULL
         return 0
 
+    cdef const uint8_t *values_at(self, const ArrowArray *array, int64_t n, int64_t width) except? NULL:
+        """Find n values from the array's offset on: where they lie or, if C may not read them there, in a copy."""
+        cdef const uint8_t *values = <const uint8_t *>array.buffers[1] + array.offset * width
+        if array.length == 0 or <size_t>values % <size_t>width == 0:
+            return values
+        self.copy = values[:n * width]
+        return self.copy
+
     cdef bint is_null(self, Py_ssize_t row) noexcept:
         cdef int64_t bit = self.offset + row
         return self.validity != NULL and not (self.validity[bit >> 3] >> (bit & 7)) & 1
@@ -82,7 +90,7 @@ cdef class StringViewChunk(ArrowChunk):
 
 cdef class DictionaryChunk(ArrowChunk):
     cdef int64_t index(self, Py_ssize_t row) except -1:
-        cdef const uint8_t *p = self.indices + (self.offset + row) * self.width
+        cdef const uint8_t *p = self.indices + row * self.width
         cdef uint64_t index
         if self.width == 1:
             index = <uint64_t>(<const int8_t *>p)[0] if self.signed_indices else p[0]
@@ -130,9 +138,9 @@ cdef Utf8Chunk utf8_chunk(ArrowOwner owner, const ArrowArray *array, bint large)
     # There may be no data buffer where all strings are empty.
     chunk.data = <const uint8_t *>array.buffers[2] if array.buffers[2] != NULL else <const uint8_t *>b""
     if large:
-        chunk.offsets64 = <const int64_t *>array.buffers[1] + array.offset
+        chunk.offsets64 = <const int64_t *>chunk.values_at(array, array.length + 1, sizeof(int64_t))
     else:
-        chunk.offsets32 = <const int32_t *>array.buffers[1] + array.offset
+        chunk.offsets32 = <const int32_t *>chunk.values_at(array, array.length + 1, sizeof(int32_t))
     return chunk
 
 
@@ -147,8 +155,8 @@ cdef StringViewChunk string_view_chunk(ArrowOwner owner, const ArrowArray *array
 cdef DictionaryChunk dictionary_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array, bytes form):
     cdef DictionaryChunk chunk = DictionaryChunk()
     chunk.hold(owner, array)
-    chunk.indices = <const uint8_t *>array.buffers[1]
     chunk.width = INDEX_WIDTHS[form.lower()]
+    chunk.indices = chunk.values_at(array, array.length, chunk.width)
     chunk.signed_indices = form.islower()
     chunk.values = text_chunk(owner, schema.dictionary, array.dictionary)
     return chunk
