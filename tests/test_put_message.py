@@ -274,7 +274,7 @@ LONG = pytest.param("1" * 5000, id="more digits than int() takes")
 @pytest.mark.parametrize("number", ["0", "-1", "32768", "99999", "abc", "1_0", " 1", "1.0", "", LONG])
 def test_an_inner_batch_whose_number_could_not_be_read_is_refused(number, tmp_path):
     # RocketMQ stores it, and its dispatch stops there.
-    with open_store(tmp_path / "store") as store:
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20) as store:
         store.create_topic("Batched", 4, queue_type="BatchCQ")
         batch = Message.batch("Batched", [Message("Batched", b"x")], queue_id=0)
         batch.properties["INNER_NUM"] = number

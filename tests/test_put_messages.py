@@ -221,6 +221,37 @@ def test_nothing_is_written_if_one_message_is_refused_behind_one_for_light_queue
                 result.phy_offsets] == ["0", None, "1", None]
 
 
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (Message("T", bytes(5000)), "topic 'T' is refused: .* bytes do not fit a file of 4096"),
+        (Message("T", bytes(5 << 20)), "topic 'T' is refused: a body of 5242880 bytes"),
+        (Message("T", b"", properties={"a": "b" * 32768}), "topic 'T' is refused: properties of 32771 bytes"),
+        (Message("T", b"", flag=1 << 40), "too large to convert to int32_t"),
+        (Message("T", b"", properties={"INNER_NUM": "1"}), "INNER_NUM"),
+    ],
+)
+@pytest.mark.parametrize("row", [0, 4, 4999])
+def test_what_one_message_of_many_is_refused_for_says_which(row, bad, said, tmp_path):
+    rows = [Message("Other", b"x", queue_id=0)] * row + [bad, bad]
+    with open_store(tmp_path / "store", mapped_file_size_commit_log=4096) as store:
+        for given in (rows, iter(rows)):
+            with pytest.raises(ValueError, match=f"^row {row}: .*{said}"):
+                store.put_messages(given)
+
+
+def test_what_a_row_of_a_table_is_refused_for_says_which(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    part = pa.table({"topic": ["Other"] * 3, "body": [b""] * 3})
+    table = pa.concat_tables([part, part, pa.table({"topic": ["Other", "T"], "body": [b"", bytes(5000)]})])
+    said = r"^row 7: .*topic 'T' is refused: .* bytes do not fit a file of 4096"
+    with (
+        open_store(tmp_path / "store", mapped_file_size_commit_log=4096) as store,
+        pytest.raises(PutMessageError, match=said),
+    ):
+        store.put_messages(table)
+
+
 # ---- what may be given -------------------------------------------------------------------------------------
 
 

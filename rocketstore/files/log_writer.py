@@ -6,7 +6,7 @@ import contextlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
@@ -27,7 +27,7 @@ from rocketstore.limits import INT_MAX
 from rocketstore.message import Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
-__all__ = ["LogWriter", "StoreTimestamp", "encode_batch", "encoder_of", "illegal"]
+__all__ = ["LogWriter", "StoreTimestamp", "at_row", "encode_batch", "encoder_of", "illegal", "naming_row"]
 
 END_FILE_MIN_BLANK_LENGTH = 8
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
@@ -178,13 +178,10 @@ class LogWriter:
             where = append(encoder, None, time, host, message_num, max_size, is_completed, light_queues)
         return new_tuple(PutMessageResult, where) if where else None
 
-    def check(self, messages: Sequence[Message]) -> None:
-        """Raise, as ``append`` would, if one of these is refused."""
-        with self.lock:
-            self._encoder.clear()
+    def check(self, messages: Sequence[Message], first_row: int) -> None:
+        """Raise, as ``append_together`` would, if one of these is refused."""
+        with self.lock, naming_row(self._encoder, first_row):
             self._add_all(list(messages))
-            if messages and self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > self.mapped_file_size:
-                raise illegal(f"{self._encoder.largest} bytes do not fit a file of {self.mapped_file_size}")
 
     def append_together(
         self,
@@ -193,11 +190,13 @@ class LogWriter:
         batch: Message | None = None,
         *,
         is_completed: bool = True,
+        first_row: int = 0,
     ) -> PutMessagesResult | None:
         """Append messages, all of them or, if one is refused, none.
 
         Parameters: batch: they are a client's batch, one after the other in one file, and have this message's topic,
-        queue, hosts, times and system flags. is_completed, Raises: as ``append``. Source: CommitLog.asyncPutMessages.
+        queue, hosts, times and system flags. is_completed: as ``append``. first_row: the number of the first, for
+        errors. Raises: as ``append``. Source: CommitLog.asyncPutMessages.
         """
         if batch is not None:
             messages = list(messages.to_put() if isinstance(messages, MessageBatch) else messages)
@@ -205,11 +204,11 @@ class LogWriter:
         elif not isinstance(messages, MessageBatch):
             messages = list(messages)  # which the caller may change meanwhile
         encoder, offsets = self._encoder, np.empty((2, len(messages)), np.int64)
-        encoder.clear()
-        if isinstance(messages, MessageBatch):
-            encode_batch(encoder, messages, keeps_store=store_timestamp is not None)
-        else:
-            self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
+        with naming_row(encoder, first_row):
+            if isinstance(messages, MessageBatch):
+                encode_batch(encoder, messages, keeps_store=store_timestamp is not None)
+            else:
+                self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
         if encoder.is_special and not is_completed:
             return None
         hosts = [self._store_host] * len(messages)
@@ -366,12 +365,30 @@ class LogWriter:
 
 def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> RecordEncoder:
     """Make what encodes the records of a store. find_queue_id: gives the queue of a topic for a message without one."""
-    compat = Compat.of(config.compat)
+    compat, options = Compat.of(config.compat), vars(config)
     return RecordEncoder(
         config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
         trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
         batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
+        mapped_file_size=options["mapped_file_size_commit_log"],
     )
+
+
+@contextlib.contextmanager
+def naming_row(encoder: RecordEncoder, first_row: int) -> Iterator[None]:
+    """Encode messages anew; what one is refused for says which, the first having this number."""
+    encoder.clear()
+    try:
+        yield
+    except ValueError as error:
+        raise at_row(first_row + len(encoder), error) from None
+
+
+def at_row(row: int, error: ValueError) -> ValueError:
+    """Have an error say which it is about of messages that were given together."""
+    if isinstance(error, PutMessageError):
+        return PutMessageError(error.status, f"row {row}: {error.args[1]}")
+    return ValueError(f"row {row}: {error}")
 
 
 def encode_batch(encoder: RecordEncoder, batch: MessageBatch, *, keeps_store: bool) -> None:

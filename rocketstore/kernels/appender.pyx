@@ -14,7 +14,7 @@ from rocketstore.kernels.csrc cimport (
     rs_store_be64,
 )
 from rocketstore.kernels.record cimport MAGIC, MAGIC_BLANK, PHY_OFFSET, QUEUE_ID, QUEUE_OFFSET
-from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder, write_crc
+from rocketstore.kernels.record_encoder cimport END_FILE_MIN_BLANK_LENGTH, Encoded, RecordEncoder, write_crc
 
 import numpy as np
 
@@ -25,7 +25,6 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     HEAD = 8  # size and magic, without which there is no record
-    END_FILE_MIN_BLANK_LENGTH = 8
     MANY = 32768  # bytes
     MAX_PIECE = 1 << 20  # bytes that a reader may see in part
     AHEAD = 262144  # bytes of zeros written ahead of the position

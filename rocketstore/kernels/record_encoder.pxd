@@ -3,6 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from rocketstore.kernels.record cimport Slice
 from rocketstore.kernels.record_columns cimport Growing
 
+cdef enum:
+    END_FILE_MIN_BLANK_LENGTH = 8  # which a file has room for behind its last record
+
 # Where an encoded record is among the others, and what is not in it yet.
 cdef struct Encoded:
     int64_t start
@@ -49,6 +52,7 @@ cdef class RecordEncoder:
     cdef bint is_doubtful  # the properties of the record being made may be unreadable
     cdef str batch_properties
     cdef int64_t max_message_size
+    cdef int64_t mapped_file_size
     cdef object store_host
     cdef dict hosts
     cdef list kept

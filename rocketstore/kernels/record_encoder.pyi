@@ -27,6 +27,7 @@ class RecordEncoder:
         has_ipv6: bool = True,
         batch_properties: str = "none",
         max_message_size: int = ...,
+        mapped_file_size: int = ...,
     ) -> None: ...
     def __len__(self) -> int: ...
     @property

@@ -7,7 +7,7 @@ cimport cython
 from cpython.dict cimport PyDict_Next
 from cpython.ref cimport PyObject
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_FromObject
-from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
@@ -92,12 +92,14 @@ cdef class RecordEncoder:
 
     Parameters: store_host: "address:port", for messages that have none. find_queue_id: gives the queue of a topic for
     a message without one. append_prop_crc: a last property for the CRC of the record. trailing_separator, has_v2,
-    has_ipv6, batch_properties: as Compat says. max_message_size: of a body, bytes.
+    has_ipv6, batch_properties: as Compat says. max_message_size: of a body, bytes. mapped_file_size: of the log's
+    files, bytes, which have room for a record and a blank.
     Source: MessageExtEncoder.
     """
 
     def __init__(self, store_host, find_queue_id, *, bint append_prop_crc=False, bint trailing_separator=True,
-                 bint has_v2=True, bint has_ipv6=True, str batch_properties="none", int64_t max_message_size=4 << 20):
+                 bint has_v2=True, bint has_ipv6=True, str batch_properties="none", int64_t max_message_size=4 << 20,
+                 int64_t mapped_file_size=INT64_MAX):
         self.data, self.encoded, self.properties = Growing(), Growing(), Growing()
         self.queues, self.kept, self.numbers = [], [], {}
         self.hosts = {}
@@ -109,6 +111,7 @@ cdef class RecordEncoder:
         self.has_ipv6 = has_ipv6
         self.batch_properties = batch_properties
         self.max_message_size = max_message_size
+        self.mapped_file_size = mapped_file_size
 
     def __len__(self):
         return self.encoded.size // sizeof(Encoded)
@@ -351,6 +354,8 @@ cdef class RecordEncoder:
             raise refused(ILLEGAL, topic, f"a record of {size} bytes: max_message_size and 64 KiB is the most")
         if parts.topic.size > (MAX_TOPIC if is_v2 else MAX_V1_TOPIC):
             raise refused(ILLEGAL, topic, f"a topic of {parts.topic.size} bytes cannot be read back")
+        if size > self.mapped_file_size - END_FILE_MIN_BLANK_LENGTH:
+            raise refused(ILLEGAL, topic, f"{size} bytes do not fit a file of {self.mapped_file_size}")
         if not self.data.reserve(size) or not self.encoded.reserve(sizeof(Encoded)):
             raise MemoryError("the messages of one call are more than 2 GiB")
         parts.sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
@@ -486,4 +491,4 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
 
 
 def refused(str status, topic, str reason):
-    return PutMessageError(status, f"a message of topic {topic!r} is refused: {reason}")
+    return PutMessageError(status, f"a message of topic {topic!r:.80} is refused: {reason}")

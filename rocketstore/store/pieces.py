@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, PutMessageError
-from rocketstore.files.log_writer import END_FILE_MIN_BLANK_LENGTH, encode_batch, encoder_of, illegal
+from rocketstore.files.log_writer import at_row, encode_batch, encoder_of, illegal, naming_row
 from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
@@ -91,11 +91,8 @@ class PieceWriter:
         if not len(batch):
             return
         encoder = self._encoder
-        encoder.clear()
-        try:
+        with naming_row(encoder, self.rows):
             encode_batch(encoder, batch, keeps_store=self._keeps_store)
-        except ValueError as error:
-            self._refuse(len(encoder), error)
         block = Block(*encoder.dump(), list(encoder.queues))
         self._check(batch, block)
         encoded = block.encoded.tobytes()
@@ -113,23 +110,15 @@ class PieceWriter:
             try:
                 check_queue(topic, max(queue_id, 0))
             except PutMessageError as error:
-                self._refuse(int(np.argmax(block.encoded["queue"] == number)), error)
-        length = self._config.mapped_file_size_commit_log
-        if self._encoder.largest + END_FILE_MIN_BLANK_LENGTH > length:
-            row = int(np.argmax(block.encoded["size"]))
-            self._refuse(row, illegal(f"{self._encoder.largest} bytes do not fit a file of {length}"))
+                row = int(np.argmax(block.encoded["queue"] == number))
+                raise at_row(self.rows + row, error) from None
         config = self._config
         is_light = config.enable_lmq or (config.enable_multi_dispatch and Compat.of(config.compat).has_multi_dispatch)
         for row, message in enumerate(batch) if self._encoder.is_special else ():
             is_inner = "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH
             if is_inner or (is_light and "INNER_MULTI_DISPATCH" in message.properties):
-                self._refuse(row, illegal("an inner batch, or a message for light queues: put_messages takes these"))
-
-    def _refuse(self, row: int, error: ValueError) -> NoReturn:
-        where = f"row {self.rows + row}"
-        if isinstance(error, PutMessageError):
-            raise PutMessageError(error.status, f"{where}: {error.args[1]}") from None
-        raise ValueError(f"{where}: {error}") from None
+                reason = "an inner batch, or a message for light queues: put_messages takes these"
+                raise at_row(self.rows + row, illegal(reason))
 
     def finish(self, path: Path) -> Piece:
         """Bring the file to the disk, under the name that it is to have."""

@@ -18,7 +18,7 @@ from rocketstore.files.broker_config import extend_topics, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
-from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal
+from rocketstore.files.log_writer import LogWriter, StoreTimestamp, at_row, illegal
 from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
@@ -127,40 +127,44 @@ class StoreWriter:
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
-        if is_arrow(messages):
-            batches = MessageBatch.iter_arrow(messages)
-            return PutMessagesResult.join([self._put_all(batch, store_timestamp) for batch in batches])
-        if isinstance(messages, Sequence | MessageBatch):
-            return self._put_all(messages, store_timestamp)
-        iterator = iter(messages)
-        pieces = iter(lambda: list(itertools.islice(iterator, PIECE)), [])
-        return PutMessagesResult.join([self._put_all(piece, store_timestamp) for piece in pieces])
+        if isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages):
+            return self._put_all(messages, store_timestamp, 0)
+        rows, results = 0, []
+        for piece in in_pieces(messages):
+            results.append(self._put_all(piece, store_timestamp, rows))
+            rows += len(piece)
+        return PutMessagesResult.join(results)
 
     def _put_all(
-        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
+        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp, first_row: int
     ) -> PutMessagesResult:
-        result = self.put_batch(None, messages, store_timestamp)
+        result = self.put_batch(None, messages, store_timestamp, first_row)
         if result is not None:
             return result
         messages = list(messages.to_put()) if isinstance(messages, MessageBatch) else messages
-        for message in messages:
-            self._check_special(message)
-        self._log.check(messages)
+        for row, message in enumerate(messages, first_row):
+            try:
+                self._check_special(message)
+            except PutMessageError as error:
+                raise at_row(row, error) from None
+        self._log.check(messages, first_row)
         return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
 
     def put_batch(
-        self, batch: Message | None, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
+        self, batch: Message | None, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp,
+        first_row: int = 0,
     ) -> PutMessagesResult | None:
-        """Put messages together; batch: None for messages that are no client's batch.
+        """Put messages together.
 
+        Parameters: batch: None for messages that are no client's batch. first_row: the number of the first, for errors.
         Returns: None, and nothing is put, if some of these have properties that are to be completed.
         """
         self._require_sound()
         try:
             with self._log.lock:
                 self._require_open()
-                completed = batch is not None
-                result = self._log.append_together(messages, store_timestamp, batch, is_completed=completed)
+                options: Any = {"is_completed": batch is not None, "first_row": first_row}
+                result = self._log.append_together(messages, store_timestamp, batch, **options)
         except OSError as error:
             self._fail(error)
             raise
@@ -250,7 +254,7 @@ class StoreWriter:
 
     def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
         if not is_file_name(topic):
-            raise ValueError(f"topic {topic!r}: cannot be the name of a directory, which its queues need")
+            raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
         types = {} if queue_type is None else {topic: queue_type}
         self._require_sound()
         with self._log.lock:
@@ -426,6 +430,14 @@ class StoreWriter:
         if self._failure is None:
             (self.root / "abort").unlink(missing_ok=True)
             sync_path(self.root)
+
+
+def in_pieces(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | MessageBatch]:
+    """Read messages of an iterator, or of an Arrow table, as many as are put together."""
+    if is_arrow(messages):
+        return MessageBatch.iter_arrow(messages)
+    iterator = iter(messages)
+    return iter(lambda: list(itertools.islice(iterator, PIECE)), [])
 
 
 def take(steps: Sequence[Callable[[], object]]) -> None:
