@@ -29,7 +29,6 @@ from rocketstore.message_batch import MessageBatch, to_put, values_of
 
 __all__ = ["LogWriter", "StoreTimestamp", "at_row", "encode_batch", "encoder_of", "illegal", "naming_row"]
 
-END_FILE_MIN_BLANK_LENGTH = 8
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
 ADDED = 4096  # messages that are encoded before other threads have a turn

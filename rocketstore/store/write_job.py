@@ -10,13 +10,14 @@ from pathlib import Path
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.log_writer import END_FILE_MIN_BLANK_LENGTH, StoreTimestamp, illegal
+from rocketstore.files.log_writer import StoreTimestamp, illegal
 from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
 from rocketstore.store.pieces import Piece, read_blocks
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]
 
+END_FILE_MIN_BLANK_LENGTH = 8
 ABANDONED = 7 * 24 * 3600  # seconds without a change: no job that is alive is so long silent
 
 

@@ -163,8 +163,9 @@ class StoreWriter:
         try:
             with self._log.lock:
                 self._require_open()
-                options: Any = {"is_completed": batch is not None, "first_row": first_row}
-                result = self._log.append_together(messages, store_timestamp, batch, **options)
+                result = self._log.append_together(
+                    messages, store_timestamp, batch, is_completed=batch is not None, first_row=first_row
+                )
         except OSError as error:
             self._fail(error)
             raise
