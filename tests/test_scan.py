@@ -615,6 +615,30 @@ def test_the_error_of_a_body_that_does_not_decompress_names_the_file_and_the_pla
         assert (error.path, error.offset, error.field) == place
 
 
+@pytest.mark.parametrize("chunk", [700, FILE])
+def test_bad_bodies_and_bad_records_are_told_in_the_order_of_the_log(chunk, tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(scan_module, "CHUNK", chunk)
+    bodies = {i: {"body": b"no zlib", "sys_flag": 1} for i in (3, 8, 9)}
+    log, offsets = make(tmp_path, [bodies.get(i, fields) for i, fields in enumerate(some(20))])
+    for bad in (5, 12):
+        damage(tmp_path, offsets[bad])
+    with pytest.raises(CorruptFileError) as raised:
+        list(log.scan(threads=threads))
+    assert (raised.value.offset, raised.value.field) == (offsets[3], "body")
+    scan = log.scan(threads=threads, on_corrupt="skip")
+    assert offsets_of(scan) == [offset for i, offset in enumerate(offsets) if i not in (3, 5, 8, 9, 12)]
+    assert [skip.begin for skip in scan.skipped] == [offsets[i] for i in (3, 5, 8, 9, 12)]
+
+
+def test_the_messages_before_a_damaged_place_are_given_before_it_is_raised(tmp_path, threads):
+    log, offsets = make(tmp_path, some(60))
+    damage(tmp_path, offsets[50])
+    found = []
+    with pytest.raises(CorruptFileError):
+        found.extend(offset for batch in log.scan(threads=threads) for offset in batch.phy_offset.tolist())
+    assert found == offsets[:50]
+
+
 def test_what_was_skipped_is_of_the_last_iteration(tmp_path):
     log, offsets = make(tmp_path, some(20))
     damage(tmp_path, offsets[5])

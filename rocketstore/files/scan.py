@@ -42,10 +42,11 @@ class Skipped(NamedTuple):
 class Scan:
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
-    Attributes: skipped: what the last iteration left out, if the scan was to skip what is corrupt. has_expired:
-    whether some of its range was deleted before the last iteration came to it. position: where the last iteration is,
-    behind the last record that it read or the last bytes that it left out. resync: whether to look for the first
-    record if none begins where the scan does; False: bytes there that are no record are corrupt.
+    Attributes: skipped: what the last iteration left out, in the log's order, if the scan was to skip what is
+    corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
+    where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
+    whether to look for the first record if none begins where the scan does; False: bytes there that are no record
+    are corrupt.
     Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
@@ -92,22 +93,23 @@ class Scan:
         scanner = self._new_scanner()
         goes_on = True
         while offset < end and goes_on:
-            step = self._log.step(scanner, offset, end, self._batch_size)
-            if step is None or step[1] not in (OK, BLANK):
-                offset, goes_on = self._at_bad_bytes(scanner, *(step or (offset, END)), end)
-            else:
-                offset = step[0]
+            offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
             self.position = offset
+            if status not in (OK, BLANK):
+                yield from self._batches(scanner, self.skipped)  # some of these may be left out: first, as in the log
+                offset, goes_on = self._at_bad_bytes(scanner, offset, status, end)
+                self.position = offset
             if self._is_full(scanner):
                 yield from self._batches(scanner, self.skipped)
-        if scanner.rows:
-            yield from self._batches(scanner, self.skipped)
+        yield from self._batches(scanner, self.skipped)
         return offset if goes_on else None
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
 
     def _batches(self, scanner: RecordScanner, skipped: list[Skipped]) -> Iterator[MessageBatch]:
+        """Take what was scanned, in none, one or more batches."""
+
         def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
             file = self._log.queue.find(offset)
             if file is not None:  # which is what the error knows not
@@ -116,6 +118,8 @@ class Scan:
                 raise error
             skipped.append(Skipped(offset, offset + size, error))
 
+        if not scanner.rows:
+            return iter(())
         return lazy_batch_of(scanner.take(), self._fields).split(MAX_BATCH_BYTES, on_bad_body)
 
     def _first(self, offset: int, end: int) -> int:
@@ -222,8 +226,7 @@ class Scan:
                 batches.append(begun(self._batches(scanner, skipped)))
             if step is None or step[1] not in (OK, BLANK):
                 break
-        if scanner.rows:
-            batches.append(begun(self._batches(scanner, skipped)))
+        batches.append(begun(self._batches(scanner, skipped)))
         return ScannedChunk(first, offset, batches, skipped)
 
     # ---- as a table ----------------------------------------------------------------------------------------
