@@ -497,6 +497,25 @@ def test_a_message_is_on_the_disk_when_it_is_acknowledged_under_sync_flush(syncs
         assert syncs["commitlog"] == before + 1
 
 
+def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(monkeypatch, syncs, tmp_path):
+    options = {"flush_disk_type": "SYNC_FLUSH", "mapped_file_size_commit_log": 1 << 20, "allocate_file_ahead": False}
+    with open_store(tmp_path / "store", **options) as store:
+        flusher = store._writer._flusher
+
+        def flush_when_a_message_waits():
+            while not flusher._callers and not flusher._is_stopped:
+                time.sleep(0.001)
+            store._writer._log.flush()
+
+        store.put_message(Message("T", b""))
+        monkeypatch.setattr(flusher, "_flush_dispatched", flush_when_a_message_waits)
+        monkeypatch.setattr(flush_module, "QUEUE_FLUSH_SECONDS", 0)
+        before = syncs["commitlog"]
+        for _ in range(20):
+            store.put_message(Message("T", b""))
+        assert syncs["commitlog"] <= before + 20
+
+
 def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
     real = os.fsync  # that counts
 

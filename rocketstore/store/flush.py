@@ -104,7 +104,7 @@ class FlushService:
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
                 if callers or self._log.phy_offset - self._log.flushed_where >= least:
-                    self._log.flush()
+                    self._log.flush(self._log.phy_offset)  # unless the flush of the queues did
                     self._save(bool(callers))
                     last_log = now
                 self._flushed.extend(callers)
