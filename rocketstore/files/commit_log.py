@@ -459,7 +459,8 @@ class CommitLog:
 
     def end_of(self, file: LogFile) -> int:
         """Where the file after this one begins, also if this one is cut."""
-        return min(file.file_from_offset + max(file.size, self.queue.mapped_file_size), LONG_MAX)
+        end = file.file_from_offset + max(file.size, self.queue.mapped_file_size)
+        return min(end, self.queue.start_behind(file), LONG_MAX)
 
     def first_record(self, begin: int, end: int) -> int | None:
         """Find where the first of these records begins, or, in the body of another, seems to; None if none does.

@@ -323,6 +323,12 @@ class MappedFileQueue:
             self._shown_size = files, size
         return size
 
+    def start_behind(self, file: LogFile) -> int:
+        """Where the file behind one begins; of the last one, where none can."""
+        files = self.files
+        at = bisect.bisect_right(files, file.file_from_offset, key=FROM_OFFSET)
+        return files[at].file_from_offset if at < len(files) else LONG_MAX
+
     def find(self, offset: int) -> LogFile | None:
         """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""
         files = self.files  # which another thread may exchange
