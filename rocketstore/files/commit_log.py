@@ -424,8 +424,8 @@ class CommitLog:
         return Scan(
             self,
             fields,
-            begin_offset,
-            end_offset,
+            None if begin_offset is None else operator.index(begin_offset),
+            None if end_offset is None else operator.index(end_offset),
             functools.partial(self.scanner, fields, record_filter=record_filter, verify_crc=verify_crc),
             on_corrupt,
             batch_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import re
 import threading
@@ -365,7 +366,7 @@ def follow_batches(
     columns: Iterable[str] | None,
 ) -> Iterator[MessageBatch]:
     """Give the messages of a log that something else may be writing; the documentation is MessageStore's."""
-    at = log.min_phy_offset if from_phy_offset is None else from_phy_offset
+    at = log.min_phy_offset if from_phy_offset is None else operator.index(from_phy_offset)
     log_end = LogEnd(log)
     while stop is None or not stop.is_set():
         end = log_end.find()

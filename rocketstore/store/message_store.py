@@ -356,7 +356,8 @@ class MessageStore:
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        read = self.commit_log, queue, queue_offset, max_msg_nums, tags, limits, ext
+        place = operator.index(queue_offset), operator.index(max_msg_nums)
+        read = self.commit_log, queue, *place, tags, limits, ext
         try:
             return get_message(*read)
         except (CorruptFileError, FileNotFoundError):
