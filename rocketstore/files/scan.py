@@ -185,6 +185,8 @@ class Scan:
                     if place >= chunk_end:
                         continue
                     chunk_result = future.result()
+                        if place < end:  # files may be missing there
+                            yield from self._walk(place, end)
                     if chunk_result.begin == place:
                         yield from chain.from_iterable(chunk_result.batches)
                         self.skipped += chunk_result.skipped
