@@ -191,6 +191,22 @@ def test_follow_goes_over_damage_and_names_it(tmp_path):
     assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")
 
 
+def test_follow_names_damage_that_is_written_where_it_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketstore.files.log_end.LOOK_AHEAD_SECONDS", 0)
+    first = build_record("T", b"first")
+    third = build_record("T", b"third", phy_offset=2 * len(first))
+    file = tmp_path / "commitlog" / f"{0:020}"
+    write_file(tmp_path / "commitlog", 0, first.ljust(4096, b"\0"))
+
+    def go_on(seconds):
+        file.write_bytes((first + bytes(len(first)) + third).ljust(4096, b"\0"))
+
+    monkeypatch.setattr("rocketstore.cli.cat.time.sleep", go_on)
+    result = run("cat", tmp_path, "--follow", "--end-offset", 2 * len(first) + 1)
+    assert [row["body"] for row in rows(result, exit_code=1)] == ["first", "third"]
+    assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")
+
+
 def test_follow_up_to_an_offset_ends_there():
     found = rows(run("cat", golden(RICH), "--follow", "--end-offset", 80_000, "--topic", "TopicTest"))
     assert [row["phyOffset"] for row in found] == expected(

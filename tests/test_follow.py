@@ -5,6 +5,7 @@ import random
 import threading
 import time
 
+import numpy as np
 import pytest
 from puts import (
     COMMIT,
@@ -135,6 +136,43 @@ def test_following_does_not_end_at_damage_before_other_messages_without_a_word(t
         with pytest.raises(CorruptFileError, match=f"at byte {offsets[2]}"):
             list(reader.follow(0, poll=None))
         assert [request.phy_offset for request in reader.follow(offsets[3], poll=None)] == offsets[3:]
+
+
+def test_following_again_from_damage_raises_again(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
+    with (tmp_path / "store" / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(offsets[2] + 4)
+        file.write(b"....")
+    found = []
+    with rocketstore.open(tmp_path / "store") as reader:
+        for _ in range(3):
+            place = found[-1].phy_offset + found[-1].size if found else 0
+            with pytest.raises(CorruptFileError, match=f"at byte {offsets[2]}"):
+                found.extend(reader.follow(place, poll=None))
+    assert [request.phy_offset for request in found] == offsets[:2]
+
+
+def test_a_follower_that_waits_where_a_damaged_record_is_written_raises(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketstore.files.log_end.LOOK_AHEAD_SECONDS", 0)
+    with open_store(tmp_path / "store") as store:
+        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
+    path = tmp_path / "store" / "commitlog" / f"{0:020}"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: offsets[2]].ljust(len(whole), b"\0"))
+    with rocketstore.open(tmp_path / "store") as reader:
+        followed = reader.follow(0)
+        assert [next(followed).phy_offset for _ in range(2)] == offsets[:2]
+        path.write_bytes(whole[: offsets[2] + 4] + b"...." + whole[offsets[2] + 8 :])
+        with pytest.raises(CorruptFileError, match=f"at byte {offsets[2]}"):
+            next(followed)
+
+
+def test_a_place_to_follow_from_may_be_a_number_of_numpy(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        offsets = [result.phy_offset for result in put_many(store, 1, 3)]
+        place = np.uint32(offsets[1])
+        assert [request.phy_offset for request in store.follow(place, poll=None)] == offsets[1:]
 
 
 def test_following_an_expired_place_begins_at_the_log_s_first_file(seed, tmp_path):

@@ -639,6 +639,56 @@ def test_the_messages_before_a_damaged_place_are_given_before_it_is_raised(tmp_p
     assert found == offsets[:50]
 
 
+@pytest.mark.parametrize("within", [0, 5])
+def test_a_scan_that_begins_in_damage_tells_it(within, tmp_path, threads):
+    log, offsets = make(tmp_path, some(60))
+    damage(tmp_path, offsets[20])
+    begin = offsets[20] + within
+    with pytest.raises(CorruptFileError) as raised:
+        list(log.scan(begin, threads=threads))
+    assert raised.value.offset == begin
+    scan = log.scan(begin, threads=threads, on_corrupt="skip")
+    assert offsets_of(scan) == offsets[21:]
+    assert [(skip.begin, skip.end) for skip in scan.skipped] == [(begin, offsets[21])]
+
+
+def test_a_scan_that_begins_within_a_sound_record_begins_with_the_next_whatever_is_damaged_before(tmp_path, threads):
+    log, offsets = make(tmp_path, [*some(5), {"body": bytes(3000)}, *some(20)])
+    damage(tmp_path, offsets[4])
+    for begin in (offsets[5] + 1, offsets[6] - 1, offsets[6] + 9):
+        assert offsets_of(log.scan(begin, threads=threads)) == [offset for offset in offsets if offset >= begin]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(None, 6000), (None, 2 * FILE), (FILE, 6000), (5000, 6000)])
+def test_a_file_that_is_missing_where_a_range_ends_is_told(begin, end, tmp_path, threads):
+    log, offsets = make(tmp_path, some(120))
+    (tmp_path / f"{FILE:020d}").unlink()
+    with pytest.raises(CorruptFileError, match="a file is missing"):
+        list(log.scan(begin, end, threads=threads))
+    scan = log.scan(begin, end, threads=threads, on_corrupt="skip")
+    assert offsets_of(scan) == [offset for offset in offsets if begin is None and offset < FILE]
+    assert [(skip.begin, skip.end) for skip in scan.skipped] == [(max(begin or 0, FILE), end)]
+
+
+@pytest.mark.parametrize("size", [FILE // 2, 6000, 2 * FILE])
+def test_no_file_is_passed_over_where_a_wrong_size_is_given(size, tmp_path, threads):
+    offsets = make_commit_log(tmp_path, FILE, some(200))
+    with CommitLog.open(tmp_path, mapped_file_size=size) as log:
+        assert offsets_of(log.scan(threads=threads)) == offsets
+        assert log.max_phy_offset == CommitLog.open(tmp_path).max_phy_offset
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64, np.uint32])
+def test_offsets_may_be_numbers_of_numpy_and_must_be_whole(kind, tmp_path, threads):
+    log, offsets = make(tmp_path, some(60))
+    begin = FILE - 6  # within the blank that ends a file
+    found = offsets_of(log.scan(kind(begin), kind(3 * FILE), threads=threads))
+    assert found == [offset for offset in offsets if begin <= offset < 3 * FILE]
+    for wrong in ({"begin_offset": 1.0}, {"end_offset": "9"}):
+        with pytest.raises(TypeError):
+            log.scan(**wrong)
+
+
 def test_what_was_skipped_is_of_the_last_iteration(tmp_path):
     log, offsets = make(tmp_path, some(20))
     damage(tmp_path, offsets[5])

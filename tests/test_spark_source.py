@@ -31,9 +31,9 @@ from spark_reads import (
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.files import log_end
+from rocketstore.files import commit_log, log_end
 from rocketstore.files.log_end import LogEnd
-from rocketstore.spark import messages, plan, register
+from rocketstore.spark import messages, register
 from rocketstore.spark.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
@@ -286,7 +286,7 @@ def test_a_record_in_the_body_of_a_large_one_is_never_a_row_where_the_log_is_spl
     offsets = make_log(tmp_path, records)
     assert phy_offsets(tmp_path, mode=mode) == offsets
     with monkeypatch.context() as small:
-        small.setattr(plan, "LARGE_RECORD", 10)
+        small.setattr(commit_log, "LARGE_RECORD", 10)
         reader, schema = reader_of(tmp_path, maxPartitionBytes=str(place - 10), mode=mode)
         before, after = reader.partitions()[:2]
     assert before.ranges[0][1] == after.ranges[0][0] == place

@@ -45,6 +45,7 @@ __all__ = ["CommitLog", "subscribed_tags"]
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
+LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 ON_CORRUPT = ("raise", "skip")
 
 
@@ -505,6 +506,20 @@ class CommitLog:
         try:
             if self.writer is not None and not self._closed:
                 self.writer.flush()
+    def end_around(self, offset: int, most: int | None = None) -> int:
+        """Where the sound record, or blank one, ends that an offset is within; the offset itself if it is in none.
+
+        Parameters: most: bytes before it that are looked at, LARGE_RECORD if not given.
+        """
+        file = self.queue.find(offset)
+        place = offset if file is None else max(file.file_from_offset, offset - (most or LARGE_RECORD))
+        while (before := self.find_later(place, offset)) is not None:
+            place = self.walk(self.scanner(()), before, offset)
+            if place >= offset:
+                return place
+            place += 1
+        return offset
+
         finally:
             self._closed = True
             self.queue.close()

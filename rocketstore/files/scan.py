@@ -28,6 +28,7 @@ __all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 MAX_BATCH_BYTES = 32 << 20  # of bodies and properties
+LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes, at last LARGE_RECORD: remotely, what is near costs less
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
 
@@ -45,8 +46,7 @@ class Scan:
     Attributes: skipped: what the last iteration left out, in the log's order, if the scan was to skip what is
     corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
     where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
-    whether to look for the first record if none begins where the scan does; False: bytes there that are no record
-    are corrupt.
+    whether to begin behind the record that the scan's begin is within; False: it is where a record begins.
     Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
@@ -86,7 +86,7 @@ class Scan:
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
-        yield from self._walk(self._first(offset, end), end)
+        yield from self._walk(self._first(offset), end)
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
         """Give the batches of a range, one piece after the other. Returns where to go on, None at the log's end."""
@@ -122,8 +122,13 @@ class Scan:
             return iter(())
         return lazy_batch_of(scanner.take(), self._fields).split(MAX_BATCH_BYTES, on_bad_body)
 
-    def _first(self, offset: int, end: int) -> int:
-        return self._resync(offset, end) if self.resync else offset
+    def _first(self, offset: int) -> int:
+        """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""
+        file = self._log.queue.find(offset) if self.resync else None
+        if file is None or file.file_from_offset == offset or self._log.begins_record(offset):
+            return offset
+        ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
+        return next((end for end in ends if end > offset), offset)
 
     def _resync(self, offset: int, end: int) -> int:
         """Give the first offset from this one on where a record begins, if this one is inside a file."""
@@ -173,20 +178,20 @@ class Scan:
         """
         chunks = self._chunks(offset, end)
         waiting: deque[tuple[int, Future[ScannedChunk]]] = deque()
-        place: int | None = self._first(offset, end)
+        place: int | None = self._first(offset)
         with ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool:
             try:
                 while place is not None:
                     while len(waiting) <= self._threads and (chunk := next(chunks, None)):
                         waiting.append((chunk[1], pool.submit(self._scan_chunk, *chunk)))
                     if not waiting:
+                        if place < end:  # files may be missing there
+                            yield from self._walk(place, end)
                         return
                     chunk_end, future = waiting.popleft()
                     if place >= chunk_end:
                         continue
                     chunk_result = future.result()
-                        if place < end:  # files may be missing there
-                            yield from self._walk(place, end)
                     if chunk_result.begin == place:
                         yield from chain.from_iterable(chunk_result.batches)
                         self.skipped += chunk_result.skipped

@@ -30,7 +30,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import Range, begin_of, end_around, lose, parts_of, times_of
+from rocketstore.spark.plan import Range, begin_of, lose, parts_of, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import TRANSACTION_ROLLBACK
@@ -186,7 +186,7 @@ def read_range(
 
 def check_begin(options: ReadOptions, log: CommitLog, begin: int) -> None:
     """Tell a split within a message from damage. Where it is followed by none, the part before shows it by its end."""
-    if end_around(log, begin) > begin:
+    if log.end_around(begin) > begin:
         raise wrong_split(options, begin)
 
 

@@ -11,10 +11,9 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["LARGE_RECORD", "Range", "begin_of", "end_around", "lose", "lose_later", "parts_of", "times_of"]
+__all__ = ["Range", "begin_of", "lose", "lose_later", "parts_of", "times_of"]
 
 CLOCK_SLACK = 3_600_000  # ms
-LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
 
 
@@ -22,13 +21,6 @@ def lose(options: ReadOptions, what: str) -> None:
     """Refuse to go on without what was asked for, unless the user allows it."""
     if options.fail_on_data_loss:
         raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
-
-
-def end_around(log: CommitLog, offset: int) -> int:
-    """Where the sound record, or blank one, ends that an offset is within; the offset itself if it is in none."""
-    file = log.queue.find(offset)
-    before = None if file is None else log.find_later(max(file.file_from_offset, offset - LARGE_RECORD), offset)
-    return offset if before is None else max(log.walk(log.scanner(()), before, offset), offset)
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------
@@ -46,7 +38,7 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
             lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
         begin = min(max(begin, options.starting_phy_offset), end)
         if begin not in (first, end):
-            found = log.find_later(end_around(log, begin), end)
+            found = log.find_later(log.end_around(begin), end)
             begin = end if found is None else found
     if options.starting_offsets is not None:
         begin = max(begin, begin_of_queues(store, options, first, end))
@@ -138,7 +130,7 @@ def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
     edges = [begin]
     step = -(-(end - begin) // -(-(end - begin) // most))
     while (at := edges[-1] + step) < end and (found := log.find_later(at, end)) is not None:
-        edges.append(min(end_around(log, found), end))
+        edges.append(min(log.end_around(found), end))
     return list(pairwise(dict.fromkeys([*edges, end])))
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.log_end import LogEnd
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import LARGE_RECORD, begin_of, end_around, lose, lose_later, parts_of
+from rocketstore.spark.plan import begin_of, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -109,7 +109,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < log.min_phy_offset and begin < stop:
             lose(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
             begin = log.min_phy_offset
-        if begin < stop and not log.begins_record(begin) and (later := end_around(log, begin)) > begin:
+        if begin < stop and not log.begins_record(begin) and (later := log.end_around(begin)) > begin:
             lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
             begin = min(later, stop)
         starting = starting_of(start)
