@@ -231,6 +231,22 @@ def test_every_file_can_be_deleted_and_the_log_begin_again_further_on(tmp_path):
         assert log.max_phy_offset == offsets[-1] + end
 
 
+def test_the_end_is_where_a_write_that_was_undone_began(tmp_path):
+    offsets = make_commit_log(tmp_path, FILE, [{"body": bytes(50)}] * 9)
+    path = tmp_path / f"{0:020d}"
+    whole = path.read_bytes()
+    with CommitLog.open(tmp_path) as log:
+        log.max_phy_offset  # noqa: B018  which is looked for from where it was
+        with path.open("r+b") as file:
+            file.seek(offsets[5])
+            file.write(bytes(FILE - offsets[5]))
+        assert log.max_phy_offset == offsets[5]
+        for body in (bytes(500), bytes(10)):
+            record = build_record(body=body, phy_offset=offsets[5])
+            path.write_bytes((whole[: offsets[5]] + record).ljust(FILE, b"\0"))
+            assert log.max_phy_offset == offsets[5] + len(record)
+
+
 WRITER = """
 import random, sys, time
 sys.path.insert(0, sys.argv[1])

@@ -313,6 +313,34 @@ def test_a_last_file_that_goes_while_it_is_open_moves_the_end(directory):
     assert queue.max_queue_offset == 20
 
 
+@pytest.mark.parametrize("left", [0, 7, 10, 17, 20, 24])
+def test_units_that_a_recovery_cuts_off_while_it_is_open_are_gone(left, directory):
+    write(directory, units_of(25))
+    queue = ConsumeQueue.open(directory)
+    assert queue.max_queue_offset == 25
+    for path in directory.iterdir():
+        kept = max(left * 20 - int(path.name), 0)
+        with path.open("r+b") as file:
+            file.seek(min(kept, FILE_SIZE))
+            file.write(bytes(max(FILE_SIZE - kept, 0)))
+    assert queue.max_queue_offset == left
+    with pytest.raises(IndexError):
+        queue[left]
+
+
+@pytest.mark.parametrize("n", [2, 20, 25])
+@pytest.mark.parametrize("fill", [True, False])
+def test_a_queue_that_is_made_again_while_it_is_open_is_the_new_one(n, fill, directory):
+    write(directory, units_of(20))
+    queue = ConsumeQueue.open(directory)
+    assert queue[3].phy_offset == 300
+    for path in directory.iterdir():
+        path.unlink()
+    write(directory, units_of(n, 50), fill=fill)
+    assert queue.max_queue_offset == n
+    assert queue[:].phy_offsets.tolist() == [100 * i for i in range(50, 50 + n)]
+
+
 def test_a_last_file_without_its_end_counts_as_far_as_it_goes(directory):
     write(directory, units_of(27), fill=False)
     path = directory / f"{400:020}"

@@ -169,7 +169,7 @@ class CommitLog:
     def max_phy_offset(self) -> int:
         """Where the last whole record ends; moves on as a broker writes. Source: CommitLog.getMaxOffset."""
         self.refresh()
-        end = self._end
+        end = None if self._end is None else self.behind_last(self.last_phy_offset, self._end)
         files = self.queue.files
         is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
         if end is None or (files and not is_known):
@@ -179,6 +179,16 @@ class CommitLog:
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         return end
+
+    def behind_last(self, last: int | None, end: int) -> int | None:
+        """Where records may follow the last that was seen, when the log ended at ``end``; None if that one was cut off.
+
+        Of a write that was undone, there may be another record in its place.
+        """
+        if last is None or last < self.min_phy_offset or not self.queue.files:
+            return end
+        following, status = self.step(self.scanner(()), last, last + 1) or (last, END)
+        return following if status == OK else end if status == HALF else None
 
     def last_begun_file(self) -> int:
         """Where the last file that begins with a record begins: after it there are files made ahead, of zeros."""
@@ -496,16 +506,6 @@ class CommitLog:
                 place = found + 1
         return None
 
-    def data_of(self, file: LogFile, offset: int) -> Iterator[tuple[int, int]]:
-        """Give the ranges of a file, from an offset of the log on, that are not holes; none if it has expired."""
-        with contextlib.suppress(FileNotFoundError):
-            yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
-
-    def close(self) -> None:
-        """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""
-        try:
-            if self.writer is not None and not self._closed:
-                self.writer.flush()
     def end_around(self, offset: int, most: int | None = None) -> int:
         """Where the sound record, or blank one, ends that an offset is within; the offset itself if it is in none.
 
@@ -520,6 +520,16 @@ class CommitLog:
             place += 1
         return offset
 
+    def data_of(self, file: LogFile, offset: int) -> Iterator[tuple[int, int]]:
+        """Give the ranges of a file, from an offset of the log on, that are not holes; none if it has expired."""
+        with contextlib.suppress(FileNotFoundError):
+            yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
+
+    def close(self) -> None:
+        """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""
+        try:
+            if self.writer is not None and not self._closed:
+                self.writer.flush()
         finally:
             self._closed = True
             self.queue.close()

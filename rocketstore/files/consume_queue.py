@@ -374,19 +374,44 @@ class ConsumeQueue:
         """Where the valid units end. The files are listed again when one comes, or takes a place, that is not known."""
         files = self._run().files
         file = self._run().find(self._end)
-        if file is not None and identity(file.path) == file.identity and not self._is_full(file):
+        if file is not None and self._is_same(file) and self._is_at_end(file):
             return self._end
-        if files and self._end == self._limit(files[-1]):
+        if files and self._end == self._limit(files[-1]) and self._is_same(files[-1]) and self._is_unit_left():
             following = files[-1].file_from_offset + self._file_size
             if not (self.directory / f"{following:020}").exists():
                 return self._end
         files = self._run(again=True).files
-        if not files or not files[0].file_from_offset <= self._end <= files[-1].end_offset:
+        is_within = bool(files) and files[0].file_from_offset <= self._end <= files[-1].end_offset
+        if not is_within or not self._is_unit_left():
             self._end = files[-RECOVERED_FILES:][0].file_from_offset if files else 0
         for file in files:
             if self._limit(file) > self._end and not self._is_full(file):
                 break
         return self._end
+
+    def _is_same(self, file: LogFile) -> bool:
+        """Whether the file with its name is the one that was listed."""
+        try:
+            return identity(file.path) == file.identity
+        except FileNotFoundError:
+            return False
+
+    def _is_at_end(self, file: LogFile) -> bool:
+        """Whether the last unit is valid, and no other in this file follows it."""
+        begin, end = self._end - self.unit_size, self._end + self.unit_size
+        page = (self._end - file.file_from_offset) // mmap.PAGESIZE * mmap.PAGESIZE + file.file_from_offset
+        if page <= begin and end <= min(page + mmap.PAGESIZE, self._limit(file)):  # nearly always: one look at both
+            valid = self._count_valid(*self._units_of((begin, end)))
+            if valid <= self.unit_size:
+                return valid == self.unit_size
+        return self._is_unit_left() and not self._is_full(file)
+
+    def _is_unit_left(self) -> bool:
+        """Whether the last unit was not cut off, as a recovery or a new queue in the place of this one does."""
+        begin = self._end - self.unit_size
+        if self._run().find(begin) is None:
+            return True
+        return self._count_valid(*self._units_of((begin, self._end))) > 0
 
     def _is_full(self, file: LogFile) -> bool:
         """Move the end over the valid units of a file. Whether it has no room for more."""

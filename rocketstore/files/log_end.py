@@ -6,7 +6,6 @@ import math
 import time
 
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.kernels.commit_log import HALF, OK
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import is_remote
 
@@ -32,11 +31,11 @@ class LogEnd:
         """Look where the log ends now, bytes. That nothing is behind bad bytes is looked for again every 10 seconds."""
         log, before, scanner = self._log, self._end, self._log.scanner(())
         log.refresh()
-        if before is None or self._is_cut():
+        begin = None if before is None else log.behind_last(self.last_phy_offset, before)
+        if begin is None:
             self.last_phy_offset = None
-            end = log.walk(scanner, log.last_begun_file())
-        else:
-            end = log.walk(scanner, before)
+            begin = log.last_begun_file()
+        end = log.walk(scanner, begin)
         if self._is_to_look(end != before):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end):
                 end = log.walk(scanner, later)
@@ -55,11 +54,3 @@ class LogEnd:
 
     def _remote_versions(self) -> list[tuple[object, ...]]:
         return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]
-
-    def _is_cut(self) -> bool:
-        """Whether the last record is gone, as one of a write that was undone, and did not expire."""
-        log, last = self._log, self.last_phy_offset
-        if last is None or last < log.min_phy_offset:
-            return False
-        step = log.step(log.scanner(()), last, last + 1)
-        return step is None or step[1] not in (OK, HALF)
