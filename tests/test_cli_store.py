@@ -7,9 +7,11 @@ import shutil
 import pytest
 import stores
 from cli import assert_one_line, golden, on_terminal, rows, run
+from puts import open_store
 from reference.message_store import make_store
 
 import rocketstore
+from rocketstore import Message
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -303,6 +305,17 @@ def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
     assert rows(run(*question, "--slots", 97, "--items", 400)) == []
     assert_one_line(run(*question, "--slots", 9, "--items", 100), "9 slots and 100 items")
     assert_one_line(run("info", tmp_path, "--slots", 9, "--items", 100), "9 slots and 100 items")
+
+
+def test_a_message_is_shown_once_however_often_its_tag_is_given(tmp_path):
+    with open_store(tmp_path) as store:
+        for name in ("one", "two"):
+            store.put_message(Message("T", name.encode(), tags="A"))
+    for options in (["--tag", "A || A"], ["--tag", "A", "--tag", "B", "--tag", "A"]):
+        result = run("query", tmp_path, "--topic", "T", *options)
+        assert [row["body"] for row in rows(result)] == ["two", "one"]
+        assert result.stderr == "2 found\n"
+        assert run("query", tmp_path, "--topic", "T", *options, "--max", 1).stderr.startswith("1 found, the most")
 
 
 # ---- tags --------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
     """Turn a subscription's expression into tags with || between them; None for all. Source: FilterAPI."""
     if not values or "*" in (expressions := [value.strip() for value in values]) or "" in expressions:
         return None
-    tags = [tag for value in values for part in value.split("||") if (tag := part.strip())]
+    tags = dict.fromkeys(tag for value in values for part in value.split("||") if (tag := part.strip()))
     if not tags:
         raise click.BadParameter(f"{values[0]!r} has no tag: 'a || b' has two, '*' is all", ctx, param)
     return "||".join(tags)
