@@ -291,6 +291,18 @@ def test_what_is_written_meanwhile_is_not_exported(interrupted):
     assert last["phyOffset"] < 300_000
 
 
+def test_what_expired_between_two_pieces_is_named(interrupted, tmp_path, monkeypatch):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    monkeypatch.setitem(globals(), "golden", lambda name: root)
+    target = interrupted("jsonl", 1)
+    files = sorted((root / "commitlog").iterdir())
+    for path in files[:2]:
+        path.unlink()
+    result = run("export", root, target, "--resume")
+    assert_one_line(result, root / "commitlog", f"the log before {int(files[2].name)} was deleted")
+    assert run("export", root, "-", "--format", "json", "--begin-offset", 0).exit_code == 0
+
+
 def test_ctrl_c_in_a_process(tmp_path):
     records = [{"topic": "T", "body": bytes(range(256)) * 4} for _ in range(4000)]
     make_store(tmp_path / "store", records, file_size=1 << 20)

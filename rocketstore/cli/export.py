@@ -74,7 +74,9 @@ def export(
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
         write = text_writer(sys.stdout, form, conditions["columns"], True)
-        finish_with(store, target, [copy(store.commit_log, conditions, write)])
+        log, begin = store.commit_log, conditions["begin_offset"] or 0
+        conditions["begin_offset"] = max(begin, log.min_phy_offset)
+        finish_with(store, target, [copy(log, conditions, write)])
 
 
 def copy(
@@ -90,7 +92,10 @@ def copy(
         if unseen:
             unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
-    return {"rows": rows, "problems": [*map(skipped_text, scan.skipped)], "unseen": sorted(unseen)}
+    problems = [*map(skipped_text, scan.skipped)]
+    if scan.has_expired:
+        problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
+    return {"rows": rows, "problems": problems, "unseen": sorted(unseen)}
 
 
 def export_file(
