@@ -25,6 +25,7 @@ from reference.message_store import StoreModel, make_store
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
 from rocketstore.limits import LONG_MAX
+from rocketstore.store import verify_log
 from rocketstore.store.verify import verify
 from rocketstore.store.verify_queues import Ranges
 from rocketstore.store.verify_report import KINDS, SHOWN
@@ -346,6 +347,45 @@ def test_a_key_that_looks_like_a_tag_is_no_item_of_tags(tmp_path):
         for keys in (["T#TagA"], ["k"]):
             store.put_message(Message("TopicTest", b"body", keys=keys, tags="TagA", queue_id=0))
     assert bad(verify(tmp_path / "store")) == []
+
+
+@pytest.mark.parametrize("piece", [1024, 2048])
+def test_a_part_that_has_a_blank_and_no_record_is_sound(piece, tmp_path, monkeypatch):
+    monkeypatch.setattr(verify_log, "PIECE", piece)
+    rows = [{"body": bytes(1200), "properties": {"KEYS": "k"}} for _ in range(9)]
+    make_store(tmp_path / "store", rows, file_size=4096)
+    assert bad(verify(tmp_path / "store")) == []
+    file = tmp_path / "store" / "commitlog" / f"{4096:020}"
+    data = bytearray(file.read_bytes())
+    data[-1] = 1
+    file.write_bytes(data)
+    assert "log-blank-bytes" in {finding.kind for finding in verify(tmp_path / "store").findings}
+
+
+def test_damage_where_a_file_begins_is_told_once(tmp_path):
+    make_store(tmp_path / "store", [{"body": bytes(300)} for _ in range(30)], file_size=4096)
+    for start in (0, 4096):
+        file = tmp_path / "store" / "commitlog" / f"{start:020}"
+        data = bytearray(file.read_bytes())
+        data[4:8] = b"...."
+        file.write_bytes(data)
+    found = [finding for finding in bad(verify(tmp_path / "store")) if finding.kind == "log-magic"]
+    assert [(finding.path.name, finding.offset, finding.more) for finding in found] == [
+        (f"{0:020}", 0, 0), (f"{4096:020}", 0, 0)
+    ]
+
+
+def test_a_damaged_item_of_an_index_without_tags_is_no_first_item_of_a_tag(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES, compat="5.3.3")) as store:
+        for n in range(20):
+            store.put_message(Message("TopicTest", b"body", keys=[f"k{n}"], tags="TagA", queue_id=0))
+        at = store.config.max_hash_slot_num * 4 + 40 + 5 * 20
+    (file,) = (tmp_path / "store" / "index").iterdir()
+    data = bytearray(file.read_bytes())
+    data[at + 3] ^= 1
+    file.write_bytes(data)
+    counts = Counter(finding.kind for finding in bad(verify(tmp_path / "store")) for _ in range(1 + finding.more))
+    assert counts["index-key-missing"] == counts["index-item-no-key"] == 1
 
 
 # ---- reading only ------------------------------------------------------------------------------------------

@@ -224,8 +224,9 @@ class IndexVerifier:
 
     def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int]) -> np.ndarray:
         """Leave the items of tags out that an older release did not put: those before the first that is there."""
+        of_all, _ = counted(items["phy_offset"], items["key_hash"])
         of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
-        first = min((at for at, key_hash in have if (at, key_hash) not in of_plain), default=LONG_MAX)
+        first = min((key[0] for key in have if key in of_all and key not in of_plain), default=LONG_MAX)
         later: np.ndarray = items[items["phy_offset"] >= first]
         return np.concatenate([plain[plain["phy_offset"] < first], later])
 

@@ -40,7 +40,7 @@ KIND_OF_FIELD = {
 
 @dataclass
 class Piece:
-    """What one thread found in a part of the log: records from ``begin``, -1 if there are none, up to ``end``."""
+    """What one thread found in a part of the log: records, or damage before them, ``begin`` to ``end``; -1: neither."""
 
     chunk: tuple[int, int]
     begin: int = -1
@@ -53,6 +53,10 @@ class Piece:
     times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
     rows: list[QueueRows] = field(default_factory=list)
     items: Items | None = None
+
+    @property
+    def first_record(self) -> int:
+        return self.damages[0][1] if self.damages and self.damages[0][0] == self.begin else self.begin
 
 
 class Worker:
@@ -93,6 +97,7 @@ class Worker:
                 if later is None:
                     break
                 piece.damages.append((following, later, status))
+                piece.begin = following if piece.begin < 0 else piece.begin
                 offset = later
                 continue
             offset = following
@@ -204,8 +209,8 @@ class LogVerifier:
                     (begin, end, _), future = waiting.popleft()
                     with self.findings.noted(self.log.directories[0]):
                         piece = future.result()
-                        if not quick and piece.begin < place < end and piece.begin >= 0:
-                            piece = check(place, end, True)  # what was taken for a record was in a body
+                        if not quick and piece.begin < place and begin <= place < end:
+                            piece = check(place, end, True)  # a record in a body was taken for one, or none was found
                         place = self._merge(piece, place, quick)
                     done += end - begin
                     if progress is not None:
@@ -288,7 +293,7 @@ class LogVerifier:
     def _take_records(self, piece: Piece, quick: bool) -> None:
         first, last, latest = piece.times
         if self._last_store_timestamp is not None and first < self._last_store_timestamp and not quick:
-            self._add("log-time-falls", piece.begin, "the store time is before that of the record before")
+            self._add("log-time-falls", piece.first_record, "the store time is before that of the record before")
         self._last_store_timestamp = last
         self.max_store_timestamp = max(self.max_store_timestamp, latest) if self.n_records else latest
         self.n_records += piece.n_records
