@@ -84,6 +84,20 @@ def test_queues_are_selected_and_columns_too(rich):
         assert sorted(rows_of(read_table(rich, table="consumequeue", **options))) == rows
 
 
+def test_a_damaged_base_of_a_batch_does_not_make_more_parts_than_there_are_files(tmp_path):
+    root = stores.unpack("batch-5.5.0", tmp_path)
+    before = read_table(root, table="consumequeue")
+    path = max((root / "batchconsumequeue").glob("*/*/*"))
+    data = bytearray(path.read_bytes())
+    last = max(at for at in range(0, len(data) - 45, 46) if int.from_bytes(data[at + 8 : at + 12], "big") > 0)
+    data[last + 28] |= 0x40  # of the offset of its first message
+    path.write_bytes(data)
+    reader, _ = reader_of(root, table="consumequeue")
+    assert len(reader.partitions()) < 50
+    after = read_table(root, table="consumequeue")
+    assert after["phyOffset"].to_pylist() == before["phyOffset"].to_pylist()
+
+
 # ---- the index ---------------------------------------------------------------------------------------------
 
 

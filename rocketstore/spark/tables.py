@@ -11,7 +11,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import rocketstore
 from rocketstore.config import StoreConfig
+from rocketstore.files.batch_consume_queue import BatchConsumeQueue
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.index_file import IndexFile
+from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
@@ -80,11 +83,12 @@ class ConsumeQueueReader(TableReader):
         units = 0
         for topic, queue_id in self.queues(store):
             queue = store.consume_queue(topic, queue_id)
-            least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
-            for start in range(least, most, UNITS):
-                end = min(start + UNITS, most)
+            start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
+            while start < most:
+                end = min(end_of_piece(queue, start), most)
                 pieces.append((topic, queue_id, start, end))
                 units += end - start
+                start = end
                 if units >= UNITS or len(pieces) == QUEUES:
                     yield pieces
                     pieces, units = [], 0
@@ -94,17 +98,27 @@ class ConsumeQueueReader(TableReader):
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for topic, queue_id, first, last in pieces:
             queue = store.consume_queue(topic, queue_id)
-            for start in range(first, last, self.options.batch_size):
-                units = queue[start : min(start + self.options.batch_size, last)]
-                own = units.queue_offsets >= start  # a batch that began before is of the piece before
-                columns = {
-                    "queueOffset": units.queue_offsets[own],
-                    "phyOffset": units.phy_offsets[own],
-                    "size": units.sizes[own],
-                    "tagsCode": units.tags_codes[own],
-                }
-                if own.any():
-                    yield {"topic": topic, "queueId": queue_id, **columns}, int(own.sum())
+            most = self.options.batch_size
+            step = last - first if isinstance(queue, BatchConsumeQueue) else most
+            for start in range(first, last, step):
+                units = queue[start : min(start + step, last)]
+                own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began before is of the piece before
+                for rows in (own[at : at + most] for at in range(0, len(own), most)):
+                    columns = {
+                        "queueOffset": units.queue_offsets[rows],
+                        "phyOffset": units.phy_offsets[rows],
+                        "size": units.sizes[rows],
+                        "tagsCode": units.tags_codes[rows],
+                    }
+                    yield {"topic": topic, "queueId": queue_id, **columns}, len(rows)
+
+
+def end_of_piece(queue: ConsumeQueue, start: int) -> int:
+    """Where a piece of a queue ends. Of batches, whose offsets may be far apart, it is what one file has."""
+    if not isinstance(queue, BatchConsumeQueue):
+        return start + UNITS
+    span = queue.file_range(start)
+    return span[1] if span is not None and start < span[1] else LONG_MAX  # damaged bases may fall
 
 
 class OffsetsReader(TableReader):
