@@ -17,7 +17,19 @@ import pytest
 import stores
 from puts import config_of, fields_of, message_of, open_store
 from reference.message_store import make_store
-from remote import BUCKET, SPAN, answers, counted, failing, made_store, s3_server, scanned, small_blocks, upload
+from remote import (
+    BUCKET,
+    SPAN,
+    CountedFileSystem,
+    answers,
+    counted,
+    failing,
+    made_store,
+    s3_server,
+    scanned,
+    small_blocks,
+    upload,
+)
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig, storage
@@ -465,6 +477,22 @@ def test_growth_is_seen(tmp_path, no_believing):
             assert store.commit_log.max_phy_offset == writer.commit_log.max_phy_offset
             assert store.get_message("TopicTest", 0, i).messages[0].queue_offset == i
         assert [request.queue_offset for request in store.follow(poll=None)] == list(range(50))
+
+
+def test_growth_is_seen_where_no_times_are_told(tmp_path, no_believing):
+    """As HTTP and FTP list files."""
+
+    class Timeless(CountedFileSystem):
+        def ls(self, path, detail=False, **options):
+            found = super().ls(path, detail, **options)
+            return [{name: entry[name] for name in ("name", "size", "type")} for entry in found] if detail else found
+
+    path = RemotePath(Timeless(), str(tmp_path))
+    with open_store(tmp_path) as writer, rocketstore.open(path, config=config_of()) as store:
+        for i in range(5):
+            writer.put_message(message_of(fields_of(body=b"x" * 300)))
+            writer.flush()
+            assert sum(map(len, store.scan())) == i + 1
 
 
 def test_growth_is_seen_within_two_seconds(tmp_path):
