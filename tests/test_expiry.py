@@ -173,6 +173,22 @@ def test_a_dry_run_says_the_same_and_changes_nothing(store):
     assert set(before) - set(store.tree()) == set(map(str, paths))
 
 
+def test_what_ctrl_c_left_when_a_file_had_just_gone_is_deleted_by_the_next_call(store, monkeypatch):
+    real = os.unlink
+
+    def unlink(path, *args, **options):
+        real(path, *args, **options)
+        if "consumequeue" in str(path):
+            monkeypatch.setattr(os, "unlink", real)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(KeyboardInterrupt):
+        store.delete(before_phy_offset=store.max_phy_offset)
+    store.delete(before_phy_offset=store.max_phy_offset)
+    assert store.delete(before_phy_offset=store.max_phy_offset).consume_queue.paths == []
+
+
 def test_where_nothing_has_expired_nothing_changes(store):
     before = store.tree()
     result = store.delete()

@@ -166,8 +166,11 @@ class FileRun(ABC):
             if start == self._open_start:
                 self.release()
             self._unflushed.discard(start)
-            self._path(start).unlink(missing_ok=True)
-            self._starts.remove(start)
+            try:
+                self._path(start).unlink(missing_ok=True)
+            finally:
+                if not self._path(start).exists():  # Ctrl-C may come when it has gone
+                    self._starts.remove(start)
             self._changed_directories.add(self.directory)
 
     def _cut(self, end: int, *, zero: bool) -> None:
@@ -205,7 +208,7 @@ class FileRun(ABC):
 def _sync(path: Path, waiting: set[Any], item: object) -> None:
     """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    waiting.discard(item)
+        waiting.discard(item)
     try:
         sync(fd)
     except BaseException:
