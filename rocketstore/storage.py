@@ -25,7 +25,7 @@ from typing import Any, TypeGuard, cast
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["RemotePath", "identity", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
+__all__ = ["RemotePath", "closing", "identity", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 LISTED = 1.0  # seconds that a list of a directory is believed
@@ -79,6 +79,16 @@ def local_path(path: Any) -> Path:
 def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
     """List a directory as os.scandir does. Raises: FileNotFoundError, NotADirectoryError."""
     return contextlib.nullcontext(path.iterdir()) if is_remote(path) else os.scandir(path)
+
+
+def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
+    """Give what closes a descriptor, once: when it is called, or its owner is dropped.
+
+    Not when the interpreter ends: threads still write then, to whatever got the number of a closed one.
+    """
+    finalizer = weakref.finalize(owner, os.close, fd)
+    finalizer.atexit = False
+    return finalizer
 
 
 def identity(path: Any) -> object:
@@ -313,7 +323,7 @@ class Copy:
 
     def __init__(self) -> None:
         self.fd, name = tempfile.mkstemp(prefix="rocketstore-")
-        weakref.finalize(self, os.close, self.fd)
+        closing(self, self.fd)
         Path(name).unlink()
 
 

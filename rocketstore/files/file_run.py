@@ -11,7 +11,7 @@ from typing import Any
 
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, sync
-from rocketstore.storage import local_path
+from rocketstore.storage import closing, local_path
 
 __all__ = ["FileRun"]
 
@@ -133,8 +133,7 @@ class FileRun(ABC):
         return self._fd
 
     def _keep(self, fd: int, start: int) -> None:
-        # The finalizer closes it also when the writer is dropped.
-        self._fd, self._open_start, self._descriptor = fd, start, weakref.finalize(self, os.close, fd)
+        self._fd, self._open_start, self._descriptor = fd, start, closing(self, fd)
 
     def _create(self, start: int) -> None:
         self.release()
@@ -208,8 +207,8 @@ class FileRun(ABC):
 def _sync(path: Path, waiting: set[Any], item: object) -> None:
     """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        waiting.discard(item)
     try:
+        waiting.discard(item)
         sync(fd)
     except BaseException:
         waiting.add(item)

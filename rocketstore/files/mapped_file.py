@@ -22,7 +22,7 @@ from typing import NamedTuple, Self
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
-from rocketstore.storage import BLOCK, identity, is_remote, local_path, scandir, to_path
+from rocketstore.storage import BLOCK, closing, identity, is_remote, local_path, scandir, to_path
 
 __all__ = ["LogFile", "MappedFile", "MappedFileQueue", "Mappings", "SelectMappedBufferResult", "Window"]
 
@@ -67,8 +67,7 @@ class MappedFile:
         self.mode = mode
         copy = self.path.open_copy() if is_remote(self.path) else None
         descriptor = os.open(self.path, self._flags(create_size), 0o644) if copy is None else copy
-        # Closes it also when the object is dropped without close(), and never twice.
-        self._descriptor = weakref.finalize(self, os.close, descriptor)
+        self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
                 os.ftruncate(descriptor, create_size)  # at once: killed while it grows, it had a length of no file

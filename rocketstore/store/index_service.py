@@ -310,8 +310,21 @@ class IndexService:
         self._live.add(file)
         self._files.append(ListedIndexFile(file.path, file.identity, file))
         if last is not None and self._flusher is not None:
-            self._flushes.append(self._flusher.submit(self._flush_full, self._files[-2], last, self._flushes[-1:]))
+            self._flushes.append(self._flush_soon(self._flusher, self._files[-2], last, self._flushes[-1:]))
         return file
+
+    def _flush_soon(self, flusher: ThreadPoolExecutor, *full: Any) -> Future[None]:
+        """Flush a full file in another thread; in this one where there can be none, as when the interpreter ends."""
+        try:
+            return flusher.submit(self._flush_full, *full)
+        except RuntimeError:
+            done: Future[None] = Future()
+            try:
+                self._flush_full(*full)
+                done.set_result(None)
+            except Exception as error:
+                done.set_exception(error)
+            return done
 
     def _create_file(self, last: IndexFile | None) -> IndexFile:
         slots, items = self._geometry or (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
