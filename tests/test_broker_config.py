@@ -807,3 +807,16 @@ def test_topics_are_read_without_the_other_files(tmp_path, broken, monkeypatch):
     monkeypatch.setattr(broker_config, "_read", lambda path, decode: (seen.append(path.name), real(path, decode))[1])
     assert read_topics(tmp_path) == expected != {}
     assert {*seen} <= {"topics.json", "topics.json.bak"}
+
+
+def test_ctrl_c_when_a_file_has_its_name_already_is_raised_as_what_it_is(tmp_path, monkeypatch):
+    real = os.replace
+
+    def replace(*arguments, **options):
+        real(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.raises(KeyboardInterrupt):
+        extend_topics(tmp_path, {"T": 1})
+    assert list(read_topics(tmp_path)) == ["T"]

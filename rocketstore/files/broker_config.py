@@ -279,7 +279,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
                 kept.hardlink_to(path)
             temporary.replace(path)
         except BaseException:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)  # Ctrl-C may come when it has its name
             raise
     sync_path(path.parent)
 
