@@ -26,7 +26,7 @@ from rocketstore.files.log_writer import illegal
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.limits import LONG_MAX
+from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
@@ -40,7 +40,7 @@ MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
 BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
-MAX_QUEUE_OFFSET = LONG_MAX // 20
+MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # the next ones of the queue must be some, too
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 MAX_DIGITS = 100  # int() takes no more than some thousand
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
