@@ -210,8 +210,8 @@ cdef class RecordEncoder:
             while i < stop and i < len(messages):  # which encoding may change
                 self.add_message(messages[i], 1, batch, keeps_store)
                 i += 1
-        except Exception:
-            pass
+        except (AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError):
+            pass  # what else comes is of a signal's handler
         return i
 
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
