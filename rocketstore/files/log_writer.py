@@ -294,7 +294,10 @@ class LogWriter:
         if path is not None and path.parent in self.directories and path.stat().st_size == 0:
             path.unlink()  # Ctrl-C came when it had but its name
         elif path is not None:
-            return MappedFile(path, "r+")
+            file = MappedFile(path, "r+")
+            file.flush()  # who made it may have failed to
+            sync_path(path.parent)
+            return file
         directory = self.directories[start // self.mapped_file_size % len(self.directories)]
         make_directory(directory)
         file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
