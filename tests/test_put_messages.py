@@ -26,6 +26,7 @@ from reference.record import blank
 import rocketstore
 from rocketstore import Message, PutMessagesResult
 from rocketstore.errors import PutMessageError
+from rocketstore.message import INNER_BATCH
 
 RELEASES = ["4.7.0", "4.8.0", "4.9.1", "4.9.2", "4.9.3", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
 
@@ -134,6 +135,16 @@ def test_a_batch_with_a_transaction_type_or_a_delay_is_refused(head, tmp_path):
     with open_store(tmp_path / "store") as store:
         with pytest.raises(PutMessageError) as refused:
             store.put_batch(Message("T", b"", queue_id=0, **head), [Message("T", b"")])
+        assert refused.value.status == "MESSAGE_ILLEGAL"
+        assert store.commit_log.max_phy_offset == 0
+
+
+@pytest.mark.parametrize(("flag", "properties"), [(INNER_BATCH, {}), (0, {"INNER_NUM": "1", "INNER_BASE": "0"})])
+def test_a_batch_that_is_or_has_an_inner_batch_is_refused(flag, properties, tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T", 1, queue_type="BatchCQ")
+        with pytest.raises(PutMessageError) as refused:
+            store.put_batch(Message("T", b"", queue_id=0, sys_flag=flag), [Message("T", b"", properties=properties)])
         assert refused.value.status == "MESSAGE_ILLEGAL"
         assert store.commit_log.max_phy_offset == 0
 

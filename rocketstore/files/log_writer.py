@@ -24,7 +24,7 @@ from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import INT_MAX
-from rocketstore.message import Message, encode_message
+from rocketstore.message import INNER_BATCH, Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
 __all__ = ["LogWriter", "StoreTimestamp", "at_row", "encode_batch", "encoder_of", "illegal", "naming_row"]
@@ -254,6 +254,8 @@ class LogWriter:
             raise illegal(f"a batch of {size} bytes: {self._max_message_size} is the most")
         if batch.queue_id is not None:
             return batch
+        if batch.sys_flag & INNER_BATCH or any("INNER_NUM" in message.properties for message in messages):
+            raise illegal("a batch is no inner batch, and has none: these are put by themselves")
         return Message.of_fields({**batch.__dict__, "queue_id": self._find_queue_id(batch.topic)})
 
     def _write(self, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
