@@ -6,7 +6,7 @@ import contextlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
@@ -117,6 +117,10 @@ class LogWriter:
         """Where the next record goes, bytes."""
         with self._switch:
             return self._end()
+
+    def queues(self) -> Collection[tuple[str, int]]:
+        """The queues into which something was put, or may be next, by topic and queue id."""
+        return self._appender.queue_offsets.keys()
 
     def _end(self) -> int:
         return self._appender.phy_offset if self._file is not None else self._first_start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import os
 import re
 import threading
@@ -260,12 +261,19 @@ class StoreWriter:
         self._require_sound()
         with self._log.lock:
             self._save_topics()
-            extend_topics(self.root, {topic: queue_nums or self.config.default_topic_queue_nums}, types)
+        nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
+            if queue_type == "BatchCQ" and topic not in self._batch_topics and self._has_queues(topic):
+                raise ValueError(f"topic {topic!r:.80} has queues, which cannot become those of type {queue_type}")
+            extend_topics(self.root, {topic: nums}, types)
             self._topics = read_topics(self.root)
             self._batch_topics |= batch_topics(self._topics)
 
     def _next_queue_id(self, topic: str) -> int:
         return next(self._turns[topic]) % self._queue_nums(topic)
+
+    def _has_queues(self, topic: str) -> bool:
+        is_put = any(name == topic for name, _ in self._log.queues())
+        return is_put or (self.root / "consumequeue" / topic).exists()
 
     def _take_turns(self, topic: str, count: int) -> list[int]:
         """Give the queue ids of so many messages, which then begin again."""
