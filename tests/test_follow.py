@@ -352,6 +352,22 @@ def test_an_own_dispatcher_may_put(tmp_path):
         store.flush()
 
 
+def test_what_own_dispatchers_put_for_one_another_is_there_when_the_store_is_closed(tmp_path):
+    following = {"A": "B", "B": "C", "C": "D"}
+    with open_store(tmp_path / "store") as store:
+        def go_on(batch):
+            for message in batch:
+                if message.topic in following:
+                    store.put_message(Message(following[message.topic], message.body, queue_id=0))
+
+        store.add_dispatcher(go_on)
+        for i in range(5):
+            store.put_message(Message("A", b"%d" % i, queue_id=0))
+    assert not (tmp_path / "store" / "abort").exists()
+    with rocketstore.open(tmp_path / "store") as store:
+        assert [store.consume_queue(topic, 0).max_queue_offset for topic in "ABCD"] == [5] * 4
+
+
 @pytest.mark.parametrize("error", [ValueError("mine"), OSError(5, "mine"), KeyError("mine"), RuntimeError("mine")])
 def test_what_an_own_dispatcher_raises_ends_the_writing(error, tmp_path):
     def fail(batch):

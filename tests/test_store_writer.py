@@ -1,5 +1,6 @@
 """The one writer of a store: its lock, its threads, what flushing and closing leave, and how it ends when it must."""
 
+import contextlib
 import errno
 import faulthandler
 import fcntl
@@ -39,6 +40,7 @@ from reference.consume_queue import load
 import rocketstore
 from rocketstore import Message
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
+from rocketstore.files import log_writer
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
 from rocketstore.store import reput as reput_module
@@ -483,6 +485,29 @@ def test_a_checkpoint_is_not_lowered_by_opening_and_closing(tmp_path):
     assert (root / "checkpoint").read_bytes() == before
 
 
+@pytest.mark.parametrize("queue_nums", [4.0, 8 / 2, "4", 0, -1, 2**31])
+def test_a_number_of_queues_that_cannot_be_is_refused_and_nothing_written(queue_nums, tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("T", 2)
+        before = (tmp_path / "store" / "config" / "topics.json").read_bytes()
+        with pytest.raises((TypeError, ValueError)):
+            store.create_topic("Other", queue_nums)
+        assert (tmp_path / "store" / "config" / "topics.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_a_topic_that_has_simple_queues_gets_no_batch_queues(is_opened_again, tmp_path):
+    root = tmp_path / "store"
+    store = open_store(root)
+    store.put_message(Message("T", b"", queue_id=65536))  # of which topics.json tells nothing
+    if is_opened_again:
+        store.close()
+        store = open_store(root)
+    with store, pytest.raises(ValueError, match="'T' has queues"):
+        store.create_topic("T", 1, queue_type="BatchCQ")
+    open_store(root).close()
+
+
 # ---- flushing ----------------------------------------------------------------------------------------------
 
 
@@ -514,6 +539,27 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
         for _ in range(20):
             store.put_message(Message("T", b""))
         assert syncs["commitlog"] <= before + 20
+
+
+@pytest.mark.parametrize(("ahead", "error"), [(True, OSError(errno.EIO, "fails")), (False, KeyboardInterrupt)])
+def test_a_file_whose_name_was_not_synced_is_synced_by_who_takes_it(ahead, error, monkeypatch, tmp_path):
+    real, failing, synced = log_writer.sync_path, [error], []
+
+    def sync_once(path):
+        name = max(file.name for file in path.iterdir())
+        if int(name) == 8192 and failing:
+            raise failing.pop()
+        synced.append(name)
+        real(path)
+
+    with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=ahead) as store:
+        store.put_message(Message("T", bytes(3000)))
+        monkeypatch.setattr(log_writer, "sync_path", sync_once)
+        while store.commit_log.max_phy_offset <= 8192:
+            with contextlib.suppress(KeyboardInterrupt):
+                store.put_message(Message("T", bytes(3000)))
+        assert not failing
+        assert f"{8192:020}" in synced
 
 
 def test_many_threads_share_their_flushes(monkeypatch, syncs, tmp_path):
@@ -1063,6 +1109,54 @@ def test_ctrl_c_while_close_ends_a_thread_leaves_neither_one_nor_the_lock(part, 
         store.close()
     assert threading.active_count() == before
     open_store(tmp_path / "store").close()
+
+
+def test_a_store_whose_close_ctrl_c_ended_before_its_flush_was_no_clean_stop(tmp_path, monkeypatch):
+    store = open_store(tmp_path / "store")
+    store.put_message(Message("T", b""))
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store._writer, "_seal", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.close()
+    store.close()
+    assert (tmp_path / "store" / "abort").exists()
+
+
+AT_EXIT = """
+import atexit, sys
+sys.path.insert(0, sys.argv[1])
+from puts import open_store
+from rocketstore import Message
+store = open_store(sys.argv[2])
+atexit.register(store.close)
+store.put_messages([Message("T", b"", keys=[f"k{i}"]) for i in range(300)])
+"""
+
+
+def test_a_store_can_be_closed_when_the_interpreter_ends(tmp_path):
+    """Index files fill then, and there are no more threads that could flush them."""
+    root = tmp_path / "store"
+    command = [sys.executable, "-c", AT_EXIT, str(Path(__file__).parent), str(root)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert not (root / "abort").exists()
+    assert_is_built(root, logged(root))
+
+
+def test_what_a_handler_of_a_signal_raises_while_many_are_put_is_raised(tmp_path):
+    class Turns(dict):
+        def __missing__(self, topic):  # where Python runs, a handler does
+            raise RuntimeError("timeout")
+
+    with open_store(tmp_path / "store") as store:
+        turns, store._writer._turns = store._writer._turns, Turns()
+        with pytest.raises(RuntimeError, match="timeout"):
+            store.put_messages([Message("T", b"")] * 3)
+        store._writer._turns = turns
+        assert len(store.put_messages([Message("T", b"")] * 3)) == 3
 
 
 def assert_is_built(root, records):

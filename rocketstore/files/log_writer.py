@@ -254,12 +254,12 @@ class LogWriter:
         if required(batch).sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
             raise illegal("a batch has neither a transaction type nor a delay level")
         size = sum(len(encode_message(message)) for message in messages)
+        if batch.sys_flag & INNER_BATCH or any("INNER_NUM" in message.properties for message in messages):
+            raise illegal("a batch is no inner batch, and has none: these are put by themselves")
         if size > self._max_message_size:
             raise illegal(f"a batch of {size} bytes: {self._max_message_size} is the most")
         if batch.queue_id is not None:
             return batch
-        if batch.sys_flag & INNER_BATCH or any("INNER_NUM" in message.properties for message in messages):
-            raise illegal("a batch is no inner batch, and has none: these are put by themselves")
         return Message.of_fields({**batch.__dict__, "queue_id": self._find_queue_id(batch.topic)})
 
     def _write(self, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:

@@ -86,7 +86,8 @@ class StoreWriter:
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
         self._is_told = False  # whether a caller knows of the failure
-        self._closed = False
+        self._closed = False  # to all but own dispatchers
+        self._is_sealed = False
         with contextlib.ExitStack() as stack:  # there may be no more threads
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
@@ -247,6 +248,8 @@ class StoreWriter:
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
         self._flusher.wait(end)
+        if self._log.flushed_where < end and self._failure is None:
+            self._fail(StoreError(f"{self.root}: was closed before what was put was on the disk"))
         if isinstance(error := self._flusher.error, OSError):
             self._is_told = True
             raise OSError(error.errno, error.strerror, error.filename) from error
@@ -258,22 +261,22 @@ class StoreWriter:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
         types = {} if queue_type is None else {topic: queue_type}
+        nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
         self._require_sound()
         with self._log.lock:
             self._save_topics()
-        nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
             if queue_type == "BatchCQ" and topic not in self._batch_topics and self._has_queues(topic):
                 raise ValueError(f"topic {topic!r:.80} has queues, which cannot become those of type {queue_type}")
             extend_topics(self.root, {topic: nums}, types)
             self._topics = read_topics(self.root)
             self._batch_topics |= batch_topics(self._topics)
 
-    def _next_queue_id(self, topic: str) -> int:
-        return next(self._turns[topic]) % self._queue_nums(topic)
-
     def _has_queues(self, topic: str) -> bool:
         is_put = any(name == topic for name, _ in self._log.queues())
         return is_put or (self.root / "consumequeue" / topic).exists()
+
+    def _next_queue_id(self, topic: str) -> int:
+        return next(self._turns[topic]) % self._queue_nums(topic)
 
     def _take_turns(self, topic: str, count: int) -> list[int]:
         """Give the queue ids of so many messages, which then begin again."""
@@ -396,7 +399,7 @@ class StoreWriter:
             raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self._closed and (self._is_sealed or not self.reput.is_current):
             raise StoreClosedError(f"{self.root} is closed")
 
     def _require_no_failure(self) -> None:
@@ -416,18 +419,25 @@ class StoreWriter:
                 if self._lock_file.owned:  # Ctrl-C ended the end itself
                     self._end()
                 return
-            self.reput.wait(own=True)  # own dispatchers may put
-            with self._log.lock:
-                self._closed = True  # nothing is put any more, and all that was is flushed
             try:
+                with self._log.lock:
+                    self._closed = True  # nothing is put any more, but by own dispatchers
+                self._seal()
                 if not self._is_told:
-                    self.reput.wait(own=True)
                     self._flush_all()
             except BaseException as error:  # Ctrl-C too: it is no clean stop then
                 self._fail(error)
                 raise
             finally:
                 self._end()
+
+    def _seal(self) -> None:
+        """Have own dispatchers put what they still put; then nobody does."""
+        while not self._is_sealed:
+            end = self._log.phy_offset
+            self.reput.wait(own=True)
+            with self._log.lock:
+                self._is_sealed = self._log.phy_offset == end
 
     def _end(self) -> None:
         """Ctrl-C ends one step, or comes between two: then the lock is held until this is called again."""
