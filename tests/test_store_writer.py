@@ -1146,6 +1146,33 @@ def test_a_store_can_be_closed_when_the_interpreter_ends(tmp_path):
     assert_is_built(root, logged(root))
 
 
+def test_a_handler_of_a_signal_cannot_close_a_store_that_its_thread_puts_into(tmp_path):
+    """It would wait for itself."""
+    store, in_handler = open_store(tmp_path / "store"), []
+
+    def handler(*_):
+        try:
+            store.close()
+        except RuntimeError as error:
+            in_handler.append(str(error))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for n in range(10):
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + 0.0001 * n)
+            while len(in_handler) <= n and not store._writer._closed:
+                store.put_messages([Message("T", b"")] * 100)
+            if store._writer._closed:  # it came between two calls
+                store = open_store(tmp_path / "store")
+                in_handler.append("closed")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    store.close()
+    assert not (tmp_path / "store" / "abort").exists()
+    assert any("while this thread puts" in said for said in in_handler)
+
+
 def test_what_a_handler_of_a_signal_raises_while_many_are_put_is_raised(tmp_path):
     class Turns(dict):
         def __missing__(self, topic):  # where Python runs, a handler does

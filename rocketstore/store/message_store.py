@@ -594,10 +594,16 @@ class MessageStore:
 
         Without it, or ``with``, the next opening to write, or a broker, recovers a store as after a crash.
         Later calls for messages, queues and index, and to write, raise StoreClosedError.
-        Raises: OSError, StoreError if what was put cannot be brought to the disk. Source: DefaultMessageStore.shutdown.
+        Raises: OSError, StoreError if what was put cannot be brought to the disk; RuntimeError from a signal's handler
+        that interrupts a call of this thread, which it would wait for. Source: DefaultMessageStore.shutdown.
         """
         if self._writer is not None and self._writer.reput.is_current:
             raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
+        if self._writer is not None and self._writer.is_interrupted():
+            raise RuntimeError(
+                f"{self.path}: cannot be closed by a signal's handler while this thread puts or flushes: "
+                "have it raise, as sys.exit does, or set what the loop that puts looks at"
+            )
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:
