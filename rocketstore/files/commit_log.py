@@ -169,26 +169,28 @@ class CommitLog:
     def max_phy_offset(self) -> int:
         """Where the last whole record ends; moves on as a broker writes. Source: CommitLog.getMaxOffset."""
         self.refresh()
-        end = None if self._end is None else self.behind_last(self.last_phy_offset, self._end)
-        files = self.queue.files
+        scanner, files = self.scanner(()), self.queue.files
+        end = None if self._end is None else self.walk_on(scanner, self.last_phy_offset, self._end)
         is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
         if end is None or (files and not is_known):
-            end = self.last_begun_file()
-        scanner = self.scanner(())
-        self._end = end = self.walk(scanner, end)
+            end = self.walk(scanner, self.last_begun_file())
+        self._end = end
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         return end
 
-    def behind_last(self, last: int | None, end: int) -> int | None:
-        """Where records may follow the last that was seen, when the log ended at ``end``; None if that one was cut off.
+    def walk_on(self, scanner: RecordScanner, last: int | None, end: int) -> int | None:
+        """Go over the records from the last that was seen on, when the log ended at ``end``; None if it was cut off.
 
         Of a write that was undone, there may be another record in its place.
         """
         if last is None or last < self.min_phy_offset or not self.queue.files:
-            return end
-        following, status = self.step(self.scanner(()), last, last + 1) or (last, END)
-        return following if status == OK else end if status == HALF else None
+            return self.walk(scanner, end)
+        found = self.walk(scanner, last)
+        if found > last:
+            return found
+        step = self.step(scanner, last, last + 1)
+        return self.walk(scanner, end) if step is not None and step[1] == HALF else None
 
     def last_begun_file(self) -> int:
         """Where the last file that begins with a record begins: after it there are files made ahead, of zeros."""

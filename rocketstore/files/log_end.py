@@ -31,11 +31,10 @@ class LogEnd:
         """Look where the log ends now, bytes. That nothing is behind bad bytes is looked for again every 10 seconds."""
         log, before, scanner = self._log, self._end, self._log.scanner(())
         log.refresh()
-        begin = None if before is None else log.behind_last(self.last_phy_offset, before)
-        if begin is None:
+        end = None if before is None else log.walk_on(scanner, self.last_phy_offset, before)
+        if end is None:
             self.last_phy_offset = None
-            begin = log.last_begun_file()
-        end = log.walk(scanner, begin)
+            end = log.walk(scanner, log.last_begun_file())
         if self._is_to_look(end != before):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end):
                 end = log.walk(scanner, later)
