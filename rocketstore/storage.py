@@ -254,9 +254,10 @@ class RemotePath:
     def list_time(self) -> float:
         """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
         entry = self._entry or {}
-        at_rest = time.time() - changed(entry) > AT_REST
-        is_shown = bool(changed(entry)) or first_of(entry, VERSION) is not None
-        return 0.0 if at_rest and is_shown else self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
+        at = changed(entry)
+        is_shown = bool(at) or first_of(entry, VERSION) is not None
+        at_rest = is_shown and time.time() - at > AT_REST
+        return 0.0 if at_rest else self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
 
     @property
     def reading(self) -> Entry:

@@ -184,7 +184,8 @@ class CommitLog:
 
         Of a write that was undone, there may be another record in its place.
         """
-        if last is None or last < self.min_phy_offset or not self.queue.files:
+        files = self.queue.files
+        if last is None or not files or last < files[0].file_from_offset:
             return self.walk(scanner, end)
         found = self.walk(scanner, last)
         if found > last:

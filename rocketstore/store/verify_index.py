@@ -202,7 +202,7 @@ class IndexVerifier:
         allowed, times_of = counted(items["phy_offset"], items["key_hash"], items["store_timestamp"])
         have, _ = counted(phy_offsets, hashes)
         if required is None:
-            required = self._required(items, without_tags(), have)
+            required = self._required(items, without_tags(), have, allowed)
         needed, _ = counted(required["phy_offset"], required["key_hash"])
         missing = sorted({key[0] for key, count in needed.items() if have.get(key, 0) < count})
         result.n_missing = sum(max(count - have.get(key, 0), 0) for key, count in needed.items())
@@ -222,11 +222,11 @@ class IndexVerifier:
         self._classify(result, phy_offsets[extra], [(parts[owners[i]], int(ordinals[i])) for i in extra])
         return np.array([times_of.get(key, -1) for key in keys], np.int64)
 
-    def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int]) -> np.ndarray:
+    def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int],
+                  allowed: dict[tuple[int, int], int]) -> np.ndarray:
         """Leave the items of tags out that an older release did not put: those before the first that is there."""
-        of_all, _ = counted(items["phy_offset"], items["key_hash"])
         of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
-        first = min((key[0] for key in have if key in of_all and key not in of_plain), default=LONG_MAX)
+        first = min((key[0] for key in have if key in allowed and key not in of_plain), default=LONG_MAX)
         later: np.ndarray = items[items["phy_offset"] >= first]
         return np.concatenate([plain[plain["phy_offset"] < first], later])
 
