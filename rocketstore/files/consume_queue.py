@@ -399,8 +399,10 @@ class ConsumeQueue:
     def _is_at_end(self, file: LogFile) -> bool:
         """Whether the last unit is valid, and no other in this file follows it."""
         begin, end = self._end - self.unit_size, self._end + self.unit_size
-        page = (self._end - file.file_from_offset) // mmap.PAGESIZE * mmap.PAGESIZE + file.file_from_offset
-        if page <= begin and end <= min(page + mmap.PAGESIZE, self._limit(file)):  # nearly always: one look at both
+        page = self._end - (self._end - file.file_from_offset) % mmap.PAGESIZE
+        # Behind the units there is a hole, and on a full tmpfs a look at one through a mapping kills the process. In
+        # one page with the last unit there is none, and nearly always the two are looked at together.
+        if page <= begin and end <= min(page + mmap.PAGESIZE, self._limit(file)):
             valid = self._count_valid(*self._units_of((begin, end)))
             if valid <= self.unit_size:
                 return valid == self.unit_size
@@ -416,13 +418,6 @@ class ConsumeQueue:
     def _is_full(self, file: LogFile) -> bool:
         """Move the end over the valid units of a file. Whether it has no room for more."""
         start, limit = max(self._end, file.file_from_offset), self._limit(file)
-        # Behind the units there is a hole, and on a full tmpfs a look at one through a mapping kills the process. A
-        # unit in the page of the last one is in none.
-        in_page = (start - file.file_from_offset) % mmap.PAGESIZE
-        if in_page and in_page <= mmap.PAGESIZE - self.unit_size and start < limit:
-            start += self._count_valid(*self._units_of((start, start + self.unit_size)))
-            if start == max(self._end, file.file_from_offset):
-                return False
         n = valid = 1
         while start < limit and n == valid:
             units = Buffer(self._run().pread(start, min(limit - start, READ_UNITS * self.unit_size)), file.path)
