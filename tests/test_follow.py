@@ -38,6 +38,16 @@ def put_many(store, seed, count):
     return [store.put_message(message_of(draw_plain(rng))) for _ in range(count)]
 
 
+def put_and_damage(root):
+    """Make a store of five messages, the third of which is damaged; their offsets."""
+    with open_store(root) as store:
+        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
+    with (root / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.seek(offsets[2] + 4)
+        file.write(b"....")
+    return offsets
+
+
 # ---- follow ------------------------------------------------------------------------------------------------
 
 
@@ -127,11 +137,7 @@ def test_following_from_within_a_record_begins_with_the_next(tmp_path):
 
 
 def test_following_does_not_end_at_damage_before_other_messages_without_a_word(tmp_path):
-    with open_store(tmp_path / "store") as store:
-        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
-    with (tmp_path / "store" / "commitlog" / f"{0:020}").open("r+b") as file:
-        file.seek(offsets[2] + 4)
-        file.write(b"....")
+    offsets = put_and_damage(tmp_path / "store")
     with rocketstore.open(tmp_path / "store") as reader:
         with pytest.raises(CorruptFileError, match=f"at byte {offsets[2]}"):
             list(reader.follow(0, poll=None))
@@ -139,11 +145,7 @@ def test_following_does_not_end_at_damage_before_other_messages_without_a_word(t
 
 
 def test_following_again_from_damage_raises_again(tmp_path):
-    with open_store(tmp_path / "store") as store:
-        offsets = [result.phy_offset for result in put_many(store, 1, 5)]
-    with (tmp_path / "store" / "commitlog" / f"{0:020}").open("r+b") as file:
-        file.seek(offsets[2] + 4)
-        file.write(b"....")
+    offsets = put_and_damage(tmp_path / "store")
     found = []
     with rocketstore.open(tmp_path / "store") as reader:
         for _ in range(3):

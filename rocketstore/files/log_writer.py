@@ -299,16 +299,15 @@ class LogWriter:
         path = self._find(start)
         if path is not None and path.parent in self.directories and path.stat().st_size == 0:
             path.unlink()  # Ctrl-C came when it had but its name
-        elif path is not None:
-            file = MappedFile(path, "r+")
-            file.flush()  # who made it may have failed to
-            sync_path(path.parent)
-            return file
-        directory = self.directories[start // self.mapped_file_size % len(self.directories)]
-        make_directory(directory)
-        file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
+            path = None
+        if path is not None:
+            file = MappedFile(path, "r+")  # who made it may have failed to sync it
+        else:
+            directory = self.directories[start // self.mapped_file_size % len(self.directories)]
+            make_directory(directory)
+            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
         file.flush()  # before its name: a file without its length is none of a log
-        sync_path(directory)
+        sync_path(file.path.parent)
         return file
 
     # ---- flush ---------------------------------------------------------------------------------------------

@@ -124,16 +124,19 @@ class Scan:
 
     def _first(self, offset: int) -> int:
         """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""
-        file = self._log.queue.find(offset) if self.resync else None
-        if file is None or file.file_from_offset == offset or self._log.begins_record(offset):
+        if not self.resync or self._may_begin(offset):
             return offset
         ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
         return next((end for end in ends if end > offset), offset)
 
+    def _may_begin(self, offset: int) -> bool:
+        """Whether a record begins here, or is to: where a file does, or where none is."""
+        file = self._log.queue.find(offset)
+        return file is None or file.file_from_offset == offset or self._log.begins_record(offset)
+
     def _resync(self, offset: int, end: int) -> int:
         """Give the first offset from this one on where a record begins, if this one is inside a file."""
-        file = self._log.queue.find(offset)
-        if file is None or file.file_from_offset == offset or self._log.begins_record(offset):
+        if self._may_begin(offset):
             return offset
         found = self._log.find_later(offset, end)
         return end if found is None else found

@@ -504,7 +504,8 @@ class MessageStore:
         """Add a topic to topics.json, or queues to one. A topic that is put to without this gets the default.
 
         Parameters: queue_nums: None for config.default_topic_queue_nums. queue_type: "BatchCQ" for one of inner
-        batches, before its first message. Raises: ValueError; OSError. Source: TopicConfigManager.updateTopicConfig.
+        batches, before its first message. Raises: ValueError, TypeError; OSError.
+        Source: TopicConfigManager.updateTopicConfig.
         """
         self._writing().create_topic(topic, queue_nums, queue_type)
 
