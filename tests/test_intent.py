@@ -23,6 +23,7 @@ from rocketstore.store.pieces import ANY_QUEUE, PieceWriter, read_blocks
 from rocketstore.store.recovery import recover
 from rocketstore.store.verify import verify
 from rocketstore.store.write_job import write_pieces
+from rocketstore.store.writer import StoreWriter
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -268,8 +269,28 @@ def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
     assert "is cut off when the store is opened" in raised.value.__notes__[0]
     assert intent_path(base).exists()
     rocketstore.open(base, "a").close()
-    # All of it had got into the log, so that it is finished and not undone.
-    assert contents(base) != before
+    assert contents(base) == before
+
+
+def test_a_write_that_fails_after_its_last_record_is_undone_too(base, parts, monkeypatch):
+    before = contents(base)
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreWriter, "flush", fail)
+        with pytest.raises(OSError, match="No space"):
+            write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    assert contents(base) == before
+    assert leftovers(base) == []
+
+
+@pytest.mark.parametrize(("owner", "name"), [(write_job, "sweep_abandoned"), (StoreWriter, "_seal")])
+def test_what_fails_when_a_write_is_done_is_told_of_and_not_raised(base, parts, monkeypatch, caplog, owner, name):
+    """Whoever is told that it failed puts the messages once more."""
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, fail)
+        write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    assert "is done, and what came after it failed: OSError" in caplog.text
+    assert leftovers(base) == []
+    rocketstore.open(base, "a").close()
     assert len(bodies(base)) == 25 + len(flat(parts))
 
 
@@ -354,12 +375,11 @@ def test_what_a_loss_of_power_leaves_is_undone_too(base, tmp_path, parts, seed):
         shutil.rmtree(root)
 
 
-def test_all_of_it_is_kept_where_only_the_end_of_the_write_was_missing(base, tmp_path, parts, monkeypatch):
-    after = contents(serial(base, tmp_path, parts))
+def test_killed_when_all_is_on_the_disk_but_the_write_is_not_done_it_is_undone(base, parts, monkeypatch):
+    """Nobody was told that it is done: a job that is run again puts all of it."""
+    before = contents(base)
     pieces = make_pieces(base, parts)
-    monkeypatch.setattr(write_job, "sweep_abandoned", lambda root: os._exit(9))
-    monkeypatch.setattr(write_job, "intent_path", lambda root: root / "no-such-intent")
-    (base / "no-such-intent").touch()
+    monkeypatch.setattr(WriteIntent, "fulfil", lambda intent, root: os._exit(9))
     pid = os.fork()
     if pid == 0:
         try:
@@ -367,10 +387,10 @@ def test_all_of_it_is_kept_where_only_the_end_of_the_write_was_missing(base, tmp
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
-    assert intent_path(base).exists()
+    assert len(bodies(base)) == 25 + len(flat(parts))
     report = recover(base)
-    assert [action.what for action in report.actions if action.path == intent_path(base)] == ["finish"]
-    assert contents(base) == after
+    assert [action.what for action in report.actions if action.path == intent_path(base)] == ["undo"]
+    assert contents(base) == before
     assert leftovers(base) == []
 
 

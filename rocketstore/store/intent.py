@@ -1,7 +1,8 @@
 """The intent of a write: what a job is about to append, for whoever opens the store after a crash in the middle.
 
-The intent is on the disk before the first byte is appended, and gone after the last is on the disk. The pieces that the
-records come from stay until then, so that the records of the job are known from anyone else's.
+The intent is on the disk before the first byte is appended, and goes when the last is on the disk: with it the write is
+done, and before that nothing of it is, for whoever asked for it was told so or was killed. The pieces that the records
+come from stay until then, so that the records of the job are known from anyone else's.
 """
 
 from __future__ import annotations
@@ -71,6 +72,11 @@ class WriteIntent(NamedTuple):
         sync_path(pieces_path(root, self.job))
         replace_file(intent_path(root), json.dumps(self._asdict()).encode())
 
+    def fulfil(self, root: Path) -> None:
+        """Have it gone for good: all of it is on the disk. Raises: OSError."""
+        intent_path(root).unlink()
+        sync_path(root)  # or a loss of power brings it back, and what is done is undone
+
     @property
     def records(self) -> int:
         """How many there are to append."""
@@ -114,9 +120,9 @@ def behind_blank(log: CommitLog, offset: int, end: int) -> int:
 class UnfinishedWrite:
     """A write that was ended in the middle, and what is to be done about it.
 
-    ``what``: "undo", cut its records off, for nothing follows them; "finish", its records are all there, or none is;
-    "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records in the
-    log, bytes; ``count``: how many they are, -1 where nothing tells.
+    ``what``: "undo", cut its records off, for nothing follows them; "finish", none is there, or others follow all of
+    them; "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records in
+    the log, bytes; ``count``: how many they are, -1 where nothing tells.
     """
 
     root: Path
@@ -142,7 +148,7 @@ class UnfinishedWrite:
         if self.what == "undo":
             return f"the {self.count} messages that it put are cut off at {self.begin}"
         if self.what == "finish":
-            return f"{self.count} messages, all that it was to put, are there" if self.count else "it had put nothing"
+            return f"{self.count} messages, all that it was to put, stay, for others follow them" if self.count else "it had put nothing"
         some = f"{self.count} of its {self.intent.records} messages" if self.count >= 0 else "some of its messages"
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 
@@ -160,10 +166,10 @@ def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | N
     except (FileNotFoundError, CorruptFileError):
         count, own_end = (-1, min(end, intent.end)) if end > intent.begin else (0, intent.begin)
     what = "leave"
-    if count in (0, intent.records):
-        what = "finish"
-    elif count > 0 and own_end == end <= intent.end:
+    if count > 0 and own_end == end <= intent.end:
         what = "undo"
+    elif count in (0, intent.records):
+        what = "finish"
     return UnfinishedWrite(root, intent, what, count, intent.begin, own_end)
 
 

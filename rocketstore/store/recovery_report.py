@@ -19,7 +19,7 @@ class RecoveryAction(NamedTuple):
     gets the length it should have; "cut": a queue or an index file ends here now; "dispatch": the records of the
     commit log ``path``, from this physical offset on, go to queues and index. Of a write of pieces that was ended in
     the middle, with its intent ``path`` and its records at this physical offset: "undo": they are cut off; "finish":
-    all are there, or none; "leave": some stay, for it is not sure that no others follow.
+    none is there, or others follow all; "leave": some stay, for it is not sure that no others follow.
     """
 
     path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import time
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from rocketstore.store.pieces import Piece, read_blocks
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]
+
+logger = logging.getLogger("rocketstore")
 
 END_FILE_MIN_BLANK_LENGTH = 8
 ABANDONED = 7 * 24 * 3600  # seconds without a change: no job that is alive is so long silent
@@ -31,13 +34,14 @@ def write_pieces(
 ) -> None:
     """Append the records of a job's pieces, in their order; the store is made if there is none. Removes the pieces.
 
-    Nobody sees less than all after a crash: opening the store for writing cuts off what a write has left that was ended
-    in the middle, unless somebody else has appended meanwhile. Readers see messages as they are appended.
+    All of them are there when it returns and none after an error or a crash, which opening the store for writing cuts
+    off, unless somebody else has appended meanwhile. Readers see messages as they are appended.
 
     Parameters: pieces: in ``pieces_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
     pieces have. Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
     """
     directory = pieces_path(root, job)
+    is_done = False
     try:
         with contextlib.closing(open_writer(root, "a", config)) as writer:
             if pieces:
@@ -46,16 +50,25 @@ def write_pieces(
                 writer.put_encoded(
                     (block for piece in pieces for block in read_blocks(directory, piece)), intent.store_timestamp
                 )
-                intent_path(root).unlink()
+                intent.fulfil(root)
+                is_done = True
             sweep_abandoned(root)
     except BaseException as error:
-        if intent_path(root).exists():
-            try:
-                open_writer(root, "a", config).close()
-            except Exception as other:
-                error.add_note(f"What was appended is cut off when the store is opened for writing next: now {other!r}")
-        raise
+        if not (is_done and isinstance(error, Exception)):
+            undo(root, config, error)
+            raise
+        # Who was told of it would put the rows once more.
+        logger.warning("%s: write %s is done, and what came after it failed: %r", root, job, error)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def undo(root: Path, config: StoreConfig | None, error: BaseException) -> None:
+    """Cut off what a write has appended that was ended by an error, now or when the store is opened next."""
+    if intent_path(root).exists():
+        try:
+            open_writer(root, "a", config).close()
+        except Exception as other:
+            error.add_note(f"What was appended is cut off when the store is opened for writing next: now {other!r}")
 
 
 def intent_of(
