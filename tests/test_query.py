@@ -16,6 +16,7 @@ from reference.message_store import FIRST_INDEX_NAME, make_store
 from reference.record import BORN_V6, ROLLBACK
 
 import rocketstore
+from rocketstore.store import query as query_module
 
 SLOTS, ITEMS = 97, 400
 T0 = 1_700_000_000_000
@@ -479,6 +480,26 @@ def test_a_single_entry_is_searched_and_an_empty_file_is_not(tmp_path):  # point
     with store:
         found = store.query_message("TopicTest", "k")
         assert (offsets_of(found), found.complete) == ([offset], True)
+
+
+def test_a_message_that_is_indexed_while_it_is_looked_for_is_found_or_said_to_be_missing(tmp_path, monkeypatch):
+    store, log = store_of(tmp_path, [message("k0"), message("k1", at=1)])
+    index = IndexService(SLOTS, ITEMS)
+    index.build_index(log.records[0][1])
+    write_index(tmp_path, *index.files)
+    look_into = query_module._Search.look_into
+
+    def look_before_it_is_indexed(search, file, hashes):
+        look_into(search, file, hashes)
+        with rocketstore.IndexFile.open(file.path, "r+", hash_slot_num=SLOTS, index_num=ITEMS) as writing:
+            writing.put_key("TopicTest#k1", log.records[1][0], T0 + 1)
+
+    monkeypatch.setattr(query_module._Search, "look_into", look_before_it_is_indexed)
+    with store:
+        found = store.query_message("TopicTest", "k1")
+        assert (offsets_of(found), found.complete) == ([], False)
+        found = store.query_message("TopicTest", "k1")
+        assert (offsets_of(found), found.complete) == ([log.records[1][0]], True)
 
 
 def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):  # point 80

@@ -112,13 +112,13 @@ def query_messages(
         max_scan,
         threads,
     )
-    log.refresh()  # the index is that of now, and says what is complete
+    log.refresh()
+    # Asked before: what is indexed from here on may be missed, and is not told to be covered.
+    reasons = coverage.reasons(index_type)
     if index is not None:
-        index.check_file_sizes()
         for file in reversed(index.files):
             if overlaps(file, log):
                 search.look_into(file, hashes)
-    reasons = coverage.reasons(index_type)
     complete = np.full(len(hashes), not reasons)
     if search.damage is not None:
         complete &= ~search.damaged
