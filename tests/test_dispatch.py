@@ -204,12 +204,15 @@ def test_many_queues_keep_their_numbers():
     assert len(scanner.queues) == 21_000
 
 
-def test_topics_that_decode_to_the_same_text_are_told_apart_by_their_bytes_or_not_at_all():
-    records = b"".join(build_record(topic=topic) for topic in (b"\xff", "\ufffd".encode(), b"\xff"))
+def test_topics_that_decode_to_the_same_text_are_of_one_queue():
+    """As they are to RocketMQ, which names a queue by what it decodes."""
+    topics = (b"X\xff", "X\ufffd".encode(), b"X", b"X\xfe", b"X\xc0\x80")
+    records = b"".join(build_record(topic=topic) for topic in topics)
     scanner = scanner_of(anywhere=True)
     scanner.scan(Buffer(records), 0, 0, len(records))
     requests, _ = scanner.take()
-    assert [scanner.queues[number] for number in requests["queue"]] == [("\ufffd", 0)] * 3
+    assert scanner.queues == [("X\ufffd", 0), ("X", 0), ("X\ufffd\ufffd", 0)]
+    assert requests["queue"].tolist() == [0, 0, 1, 0, 2]
 
 
 def test_a_record_that_says_another_physical_offset_is_one_for_a_broker_alone():

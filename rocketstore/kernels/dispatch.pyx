@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy
+from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy, rs_utf8_repair
 from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
     BAD_PHY_OFFSET,
@@ -30,6 +30,7 @@ from rocketstore.kernels.record cimport (
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of, next_of
+from rocketstore.kernels.record_filter cimport equals_decoded
 
 import numpy as np
 
@@ -42,7 +43,8 @@ cdef enum:
     DISPATCH_MORE = 4
     NO_MEMORY = -1
 
-# One queue that was met. The text of its topic is its own.
+# One queue that was met. The text of its topic is its own, as Java decodes it: records whose topics decode alike are of one
+# queue.
 cdef struct QueueEntry:
     uint32_t hash
     uint32_t prefix  # the hash of "topic#"
@@ -244,18 +246,18 @@ cdef class RequestScanner:
         while self.slots[slot]:
             entry = &self.entries[self.slots[slot] - 1]
             if (record != NULL and entry.hash == mixed and entry.queue_id == record.queue_id
-                    and are_equal(&entry.topic, &record.topic)):
+                    and is_topic_of(entry, &record.topic)):
                 return slot
             slot = (slot + 1) & mask
         return slot
 
     cdef int32_t add_queue(self, uint32_t mixed, uint32_t code, const Record *record) noexcept nogil:
         cdef QueueEntry *entry = &self.entries[self.n_entries]
-        entry.owned = <uint8_t *>malloc(max(record.topic.size, 1))
+        entry.owned = <uint8_t *>malloc(3 * <size_t>max(record.topic.size, 1))
         if entry.owned == NULL:
             return -1
-        memcpy(entry.owned, record.topic.data, record.topic.size)
-        entry.topic.data, entry.topic.size = entry.owned, record.topic.size
+        entry.topic.data = entry.owned
+        entry.topic.size = <int32_t>rs_utf8_repair(record.topic.data, <size_t>record.topic.size, entry.owned)
         entry.hash, entry.queue_id = mixed, record.queue_id
         entry.prefix = rs_java_hash_latin1(code, b"#", 1)
         self.n_entries += 1
@@ -284,6 +286,10 @@ cdef class RequestScanner:
         for i in range(<int32_t>len(self.queues), self.n_entries):
             self.queues.append((java_text(&self.entries[i].topic), self.entries[i].queue_id))
         return 0
+
+
+cdef inline bint is_topic_of(const QueueEntry *entry, const Slice *topic) noexcept nogil:
+    return are_equal(&entry.topic, topic) or equals_decoded(topic, entry.topic.data, entry.topic.size)
 
 
 def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
