@@ -599,6 +599,16 @@ def test_an_import_that_is_done_is_not_done_again_by_resume_alone(lines, tmp_pat
     assert len(messages(import_(other, store))) == 302
 
 
+def test_an_import_that_is_done_goes_on_where_its_source_grew(lines, tmp_path):
+    store = import_(lines, tmp_path / "store", "--small")
+    with lines.open("a") as file:
+        file.write('{"topic": "T", "body": "message 300"}\n')
+    assert run("import", lines, store, "--resume").stderr == f"{store}: has all 301 rows of {lines}\n"
+    lines.write_text(lines.read_text().replace("message 70", "message x"))
+    assert_one_line(run("import", lines, store, "--resume"), lines, "of 301 rows that are stored it has 70", "--force")
+    assert bodies(store) == [f"message {n}" for n in range(301)]
+
+
 def test_a_row_that_is_refused_leaves_those_before_it_and_nothing_twice(tmp_path):
     source = write_json(tmp_path / "in.jsonl", [GOOD] * 70 + [GOOD | {"topic": "a/b"}] + [GOOD] * 9)
     assert_refused(source, tmp_path / "store", "line 71", stored=70)

@@ -70,8 +70,8 @@ def import_(
     """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
 
     Of the columns only topic and body are needed. Arrow comes as a file, and in "-" as a stream. No broker may run on
-    STORE. With --resume an import goes on that was interrupted, or that ended at a row which is corrected in SOURCE
-    now: the rows that are stored have to be its first ones still, and are not stored twice.
+    STORE. With --resume an import goes on that was interrupted, that ended at a row which is corrected in SOURCE now,
+    or whose SOURCE grew: the rows that are stored have to be its first ones still, and are not stored twice.
     """
     if resume and force:
         raise click.UsageError("--resume goes on, --force begins anew: give one")
@@ -138,11 +138,10 @@ def begin(store: MessageStore, source: Source, keep_times: bool, resume: bool, f
     state = None if force else read_state(path)
     if state is None or (state.rows == 0 and state.phy_offset == end):
         return new
-    goes_on = resume and state.asked == asked
-    if state.stage == "done":
-        return state if goes_on and state.version == new.version else new
-    if goes_on:
+    if resume and state.asked == asked:
         return state
+    if state.stage == "done":
+        return new
     raise click.ClickException(
         f"{path}: an import of {state.asked['source']} is unfinished, with {state.rows} rows stored at least: --resume "
         "goes on with the same options, --force begins anew"
@@ -175,7 +174,7 @@ class Import:
 
     def run(self) -> None:
         state, source = self.state, self.source
-        if state.stage != "done":
+        if state.stage != "done" or state.version != version_of(source):
             self.put_rest()
         note(f"{self.store.path}: has all {state.rows} rows of {source.path}")
 
