@@ -71,6 +71,12 @@ def put(store, n, first=0, **fields):
         store.put_message(Message("T", b"body %d" % i, queue_id=i % 2, **fields), store_timestamp=BEGIN + 1000 * i)
 
 
+def damage(root, phy_offset):
+    with (root / "commitlog" / f"{phy_offset // FILE * FILE:020d}").open("r+b") as file:
+        file.seek(phy_offset % FILE)
+        file.write(bytes(60))
+
+
 @pytest.fixture
 def writer(tmp_path):
     with rocketstore.open(tmp_path / "store", "a", config=CONFIG) as store:
@@ -242,6 +248,13 @@ def test_a_batch_has_at_most_so_many_messages(tmp_path, log, most):
 
 
 @needs_limits
+def test_a_batch_with_damage_in_it_has_as_many_messages_as_others(tmp_path, log):
+    damage(tmp_path, log[5])
+    found = stream_all(tmp_path, mode="DROPMALFORMED", maxOffsetsPerTrigger="10")
+    assert [len(offsets) for offsets in found] == [10] * 9 + [9]
+
+
+@needs_limits
 def test_only_messages_that_are_wanted_are_counted(writer):
     found = stream_all(writer.path, maxOffsetsPerTrigger="10", queueIds="1")
     assert [len(offsets) for offsets in found if offsets] == [10] * 5
@@ -374,10 +387,7 @@ def test_a_log_that_is_cut_and_written_again_loses_no_more_than_was_cut(writer, 
 @pytest.mark.parametrize("limit", [{}, *(pytest.param({name: "1"}, marks=needs_limits) for name in LIMITS)])
 @pytest.mark.parametrize("place", [1, 30, 98])
 def test_damage_does_not_end_a_stream(tmp_path, log, place, limit):
-    path = tmp_path / "commitlog" / f"{log[place] // FILE * FILE:020d}"
-    with path.open("r+b") as file:
-        file.seek(log[place] % FILE)
-        file.write(bytes(60))
+    damage(tmp_path, log[place])
     expected = log[:place] + log[place + 1 :]
     assert flat(stream_all(tmp_path, mode="DROPMALFORMED", **limit)) == expected
     with pytest.raises(rocketstore.CorruptFileError):

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.log_end import LogEnd
+from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
@@ -142,10 +143,17 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             scan = log.scan(
                 begin, end, columns=["phy_offset", "size"], on_corrupt="skip", batch_size=most, **conditions(options)
             )
-            first = next(iter(scan), None)
-            if first is not None and len(first) == most:
-                end = int(first.phy_offset[-1] + first.size[-1])
+            end = end_of_rows(scan, most, end)
         return end
+
+
+def end_of_rows(scan: Scan, most: int, end: int) -> int:
+    """Find where the last of so many messages ends; if there are fewer, it is the end of all."""
+    for batch in scan:  # which damage makes shorter
+        if len(batch) >= most:
+            return int(batch.phy_offset[most - 1] + batch.size[most - 1])
+        most -= len(batch)
+    return end
 
 
 def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
