@@ -682,6 +682,27 @@ def test_tags_whose_entry_is_in_the_next_file_are_in_the_index(tmp_path):
         assert (offsets_of(found), found.complete, found.reasons) == ([log.records[0][0]], True, [])
 
 
+def test_an_index_without_tags_that_grows_says_so_from_its_first_message_with_tags_on(tmp_path):
+    store, log = store_of(tmp_path, [message("k"), {"properties": {"KEYS": "k", "TAGS": "TagA"}}], index_tags=False)
+    (path,) = (tmp_path / "index").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(indexed(log, [0], index_tags=False)[0].data)
+    with store:
+        assert "has no entries" not in str(store.query_message_by_tag("TopicTest", "TagA").reasons)
+        path.write_bytes(whole)
+        assert store.query_message_by_tag("TopicTest", "TagA").reasons == [f"{path.name} has no entries of tags"]
+
+
+def test_an_index_file_that_is_made_anew_with_tags_is_asked_again(tmp_path):
+    store, log = store_of(tmp_path, [{"properties": {"KEYS": "k", "TAGS": "TagA"}}], index_tags=False)
+    (path,) = (tmp_path / "index").iterdir()
+    with store:
+        for index_tags in (False, True, False):
+            (tmp_path / "new").write_bytes(indexed(log, [0], index_tags)[0].data)
+            (tmp_path / "new").replace(path)
+            assert store.query_message_by_tag("TopicTest", "TagA").complete == index_tags
+
+
 def test_messages_with_tags_alone_that_are_not_indexed_are_a_reason_for_tags(tmp_path):
     records = [{"properties": {"TAGS": "TagA"}}, {"properties": {"KEYS": "k", "TAGS": "TagA"}}]
     store, log = store_of(tmp_path, records)

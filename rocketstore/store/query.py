@@ -26,6 +26,7 @@ __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messa
 MAX_SCAN = 100_000
 MAX_KEPT = 10_000
 TRANSACTION_ROLLBACK = 0xC
+_FileId = tuple[str, object]  # name and identity of an index file
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
@@ -263,7 +264,7 @@ class Coverage:
     def __init__(self, log: CommitLog, index: IndexService | None) -> None:
         self.log, self.index = log, index
         self._first: dict[tuple[int, int, str | None], int | None] = {}
-        self._tagged: dict[str, bool] = {}
+        self._tagged: set[_FileId] = set()
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Tell what the index does not have and should, for keys or for tags."""
@@ -272,15 +273,15 @@ class Coverage:
         self.index.check_file_sizes()
         what = "tags" if index_type == "T" else "keys"
         files = self.index.files
-        headers = {file.path.name: file.header for file in files if overlaps(file, self.log)}
+        headers = {(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)}
         reasons = [
             f"messages with {what} from offset {first} to {end} are not indexed"
             for begin, end in self._gaps(headers.values())
             if (first := self._first_indexable(begin, end, index_type)) is not None
         ]
         if index_type == "T":
-            untagged = (name for name in headers if not self._has_tags(name, files, headers))
-            reasons += [f"{name} has no entries of tags" for name in untagged]
+            untagged = (file for file in headers if not self._has_tags(file, files, headers))
+            reasons += [f"{name} has no entries of tags" for name, _ in untagged]
         return reasons
 
     def _gaps(self, headers: Iterable[IndexHeader]) -> list[tuple[int, int]]:
@@ -300,20 +301,24 @@ class Coverage:
             self._first[place] = next(indexable(self.log, begin, end, index_type), None)
         return self._first[place]
 
-    def _has_tags(self, name: str, files: IndexFileList, headers: dict[str, IndexHeader]) -> bool:
+    def _has_tags(self, file: _FileId, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
         """Whether the first message with tags in a file's part of the log has its entry, there or in the next file."""
-        if name not in self._tagged:
-            header = headers[name]
-            first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
-            message = None if first is None else self.log.find_message(first)
-            entries = [] if message is None else [
-                part.select_phy_offset(f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX)
-                for other, (_, _, begin, end, _, _) in headers.items()
-                if begin <= message.phy_offset <= end and (part := files.find(other)) is not None
-            ]
-            has_it = (first in found or len(found) == MAX_SCAN for found in entries)
-            self._tagged[name] = message is None or any(has_it)
-        return self._tagged[name]
+        if file in self._tagged:
+            return True
+        header = headers[file]
+        first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
+        message = None if first is None else self.log.find_message(first)
+        if message is None:
+            return True
+        entries = (
+            part.select_phy_offset(f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX)
+            for (name, _), (_, _, begin, end, _, _) in headers.items()
+            if begin <= message.phy_offset <= end and (part := files.find(name)) is not None
+        )
+        has_it = any(first in found or len(found) == MAX_SCAN for found in entries)
+        if has_it:  # for good: what has none may grow
+            self._tagged.add(file)
+        return has_it
 
 
 def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
