@@ -36,7 +36,7 @@ def test_the_documented_table_has_every_option_with_its_default_and_an_example_t
 
 def test_every_option_is_read():
     options = {
-        "SUBSCRIBE": "A, B", "queueIDs": "0,1,-1", "tags": "x||y", "keys": "k1 k,2",
+        "SUBSCRIBE": "A, B", "queueIDs": "0,1,-1", "tags": "x||y", "keys": " k1  k,2 a\tb\u30001",
         "startingOffsets": '{"A":{"0":-2,"1":7}}',
         "endingOffsets": '{"A":{"1":9,"2":-1}}', "startingPhyOffset": "-5", "endingPhyOffset": "100",
         "columns": "topic, body",
@@ -49,7 +49,7 @@ def test_every_option_is_read():
         subscribe=frozenset({"A", "B"}),
         queue_ids=frozenset({0, 1, -1}),
         tags="x||y",
-        keys=("k1", "k,2"),
+        keys=("k1", "k,2", "a\tb\u30001"),
         starting_offsets=StartingOffsets(-2, {"A": {0: -2, 1: 7}}),
         ending_offsets=StartingOffsets(-1, {"A": {1: 9, 2: -1}}),
         starting_phy_offset=-5,

@@ -90,9 +90,10 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    if not text.split():
+    found = tuple(word for word in text.split(" ") if word)
+    if not found:
         raise ValueError("must be keys with spaces between, as KEYS has them")
-    return tuple(text.split())
+    return found
 
 
 def pattern(text: str) -> str:
