@@ -89,12 +89,14 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
 
     A pandas index without a name is none of the message: rows that were chosen have one.
     """
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = {
+        name: array for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        if name in BATCH_NAMES and (not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody"))
+    }
     columns = {}
     for name, array in arrays.items():
         column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
-        if name in BATCH_NAMES and (not pa.types.is_null(array.type) or name in ("topic", "body", "rawBody")):
-            columns[BATCH_NAMES[name]] = column.plain().read()
+        columns[BATCH_NAMES[name]] = column.plain().read()
     return columns
 
 

@@ -197,6 +197,9 @@ def test_a_null_list_may_hide_values():
 def test_a_column_of_the_type_null_is_not_there():
     made = MessageBatch.of_arrow(batch(tags=pa.nulls(3), properties=pa.nulls(3), queueId=pa.nulls(3)))
     assert set(made.columns) == {"topic", "body"}
+    times = {"bornTimestamp": [1, 2, 3], "storeTimestamp": pa.nulls(3), "storeTimestampMs": [4, 5, 6]}
+    made = MessageBatch.of_arrow(batch(**times, bornTimestampMs=pa.nulls(3)))
+    assert (made.born_timestamp.tolist(), made.store_timestamp_ms.tolist()) == ([1, 2, 3], [4, 5, 6])
 
 
 def test_random_batches_come_back_in_random_types(seed):
