@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 import pyarrow as pa
+from puts import config_of
 from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
@@ -16,6 +17,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.spark import query, query_messages
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema
+from rocketstore.store.message_store import MessageStore
 
 pytestmark = pytest.mark.spark
 
@@ -131,6 +133,25 @@ def test_a_batch_has_no_more_bytes_than_bodies_decompressed_and_repeated_rows_ma
     assert bodies == [bytes([i]) * body for i in reversed(range(12))]
     assert len(batches) >= 4
     assert max(batch.nbytes for batch in batches) < 700_000
+
+
+def test_outer_gives_a_row_for_a_message_that_expires_before_it_is_read(tmp_path, monkeypatch):
+    with rocketstore.open(tmp_path, "a", config=config_of()) as store:
+        for i in range(40):
+            store.put_message(rocketstore.Message("T", bytes(100), keys=[f"k{i}"]))
+    find = MessageStore.query_messages
+
+    def find_then_expire(*args, **conditions):
+        found = find(*args, **conditions)
+        (tmp_path / "commitlog" / f"{0:020d}").unlink()
+        return found
+
+    monkeypatch.setattr(MessageStore, "query_messages", find_then_expire)
+    options = ReadOptions(path=tmp_path, columns=("body",), max_batch_bytes=LONG_MAX)
+    wanted = query.Query(options, table_schema(options, default_schema(options)), "T", {"max_num": 64}, True)
+    asked = pa.record_batch({"key": ["k0", "k39", "none"], "row": [{"i": 0}, {"i": 39}, {"i": 99}]})
+    rows = [row for batch in query.find_batch(wanted, asked) for row in batch.to_pylist()]
+    assert [(row["row"]["i"], row["message"]) for row in rows] == [(39, {"body": bytes(100)}), (0, None), (99, None)]
 
 
 @pytest.mark.parametrize(("options", "message"), [

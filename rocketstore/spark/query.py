@@ -118,11 +118,14 @@ def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         store = open_store(query.options.path, query.hash_slot_num, query.index_num)
         topic = query.topic if query.topic is not None else part.column("topic")
         found = store.query_messages(topic, part.column("key"), **query.conditions)
-        rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))
-        yield from with_messages(query, store.commit_log, part.column("row"), rows, found.phy_offsets, found.complete)
-        none = np.flatnonzero(np.diff(found.offsets) == 0)
+        rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
+        has_message = np.zeros(len(found), np.bool_)
+        for of_messages, messages in read_messages(query, store.commit_log, rows, row_of, found.phy_offsets):
+            has_message[of_messages] = True
+            yield answer(rows.take(pa.array(of_messages)), messages, found.complete[of_messages])
+        none = np.flatnonzero(~has_message)
         if query.outer and len(none):
-            yield without_message(query, part.column("row").take(pa.array(none)), found.complete[none])
+            yield without_message(query, rows.take(pa.array(none)), found.complete[none])
 
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
@@ -136,10 +139,10 @@ def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
             yield wanted, batch if valid.all() else batch.filter(pa.array(valid == wanted))
 
 
-def with_messages(
-    query: Query, log: CommitLog, rows: pa.Array, row_of: np.ndarray, phy_offsets: np.ndarray, complete: np.ndarray
-) -> Iterator[pa.RecordBatch]:
-    """Read messages, some megabytes at once; leave out what has expired since it was found."""
+def read_messages(
+    query: Query, log: CommitLog, rows: pa.Array, row_of: np.ndarray, phy_offsets: np.ndarray
+) -> Iterator[tuple[np.ndarray, pa.StructArray]]:
+    """Give messages and the rows they are of, some megabytes at once; leave out what expired since it was found."""
     sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
     row_of, phy_offsets = row_of[statuses == 0], phy_offsets[statuses == 0]
     pieces = np.cumsum(sizes.size + rows.nbytes // len(rows), dtype=np.int64) // MAX_BATCH_BYTES
@@ -150,8 +153,7 @@ def with_messages(
         for messages in found.split(MAX_BATCH_BYTES):
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):
-                structs = pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
-                yield answer(rows.take(pa.array(of_messages)), structs, complete[of_messages])
+                yield of_messages, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
 
 
 def without_message(query: Query, rows: pa.Array, complete: np.ndarray) -> pa.RecordBatch:
