@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
-from rocketstore import IndexFile, IndexService, StoreClosedError
-from rocketstore.spark import hash_keys, lookup, select_phy_offset
+from rocketstore import IndexFile, IndexService, StoreClosedError, storage
+from rocketstore.spark import cache, hash_keys, lookup, select_phy_offset
 from rocketstore.spark.cache import IndexCache, StoreCache
 
 pytestmark = pytest.mark.spark
@@ -346,6 +346,17 @@ def test_a_directory_is_opened_again_when_a_file_comes(tmp_path):
     make_file(tmp_path / "20231114221320001")
     (tmp_path / "not-an-index").touch()
     assert len(indexes.open(str(tmp_path), *GEOMETRY.values()).files) == 2
+
+
+def test_a_file_that_expires_while_the_directory_is_looked_at_is_passed_over(tmp_path, monkeypatch):
+    first, second = (make_file(tmp_path / f"2023111422132000{i}") for i in range(2))
+
+    def expire(file):
+        first.unlink(missing_ok=True)
+        return storage.identity(file)
+
+    monkeypatch.setattr(cache, "identity", expire)
+    assert [file.path for file in IndexCache().open(str(tmp_path), *GEOMETRY.values()).files] == [second]
 
 
 def test_a_directory_without_index_files_is_refused_unless_it_is_empty(store, tmp_path):

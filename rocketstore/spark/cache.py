@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 from collections import OrderedDict
@@ -108,11 +109,19 @@ class IndexCache:
 
 def identify(path: str | Path) -> tuple[FileIdentity, ...]:
     """Tell which file, or which index files of a directory, are at a path now."""
-    paths = [to_path(path)]
-    if paths[0].is_dir():
-        paths = sorted(file for file in paths[0].iterdir() if file.name.isdecimal())
-    stats = [(file, file.stat()) for file in paths]
-    return tuple(FileIdentity(str(file), identity(file), stat.st_mtime_ns, stat.st_size) for file, stat in stats)
+    place = to_path(path)
+    if not place.is_dir():
+        return (identify_file(place),)
+    files = []
+    for file in sorted(file for file in place.iterdir() if file.name.isdecimal()):
+        with contextlib.suppress(FileNotFoundError):  # it has expired just now
+            files.append(identify_file(file))
+    return tuple(files)
+
+
+def identify_file(path: Path) -> FileIdentity:
+    stat = path.stat()
+    return FileIdentity(str(path), identity(path), stat.st_mtime_ns, stat.st_size)
 
 
 def open_uncached(key: IndexKey) -> IndexFile | IndexService:
