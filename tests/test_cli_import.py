@@ -310,7 +310,7 @@ def test_a_store_is_made_in_a_directory_that_has_no_other_files(name, lines, tmp
     assert len(messages(import_(lines, store, "--small"))) == 300
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
 def test_what_is_no_file_makes_no_store(form, tmp_path):
     (tmp_path / "in").mkdir()
     assert_one_line(run("import", tmp_path / "in", tmp_path / "store", "--format", form), "in", "Is a directory")
@@ -322,6 +322,14 @@ def test_a_device_is_no_source(source, tmp_path):
     """The first never ends, and has no line."""
     assert_one_line(run("import", source, tmp_path / "new", "--format", "json"), source, "standard input")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_pipe_by_its_name_is_not_waited_for(form, tmp_path):
+    source = tmp_path / f"in.{form}"
+    os.mkfifo(source)
+    assert_one_line(run("import", source, tmp_path / "store"), source, "is no file", "standard input")
+    assert not (tmp_path / "store").exists()
 
 
 def test_a_source_that_is_not_there_makes_no_store(tmp_path):

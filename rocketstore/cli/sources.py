@@ -18,6 +18,7 @@ import click
 from rocketstore.arrow_import import BATCH_NAMES, check_names
 from rocketstore.cli.formats import Row, error_text
 from rocketstore.extras import import_extra
+from rocketstore.files.mapped_file import open_at_once
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch, to_put
@@ -61,12 +62,11 @@ class Source:
             if sys.stdin is None:
                 raise self.error(None, "standard input is closed: < FILE is one that is not")
             return
-        if self.is_text:
-            with path.open("rb") as file:
-                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    raise self.error(None, 'is no file: give "-", and this as standard input')
-                self.size = file.seek(0, os.SEEK_END)
-        else:
+        with open(path, "rb", opener=open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise self.error(None, 'is no file: give "-", and this as standard input')
+            self.size = file.seek(0, os.SEEK_END)
+        if not self.is_text:
             with self._open_table() as (self.size, _):
                 pass
 
