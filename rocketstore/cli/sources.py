@@ -17,6 +17,7 @@ import click
 
 from rocketstore.arrow_import import BATCH_NAMES, check_names
 from rocketstore.cli.formats import Row, error_text
+from rocketstore.config import parse_value
 from rocketstore.extras import import_extra
 from rocketstore.files.mapped_file import open_at_once
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
@@ -216,7 +217,7 @@ def csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
 def csv_value(name: str, text: str) -> Any:
     form = "u" if name in BASE64 else MESSAGE_FIELDS[BATCH_NAMES[name]].format
     try:
-        return int(text) if form in RANGES else json.loads(text) if form in EXAMPLES else text
+        return parse_value(text.strip(), 0) if form in RANGES else json.loads(text) if form in EXAMPLES else text
     except (ValueError, RecursionError):
         what = f"{EXPECTED[form]} as JSON, such as {EXAMPLES[form]}," if form in EXAMPLES else "an integer"
         raise ValueError(f"column {name}: {what} is needed, not {text!r:.60}") from None
