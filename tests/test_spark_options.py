@@ -102,6 +102,7 @@ def test_every_option_is_read():
         ("startingOffsets", '{"T":{"0":-3}}', "-3 is no queue offset"),
         ("startingOffsets", '{"T":{"0":"5"}}', "'5' is no queue offset"),
         ("startingOffsets", '{"T":{"x":5}}', "must be an integer"),
+        ("startingOffsets", '{"T":{"0":5,"00":9}}', "topic 'T' has a queue twice: 0, 00"),
         ("startingOffsets", '{"T":5}', "must be earliest, latest, or JSON"),
         ("startingOffsets", "[" * 100_000, "must be earliest, latest, or JSON"),
         ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store is of one broker"),

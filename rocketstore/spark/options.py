@@ -141,6 +141,8 @@ def offsets(text: str) -> StartingOffsets:
         brokers |= dict.fromkeys(named)
         numbers = of_topic[named[0]] if named else of_topic
         queues[topic] = {queue_id(number(name)): offset for name, offset in numbers.items()}
+        if len(queues[topic]) < len(numbers):
+            raise ValueError(f"topic {topic!r} has a queue twice: {', '.join(numbers)}")
         for offset in queues[topic].values():
             if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset < 2**63:
                 raise ValueError(f"{offset!r} is no queue offset, nor -2 for earliest or -1 for latest")
