@@ -219,10 +219,12 @@ def test_rows_of_one_offset_are_refused_without_an_ordinal_and_with_equal_ones(s
         ({"compat": "3.0"}, "compat='3.0'"),
         ({"hash_slot_num": 0}, "hash_slot_num=0"),
         ({"index_num": 1}, "index_num=1"),
+        ({"hash_slot_num": 2**31}, f"hash_slot_num={2**31}"),
+        ({"index_num": 5.5}, "float"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_any_job(spark, tmp_path, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         write_index(frame(spark, make_rows(1, 1)), tmp_path / "index", **COLUMNS, **{**GEOMETRY, **options})
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = ["IndexFile", "IndexHeader", "geometry_of", "given_geometry"]
+__all__ = ["IndexFile", "IndexHeader", "checked_geometry", "geometry_of", "given_geometry"]
 
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
 ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
@@ -81,7 +82,7 @@ class IndexFile(IndexFileKernel):
         Source: IndexFile.<init>.
         """
         Compat.of(compat)
-        given_geometry(hash_slot_num, index_num)
+        hash_slot_num, index_num = checked_geometry(hash_slot_num, index_num)
         for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
             if not -LONG_MAX - 1 <= value <= LONG_MAX:
                 raise ValueError(f"{name}={value} is beyond int64")
@@ -233,11 +234,17 @@ LONGEST_WALK = 10_000
 
 
 def given_geometry(hash_slot_num: int | None, index_num: int | None) -> tuple[int, int] | None:
-    """Return the geometry that a caller gives, None for none. Raises ValueError for half of one and one of no file."""
+    """Return the geometry that a caller gives, None for none. Raises: ValueError for half of one; as the check."""
     if hash_slot_num is None and index_num is None:
         return None
     if hash_slot_num is None or index_num is None:
         raise ValueError("hash_slot_num and index_num: give both or none")
+    return checked_geometry(hash_slot_num, index_num)
+
+
+def checked_geometry(hash_slot_num: int, index_num: int) -> tuple[int, int]:
+    """Return a geometry. Raises: TypeError for what is no integer, ValueError for a geometry of no file."""
+    hash_slot_num, index_num = operator.index(hash_slot_num), operator.index(index_num)
     if not (1 <= hash_slot_num <= INT_MAX and 2 <= index_num <= INT_MAX):
         raise ValueError(
             f"hash_slot_num={hash_slot_num}, index_num={index_num}: from 1, from 2, and to {INT_MAX} are possible"

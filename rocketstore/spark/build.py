@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.files.index_file import IndexFile
+from rocketstore.files.index_file import IndexFile, checked_geometry
 from rocketstore.spark.lookup import hash_keys
 from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
 from rocketstore.storage import local_path
@@ -124,7 +124,7 @@ def write_index(
     FileExistsError : ``out`` is there and not an empty directory.
     ValueError : a null or a negative offset, with the name of its column; rows that ``phy_offset`` and
         ``ordinal`` do not order; a geometry, compat or tz that cannot be. Nothing is left behind.
-    TypeError : a column of another type.
+    TypeError : a column of another type, a geometry that is no integer.
 
     Source: IndexFile.putKey for each row, and IndexService.getAndCreateLastIndexFile, except that a file is
     named by its first item's time and that no file follows a full one before it has an item.
@@ -138,7 +138,7 @@ def write_index(
     )
     with working_places(out, scratch) as places:
         spills = check_order(spill_items(items, places.spills, labels), labels)
-        plans = plan_files([spill.run for spill in spills], index_num - 1)
+        plans = plan_files([spill.run for spill in spills], form.index_num - 1)
         count = build_files(df.sparkSession, plans, read_entries, form, places)
         publish_index(places, out, zone)
     return BuildReport(index_paths(out), count, time.perf_counter() - started)
@@ -165,9 +165,7 @@ def refuse_existing(out: Path) -> None:
 
 def checked_form(hash_slot_num: int, index_num: int, compat: str) -> Form:
     Compat.of(compat)
-    if hash_slot_num < 1 or index_num < 2:
-        raise ValueError(f"hash_slot_num={hash_slot_num}, index_num={index_num}: at least 1 and 2 are needed")
-    return Form(hash_slot_num, index_num, compat)
+    return Form(*checked_geometry(hash_slot_num, index_num), compat)
 
 
 def index_items(
