@@ -751,6 +751,13 @@ def test_a_version_that_is_none_makes_the_file_bad(store, topics, counter):
     assert BrokerConfig.open(store).topics.keys() == {"Older", "T"}
 
 
+def test_a_version_wraps_as_java_s_does(store, topics):
+    topics.write_text(json.dumps({"dataVersion": {"counter": 2**63 - 1}}))
+    assert extend_topics(store, {"T": 1})
+    assert version_of(topics)["counter"] == -(2**63)
+    assert BrokerConfig.open(store).problems == []
+
+
 def test_extended_topics_keep_their_mode(store, topics):
     topics.write_bytes(GOOD)
     topics.chmod(0o640)

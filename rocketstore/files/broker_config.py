@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import sync, sync_path
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
@@ -196,8 +197,9 @@ def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | No
 
 
 def _next_version(version: dict[str, Any]) -> dict[str, Any]:
-    """Source: DataVersion.nextVersion."""
-    counter = version.get("counter", 0) + 1
+    """Source: DataVersion.nextVersion, whose AtomicLong wraps."""
+    counter = version.get("counter", 0)
+    counter = LONG_MIN if counter == LONG_MAX else counter + 1
     return {**version, "counter": counter, "timestamp": time.time_ns() // 1_000_000}
 
 
