@@ -560,6 +560,14 @@ def test_a_batch_file_that_is_no_multiple_of_a_unit_never_fills(directory):
     writer.close()
 
 
+def test_a_batch_queue_whose_first_units_are_written_in_part_begins_with_them(directory):
+    writer = BatchConsumeQueueWriter(directory, 100)
+    with pytest.raises(StoreError, match="no multiple of 46"):
+        put_batch(writer, *[(100 * row, 100, 0, 0, 5 + row, 1) for row in range(3)])
+    assert (writer.min_queue_offset, writer.max_queue_offset) == (5, 7)
+    writer.close()
+
+
 def test_a_reopened_batch_queue_goes_on_where_it_was(batch_queue, directory):
     put_batch(batch_queue, *batches(12))
     again = reopened(batch_queue)

@@ -346,9 +346,11 @@ class BatchConsumeQueueWriter(UnitWriter):
             phy_offsets, sizes, tags_codes, store_timestamps, msg_base_offsets, messages, self._max_phy_offset
         )
         was_new = self._is_new
-        self._append(units)
-        if was_new and units:
-            self._revise_min()
+        try:
+            self._append(units)
+        finally:  # some may be there, whatever ended it
+            if was_new and units:
+                self._revise_min()
         return len(units) // 46
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
