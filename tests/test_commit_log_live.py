@@ -119,6 +119,15 @@ def test_a_scan_does_not_see_half_a_record(threads, tmp_path, no_waiting):
             assert offsets_of(log.scan(columns=["phy_offset"], threads=threads)) == writer.written
 
 
+def test_a_log_that_is_cut_off_before_its_first_record_has_no_last_one(tmp_path):
+    writer = Writer(tmp_path)
+    writer.append(writer.record(0))
+    with CommitLog.open(tmp_path) as log:
+        assert (log.max_phy_offset, log.last_phy_offset) == (writer.end, 0)
+        writer.map[:FILE] = bytes(FILE)
+        assert (log.max_phy_offset, log.last_phy_offset) == (0, None)
+
+
 def test_the_end_moves_on_over_files_that_are_made_meanwhile(tmp_path):
     writer = Writer(tmp_path)
     with CommitLog.open(tmp_path) as log:

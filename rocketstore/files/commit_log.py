@@ -173,6 +173,7 @@ class CommitLog:
         end = None if self._end is None else self.walk_on(scanner, self.last_phy_offset, self._end)
         is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
         if end is None or (files and not is_known):
+            self.last_phy_offset = None
             end = self.walk(scanner, self.last_begun_file())
         self._end = end
         if scanner.last_phy_offset >= 0:
