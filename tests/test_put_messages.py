@@ -232,6 +232,13 @@ def test_nothing_is_written_if_one_message_is_refused_behind_one_for_light_queue
                 result.phy_offsets] == ["0", None, "1", None]
 
 
+def test_a_message_for_light_queues_takes_one_turn_among_many_and_alone(tmp_path):
+    rows = [Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}), Message("T", b"")]
+    with open_store(tmp_path / "store", enable_lmq=True, default_topic_queue_nums=3) as store:
+        queue_ids = [store.put_messages(rows[:count]).queue_ids.tolist() for count in (1, 2, 1, 2)]
+        assert queue_ids == [[0], [1, 2], [0], [1, 2]]
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [

@@ -134,9 +134,10 @@ class LogWriter:
         return self._first_start if self._file is None else self._appender.from_offset + self.mapped_file_size
 
     @property
-    def encoded_queue_id(self) -> int:
-        """The queue of the message that ``append`` did not complete."""
-        return self._encoder.queues[0][1]
+    def encoded_queue_ids(self) -> list[int]:
+        """The queues of the messages that ``append`` or ``append_together`` did not complete."""
+        queue_ids: list[int] = self._encoder.columns()[1].tolist()
+        return queue_ids
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._appender.next_queue_offset((topic, queue_id))
@@ -180,11 +181,6 @@ class LogWriter:
             self._roll()
             where = append(encoder, None, time, host, message_num, max_size, is_completed, light_queues)
         return new_tuple(PutMessageResult, where) if where else None
-
-    def check(self, messages: Sequence[Message], first_row: int) -> None:
-        """Raise, as ``append_together`` would, if one of these is refused."""
-        with self.lock, naming_row(self._encoder, first_row):
-            self._add_all(list(messages))
 
     def append_together(
         self,

@@ -497,7 +497,7 @@ class MessageStore:
         Source: DefaultMessageStore.putMessages.
         """
         result = self._writing().put_batch(batch, messages, store_timestamp)
-        assert result is not None
+        assert isinstance(result, PutMessagesResult)
         return result
 
     def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:

@@ -143,25 +143,23 @@ class StoreWriter:
         self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp, first_row: int
     ) -> PutMessagesResult:
         result = self.put_batch(None, messages, store_timestamp, first_row)
-        if result is not None:
+        if isinstance(result, PutMessagesResult):
             return result
-        messages = list(messages.to_put()) if isinstance(messages, MessageBatch) else messages
-        for row, message in enumerate(messages, first_row):
+        for row, message in enumerate(result, first_row):
             try:
                 self._check_special(message)
             except PutMessageError as error:
                 raise at_row(row, error) from None
-        self._log.check(messages, first_row)
-        return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in messages])
+        return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in result])
 
     def put_batch(
         self, batch: Message | None, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp,
         first_row: int = 0,
-    ) -> PutMessagesResult | None:
+    ) -> PutMessagesResult | list[Message]:
         """Put messages together.
 
         Parameters: batch: None for messages that are no client's batch. first_row: the number of the first, for errors.
-        Returns: None, and nothing is put, if some of these have properties that are to be completed.
+        Returns: if some have properties that are to be completed, the messages in their queues, and nothing is put.
         """
         self._require_sound()
         try:
@@ -170,6 +168,8 @@ class StoreWriter:
                 result = self._log.append_together(
                     messages, store_timestamp, batch, is_completed=batch is not None, first_row=first_row
                 )
+                if result is None:
+                    return in_queues(messages, self._log.encoded_queue_ids)
         except OSError as error:
             self._fail(error)
             raise
@@ -200,9 +200,9 @@ class StoreWriter:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
         number = self._check_special(message)
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
-        made.queue_id = self._log.encoded_queue_id
+        made.queue_id = self._log.encoded_queue_ids[0]
         if made.sys_flag & INNER_BATCH:
-            base = self._log.next_queue_offset(made.topic, self._log.encoded_queue_id)
+            base = self._log.next_queue_offset(made.topic, made.queue_id)
             made.properties["INNER_BASE"] = str(base)
         names = self._light_queues(made)
         if names is None:
@@ -466,6 +466,15 @@ def in_pieces(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] |
         return MessageBatch.iter_arrow(messages)
     iterator = iter(messages)
     return iter(lambda: list(itertools.islice(iterator, PIECE)), [])
+
+
+def in_queues(messages: Sequence[Message] | MessageBatch, queue_ids: list[int]) -> list[Message]:
+    """Give messages to be put one by one, with the queues that are theirs by now: each turn is taken once."""
+    given = messages.to_put() if isinstance(messages, MessageBatch) else messages
+    return [
+        Message.of_fields({**message.__dict__, "queue_id": queue_id})
+        for message, queue_id in zip(given, queue_ids, strict=False)  # the caller may change a list meanwhile
+    ]
 
 
 def take(steps: Sequence[Callable[[], object]]) -> None:
