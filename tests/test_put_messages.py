@@ -26,6 +26,7 @@ from reference.record import blank
 import rocketstore
 from rocketstore import Message, PutMessagesResult
 from rocketstore.errors import PutMessageError
+from rocketstore.files.broker_config import read_topics
 from rocketstore.message import INNER_BATCH
 
 RELEASES = ["4.7.0", "4.8.0", "4.9.1", "4.9.2", "4.9.3", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
@@ -230,6 +231,17 @@ def test_nothing_is_written_if_one_message_is_refused_behind_one_for_light_queue
         assert result.queue_offsets.tolist() == [0, 0, 1, 3]
         assert [store.look_message_by_offset(int(at)).properties.get("INNER_MULTI_QUEUE_OFFSET") for at in
                 result.phy_offsets] == ["0", None, "1", None]
+
+
+def test_what_is_refused_makes_no_topic_of_what_is_beside_it(tmp_path):
+    light = Message("Light", b"", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    with open_store(tmp_path / "store", enable_lmq=True) as store:
+        for message in (Message("New", b"", queue_id=0), light):
+            with pytest.raises(PutMessageError):
+                store.put_messages([message, Message("T", b"", queue_id=-1)])
+        assert store.commit_log.max_phy_offset == 0
+        store.create_topic("New", queue_type="BatchCQ")
+    assert list(read_topics(tmp_path / "store")) == ["New"]
 
 
 def test_a_message_for_light_queues_takes_one_turn_among_many_and_alone(tmp_path):

@@ -54,13 +54,14 @@ class LogWriter:
         find_queue_id: Callable[[str], int],
         read_only: Iterable[Path] = (),
         before_roll: Callable[[], object] = lambda: None,
+        check_queue: Callable[[str, int], object] = lambda topic, queue_id: None,
     ) -> None:
         """Go on at a physical offset, bytes: in the file that has it, or in a new one.
 
         Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
         find_queue_id: give what the next message of a queue gets, and the queue of a message without one. read_only:
         directories in which no file is made, but one that is there is gone on with, as RocketMQ does. before_roll:
-        called before a file is begun behind a full one.
+        called before a file is begun behind a full one. check_queue: raises for a queue that takes no message.
         """
         options = vars(config)
         self.lock = threading.Lock()
@@ -80,6 +81,7 @@ class LogWriter:
         self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
         self._ahead = AllocateMappedFileService(self._open) if config.allocate_file_ahead else None
         self._before_roll = before_roll
+        self._check_queue = check_queue
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
             if self._find(self._first_start) is not None:
@@ -208,6 +210,7 @@ class LogWriter:
                 encode_batch(encoder, messages, keeps_store=store_timestamp is not None)
             else:
                 self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
+        self._check_new_queues()
         if encoder.is_special and not is_completed:
             return None
         hosts = [self._store_host] * len(messages)
@@ -245,6 +248,12 @@ class LogWriter:
             self._encoder.add(to_put(required(message)), **options)
         except OverflowError as error:
             raise ValueError(f"{message!r}: {error}") from None
+
+    def _check_new_queues(self) -> None:
+        """Raise for a queue that takes no message, before another is asked for its offset and so known from then on."""
+        for queue in self._encoder.queues:
+            if queue not in self._appender.queue_offsets:
+                self._check_queue(*queue)
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
         if required(batch).sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:

@@ -80,7 +80,7 @@ class StoreWriter:
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
             directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
-            config.commit_log_paths(root), self._before_roll,
+            config.commit_log_paths(root), self._before_roll, check_queue,
         )
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._read_log = log
