@@ -244,6 +244,19 @@ def test_what_is_refused_makes_no_topic_of_what_is_beside_it(tmp_path):
     assert list(read_topics(tmp_path / "store")) == ["New"]
 
 
+@pytest.mark.parametrize("columns", [["topic", "body", "properties"], ["topic", "raw_body", "sys_flag"]])
+def test_messages_that_were_read_in_part_are_put_beside_those_for_light_queues(columns, tmp_path):
+    light = Message("T", b"x", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    with open_store(tmp_path / "store", enable_lmq=True) as store:
+        store.put_message(light)
+        (read,) = next(iter(store.scan(columns=columns)))
+        assert store.put_messages([light, read]).queue_ids.tolist() == [0, 0]
+        store.put_message(read)
+        assert [row.body for batch in store.scan() for row in batch] == [b"x"] * 4
+        with pytest.raises(PutMessageError, match="a body of"):
+            store.put_message(Message.of_fields({**read.__dict__, "raw_body": bytes(5 << 20), "body": bytes(5 << 20)}))
+
+
 def test_a_message_for_light_queues_takes_one_turn_among_many_and_alone(tmp_path):
     rows = [Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}), Message("T", b"")]
     with open_store(tmp_path / "store", enable_lmq=True, default_topic_queue_nums=3) as store:

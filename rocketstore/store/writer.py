@@ -25,7 +25,7 @@ from rocketstore.files.log_writer import LogWriter, StoreTimestamp, at_row, ille
 from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
-from rocketstore.message_batch import MessageBatch, is_arrow
+from rocketstore.message_batch import MessageBatch, is_arrow, to_put
 from rocketstore.store.dispatch import (
     LMQ_PREFIX,
     MAX_DIGITS,
@@ -119,7 +119,7 @@ class StoreWriter:
                 if result is None:
                     result = self._put_special(message, store_timestamp)
         except PutMessageError as error:
-            raise (error if self._light_queues(message) is None else illegal(str(error))) from None
+            raise (error if self._light_queues(whole(message)) is None else illegal(str(error))) from None
         except OSError as error:
             self._fail(error)
             raise
@@ -198,6 +198,7 @@ class StoreWriter:
 
     def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
+        message = whole(message)
         number = self._check_special(message)
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
         made.queue_id = self._log.encoded_queue_ids[0]
@@ -470,11 +471,16 @@ def in_pieces(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] |
 
 def in_queues(messages: Sequence[Message] | MessageBatch, queue_ids: list[int]) -> list[Message]:
     """Give messages to be put one by one, with the queues that are theirs by now: each turn is taken once."""
-    given = messages.to_put() if isinstance(messages, MessageBatch) else messages
+    given = messages.to_put() if isinstance(messages, MessageBatch) else map(whole, messages)
     return [
         Message.of_fields({**message.__dict__, "queue_id": queue_id})
         for message, queue_id in zip(given, queue_ids, strict=False)  # the caller may change a list meanwhile
     ]
+
+
+def whole(message: Message) -> Message:
+    """Give a message that has system flags and properties, of one that was read without, as the encoder does."""
+    return message if {"sys_flag", "properties"} <= message.__dict__.keys() else to_put(message)
 
 
 def take(steps: Sequence[Callable[[], object]]) -> None:
