@@ -244,6 +244,15 @@ def test_what_is_refused_makes_no_topic_of_what_is_beside_it(tmp_path):
     assert list(read_topics(tmp_path / "store")) == ["New"]
 
 
+def test_nothing_is_written_if_a_message_behind_one_for_light_queues_has_no_store_time(tmp_path):
+    light = Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
+    light.store_timestamp = BEGIN
+    with open_store(tmp_path / "store", enable_lmq=True) as store:
+        with pytest.raises(ValueError, match="a message has none"):
+            store.put_messages([light, Message("T", b"")], store_timestamp="given")
+        assert store.commit_log.max_phy_offset == 0
+
+
 @pytest.mark.parametrize("columns", [["topic", "body", "properties"], ["topic", "raw_body", "sys_flag"]])
 def test_messages_that_were_read_in_part_are_put_beside_those_for_light_queues(columns, tmp_path):
     light = Message("T", b"x", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})

@@ -211,14 +211,15 @@ class LogWriter:
             else:
                 self._add_all(messages, batch=batch, keeps_store=store_timestamp is not None)
         self._check_new_queues()
+        heads = messages if batch is None else [batch] * len(messages)
+        if store_timestamp is not None:
+            require_time(heads, store_timestamp)
         if encoder.is_special and not is_completed:
             return None
         hosts = [self._store_host] * len(messages)
         if store_timestamp is None:
             store_timestamp = time_ns() // 1_000_000
         else:
-            heads = messages if batch is None else [batch] * len(messages)
-            require_time(heads, store_timestamp)
             hosts = [host or self._store_host for host in all_of("store_host", heads)]
         self._write(store_timestamp, batch is not None, offsets)
         sizes, queue_ids, times = encoder.columns()
