@@ -493,6 +493,17 @@ def test_a_write_that_fails_half_way_leaves_no_record_of_it_and_takes_no_queue_o
         assert sum(map(len, log.scan())) == 2
 
 
+def test_a_handler_of_a_signal_cannot_close_a_log_that_its_thread_flushes(tmp_path, monkeypatch):
+    """It would wait for itself."""
+    log = CommitLog.open(tmp_path, "a", config=config_of())
+    with monkeypatch.context() as patched:
+        patched.setattr(log.writer, "check_file", log.close)  # what is called there, a handler interrupts
+        with pytest.raises(RuntimeError, match="cannot be closed by a signal's handler"):
+            log.flush()
+        with pytest.raises(StoreError, match="a flush has failed"):
+            log.flush()
+
+
 def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):
     config = config_of(compat="5.1.4")  # before 5.2 the last property has no separator behind it
     for number in range(3):

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import gc
 import io
+import itertools
 import os
 import pickle
 import shutil
@@ -509,6 +510,35 @@ def test_a_disk_that_fails_is_no_hole(holed, monkeypatch):
     seek_fails(monkeypatch, errno.EIO)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         nonzero_end(holed, 1, 1 << 16)
+
+
+def close_at_a_line(file, number):
+    """What a signal's handler does that comes there."""
+    left = itertools.count(number, -1)
+
+    def at_line(frame, event, _):
+        if event == "line" and frame.f_code.co_filename == mapped_file.__file__ and next(left) == 0:
+            file.close()
+        return at_line
+
+    return at_line
+
+
+def close_at_each_line_of_calls(path):
+    calls = [MappedFile.flush, lambda file: file.select_mapped_buffer(0, 10), lambda file: file.advise("random")]
+    for call, number in itertools.product(calls, range(20)):
+        file = MappedFile(path, "r+")
+        sys.settrace(close_at_a_line(file, number))
+        with contextlib.suppress(StoreClosedError):
+            call(file)
+        sys.settrace(None)
+        assert file.buffer.closed or number > 2
+        file.close()
+
+
+def test_a_handler_of_a_signal_may_close_a_file_whatever_its_thread_does_with_it(tmp_path):
+    """It does not wait for the call that it interrupts."""
+    in_subprocess(close_at_each_line_of_calls, filled(tmp_path / NAME))
 
 
 def flush_locked(path):

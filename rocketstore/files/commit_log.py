@@ -16,7 +16,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
-from rocketstore.files.log_writer import LogWriter, StoreTimestamp
+from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
@@ -530,7 +530,13 @@ class CommitLog:
             yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
 
     def close(self) -> None:
-        """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError."""
+        """Flush, if open for appending, and close the files. Later calls, and scans that go on, StoreClosedError.
+
+        Raises: OSError, StoreError for the flush; RuntimeError from a signal's handler that interrupts ``append`` or
+        ``flush`` of this thread, which it would wait for.
+        """
+        if self.writer is not None:
+            require_uninterrupted(self.writer, self.directories[0])
         try:
             if self.writer is not None and not self._closed:
                 self.writer.flush()

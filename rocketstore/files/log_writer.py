@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +30,7 @@ from rocketstore.message import INNER_BATCH, Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
 __all__ = ["LogWriter", "StoreTimestamp", "at_row", "encode_batch", "encoder_of", "illegal", "naming_row"]
+__all__ += ["require_uninterrupted"]
 
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
@@ -374,6 +377,18 @@ class LogWriter:
                     file.path.unlink()
         for file in self._files.values():
             file.close()
+
+
+def require_uninterrupted(writer: object, place: Path) -> None:
+    """Raise RuntimeError where a signal's handler interrupts a call of a writer that it would close, and wait for."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_locals.get("self") is not writer:
+        frame = frame.f_back
+    if frame is not None:
+        raise RuntimeError(
+            f"{place}: cannot be closed by a signal's handler while this thread puts or flushes: "
+            "have it raise, as sys.exit does, or set what the loop that puts looks at"
+        )
 
 
 def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> RecordEncoder:

@@ -105,25 +105,23 @@ class MappedFile:
         A file that another process cuts while the view is used kills this process.
         Source: DefaultMappedFile.selectMappedBuffer, which also hides what was not written yet.
         """
-        with self.buffer:
-            if pos < 0 or size < 0 or pos > self.buffer.size or size > self.buffer.size - pos:
-                return None
-            view = memoryview(self._map).toreadonly()[pos : pos + size]
+        view = self.buffer.use(memoryview, self._map).toreadonly()
+        if pos < 0 or size < 0 or pos > len(view) or size > len(view) - pos:
+            return None
+        view = view[pos : pos + size]
         return SelectMappedBufferResult(self.file_from_offset + pos, view, size, self)
 
     def advise(self, use: str, pos: int = 0, size: int | None = None) -> None:
         """Tell the system how bytes will be used: "random", "sequential" or "willneed". It may ignore it."""
         option = getattr(mmap, ADVICE[use], None)
-        with self.buffer:
-            start = pos - pos % mmap.PAGESIZE
-            end = self.buffer.size if size is None else min(pos + size, self.buffer.size)
-            if option is not None and start < end:
-                self._map.madvise(option, start, end - start)
+        start = pos - pos % mmap.PAGESIZE
+        end = self.buffer.size if size is None else min(pos + size, self.buffer.size)
+        if option is not None and start < end:
+            self.buffer.use(self._map.madvise, option, start, end - start)
 
     def allocate(self, pos: int) -> None:
         """Have the disk's room for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
-        with self.buffer:
-            allocate(self.fd, self.buffer.size, pos)
+        self.buffer.use(allocate, self.fd, self.buffer.size, pos)
 
     def view(self) -> memoryview:
         """Give the bytes. The mapping stays while the view does, also after ``close``."""
@@ -131,15 +129,13 @@ class MappedFile:
 
     def flush(self) -> None:
         """Write what changed to the disk, and return when it is there. Other threads run meanwhile."""
-        with self.buffer:
-            if sys.platform == "darwin":
-                self._map.flush()  # there, fsync does not write what was changed through a mapping
-            elif sys.platform == "linux":
-                # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
-                with contextlib.suppress(OSError):  # locked in memory
-                    self._map.madvise(mmap.MADV_DONTNEED)
-            copy = os.dup(self.fd)
-        # Nothing is in flight here: a signal handler that closes the file does not wait for its own thread.
+        if sys.platform == "darwin":
+            self.buffer.use(self._map.flush)  # there, fsync does not write what was changed through a mapping
+        elif sys.platform == "linux":
+            # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
+            with contextlib.suppress(OSError):  # locked in memory
+                self.buffer.use(self._map.madvise, mmap.MADV_DONTNEED)
+        copy = self.buffer.use(os.dup, self.fd)
         try:
             sync(copy)
         finally:

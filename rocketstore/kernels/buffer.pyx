@@ -67,12 +67,20 @@ cdef class Buffer:
         return True
 
     def __enter__(self):
-        """Count a call in: the memory stays until it leaves. Raises StoreClosedError after ``close``."""
+        """Count a call in: the memory stays until it leaves. Raises: StoreClosedError after ``close``."""
         self.enter()
         return self
 
     def __exit__(self, *exc):
         self.leave()
+
+    def use(self, function, *arguments):
+        """Call a function of C's while the memory, and its file, stay. Raises: StoreClosedError after ``close``.
+
+        In ``with`` Python runs, and so do handlers of signals: one that closes would wait for its own thread.
+        """
+        with self:
+            return function(*arguments)
 
     cdef int enter(self) except -1:
         rs_counter_add(&self.in_flight, 1)

@@ -24,7 +24,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue, is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
-from rocketstore.files.log_writer import StoreTimestamp
+from rocketstore.files.log_writer import StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import Mappings, check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
@@ -600,11 +600,8 @@ class MessageStore:
         """
         if self._writer is not None and self._writer.reput.is_current:
             raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
-        if self._writer is not None and self._writer.is_interrupted():
-            raise RuntimeError(
-                f"{self.path}: cannot be closed by a signal's handler while this thread puts or flushes: "
-                "have it raise, as sys.exit does, or set what the loop that puts looks at"
-            )
+        if self._writer is not None:
+            require_uninterrupted(self._writer, self.path)
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:

@@ -7,12 +7,10 @@ import itertools
 import operator
 import os
 import re
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
@@ -433,13 +431,6 @@ class StoreWriter:
                 raise
             finally:
                 self._end()
-
-    def is_interrupted(self) -> bool:
-        """Whether this thread is in a call already, which a signal's handler interrupts, and would wait for."""
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_locals.get("self") is not self:
-            frame = frame.f_back
-        return frame is not None
 
     def _seal(self) -> None:
         """Have own dispatchers put what they still put; then nobody does."""
