@@ -183,6 +183,21 @@ def test_policy_broker_leaves_what_a_broker_leaves(store, seed, what, mode, rele
             recover(ours, policy="broker", config=config)
 
 
+@pytest.mark.parametrize("says", [0, 5, 50_000_000])
+@pytest.mark.parametrize("number", [1, 30, -1])
+def test_policy_broker_takes_records_for_where_they_say_that_they_are_as_a_broker_does(store, number, says):
+    """It indexes no message before the end of the index, and those behind a record that says so are not its last."""
+    ours, theirs = store("ours"), store("theirs")
+    for root in (ours, theirs):
+        start, position, _ = damages.records(root)[number]
+        damages.change_log(root, start, position + 28, says.to_bytes(8, "big"))
+        for damage_to in (damages.missing_queues, damages.missing_index, damages.unclean):
+            damage_to(root, None)
+    recover(ours, policy="broker", config=CONFIG)
+    assert Broker(theirs, SIZES, "5.5.0").restart()
+    assert contents(ours) == contents(theirs)
+
+
 def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
     ours, theirs = store("ours"), store("theirs")
     for root in (ours, theirs):

@@ -16,6 +16,7 @@ class RequestScanner:
     queues: list[tuple[str, int]]
     last_phy_offset: int
     last_store_timestamp: int
+    n_records: int
     has_inner: bool
     def __new__(cls, *, message_delay_level: str, indexes_tags: bool, anywhere: bool = ...) -> Self: ...
     def scan(

@@ -86,7 +86,7 @@ cdef class RequestScanner:
     """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
 
     Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
-    -1 before; has_inner: whether a request is of an inner batch. anywhere: take records whose own physical offset is
+    -1 before; n_records: how many were met since ``take``; has_inner: whether a request is of an inner batch. anywhere: take records whose own physical offset is
     another, too, as a broker does: it is where their units and items then lead.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
@@ -94,6 +94,7 @@ cdef class RequestScanner:
     cdef readonly list queues
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t last_store_timestamp
+    cdef readonly int64_t n_records
     cdef readonly bint has_inner
     cdef bint indexes_tags
     cdef bint anywhere
@@ -167,6 +168,7 @@ cdef class RequestScanner:
             if not self.collect(&record):
                 return NO_MEMORY
             self.last_phy_offset, self.last_store_timestamp = record.phy_offset, record.store_timestamp
+            self.n_records += 1
             pos[0] += record.size
         return RECORD_OK
 
@@ -225,6 +227,7 @@ cdef class RequestScanner:
         """
         taken = array_of(self.requests, REQUEST), array_of(self.items, ITEM)
         self.requests, self.items = next_of(self.requests), next_of(self.items)
+        self.n_records = 0
         return taken
 
     # ---- queues ----------------------------------------------------------------------------------------------

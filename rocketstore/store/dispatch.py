@@ -131,9 +131,10 @@ class Dispatcher:
         while begin < end:
             self._scanner.take()  # nothing, unless the last call ended early
             stop = self._collect(begin, end)
+            has_records = self._scanner.n_records > 0
             requests, items = self._scanner.take()
             self.build_consume_queues(requests, self._scanner.queues)
-            if self._scanner.last_phy_offset >= begin:
+            if has_records:
                 self.build_index(items, self._scanner.last_phy_offset)
             self.last_phy_offset = self._scanner.last_phy_offset
             self.last_store_timestamp = self._scanner.last_store_timestamp

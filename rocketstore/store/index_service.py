@@ -281,10 +281,11 @@ class IndexService:
         """
         self._require_open(writing=True)
         self.check_file_sizes()
-        # What ends before the newest file does is there already.
-        first = int(np.searchsorted(phy_offsets, self._end_phy_offset())) if self._files else 0
+        # What is before the end of the newest file is there already, or says another offset than it has.
+        ends = np.maximum.accumulate(phy_offsets)
+        is_new = phy_offsets == (np.maximum(ends, self._end_phy_offset()) if self._files else ends)
         hashes, offsets, times = (
-            np.ascontiguousarray(column[first:]) for column in (key_hashes, phy_offsets, store_timestamps)
+            np.ascontiguousarray(column[is_new]) for column in (key_hashes, phy_offsets, store_timestamps)
         )
         self._put(hashes, offsets, times, not len(phy_offsets) or int(phy_offsets[-1]) < last_phy_offset)
 
