@@ -1,11 +1,14 @@
 """CommitLog: every message by offset, many at once and by id; all shapes a log's files can have."""
 
 import errno
+import itertools
 import mmap
 import os
 import pickle
 import random
+import string
 import struct
+import time
 import zlib
 from pathlib import Path
 
@@ -236,6 +239,15 @@ def test_properties_that_decode_to_one_name_are_one_item_in_every_reading(tmp_pa
     assert log.get_message(offset).properties == expected
     assert log.get_messages([offset])[0].properties == expected
     assert rows_of([log.get_messages([offset], columns=["properties"])])[0]["properties"] == expected
+
+
+def test_properties_whose_names_are_alike_are_read_as_fast_as_others(tmp_path):
+    names = [f"a{x}{y}a" for x, y in itertools.product(string.ascii_letters + string.digits, repeat=2)]
+    log, offsets = make(tmp_path, [{"properties": dict.fromkeys(names, "v")}] * 40, 1 << 21)
+    begin = time.perf_counter()
+    found = log.get_messages(offsets, columns=["properties"])
+    assert time.perf_counter() - begin < 0.5
+    assert found[39].properties == dict.fromkeys(names, "v")
 
 
 def test_text_of_malformed_bytes_is_valid_utf_8_as_java_decodes_it(tmp_path):

@@ -1,7 +1,9 @@
 """From records to queues and index: what the kernel collects, and what the dispatcher writes of it."""
 
+import itertools
 import random
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -202,6 +204,17 @@ def test_many_queues_keep_their_numbers():
     requests, _ = scanner.take()
     assert [scanner.queues[number] for number in requests["queue"]] == [(f"T{i % 3000}", i % 7) for i in range(30_000)]
     assert len(scanner.queues) == 21_000
+
+
+def test_topics_of_one_java_hash_are_told_apart_as_fast_as_others():
+    topics = ["".join(pairs) for pairs in itertools.islice(itertools.product(("Aa", "BB"), repeat=15), 30_000)]
+    assert len({key_hash(topic) for topic in topics}) == 1
+    records = b"".join(build_record(topic=topic) for topic in topics)
+    scanner = scanner_of(anywhere=True)
+    begin = time.perf_counter()
+    assert scanner.scan(Buffer(records), 0, 0, len(records)) == len(records)
+    assert time.perf_counter() - begin < 2
+    assert scanner.queues == [(topic, 0) for topic in topics]
 
 
 def test_topics_that_decode_to_the_same_text_are_of_one_queue():

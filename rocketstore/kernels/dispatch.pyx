@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy, rs_utf8_repair
+from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
 from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
     BAD_PHY_OFFSET,
@@ -26,11 +26,11 @@ from rocketstore.kernels.record cimport (
     fetch_following,
     fill_delays,
     java_text,
+    keyed_hash,
     next_word,
     parse_record,
 )
 from rocketstore.kernels.record_columns cimport Growing, array_of, next_of
-from rocketstore.kernels.record_filter cimport equals_decoded
 
 import numpy as np
 
@@ -43,12 +43,12 @@ cdef enum:
     DISPATCH_MORE = 4
     NO_MEMORY = -1
 
-# One queue that was met. The text of its topic is its own, as Java decodes it: records whose topics decode alike are of one
-# queue.
+# A topic, as records have it, and a queue of it that was met. The bytes of the topic are its own.
 cdef struct QueueEntry:
     uint32_t hash
     uint32_t prefix  # the hash of "topic#"
     int32_t queue_id
+    int32_t number  # topics that Java decodes to one text are of one queue
     Slice topic
     uint8_t *owned
 
@@ -104,6 +104,8 @@ cdef class RequestScanner:
     cdef Growing items
     cdef QueueEntry *entries
     cdef int32_t n_entries
+    cdef int32_t n_queues
+    cdef int32_t n_named  # of the entries, those whose queues have been told
     cdef int32_t capacity
     cdef int32_t *slots  # ordinals + 1 of entries, by hash; twice as many as entries
 
@@ -174,12 +176,12 @@ cdef class RequestScanner:
 
     cdef bint collect(self, const Record *record) noexcept nogil:
         cdef int32_t kind = record.sys_flag & TRANSACTION_TYPE
-        cdef int32_t number = self.number_of(record)
-        if number < 0:
+        cdef int32_t at = self.entry_of(&record.topic, record.queue_id)
+        if at < 0:
             return False
-        if kind != TRANSACTION_ROLLBACK and not self.add_items(record, self.entries[number].prefix):
+        if kind != TRANSACTION_ROLLBACK and not self.add_items(record, self.entries[at].prefix):
             return False
-        return (kind != 0 and kind != TRANSACTION_COMMIT) or self.add_request(record, number)
+        return (kind != 0 and kind != TRANSACTION_COMMIT) or self.add_request(record, self.entries[at].number)
 
     cdef bint add_request(self, const Record *record, int32_t number) noexcept nogil:
         cdef Request *request
@@ -232,40 +234,55 @@ cdef class RequestScanner:
 
     # ---- queues ----------------------------------------------------------------------------------------------
 
-    cdef int32_t number_of(self, const Record *record) noexcept nogil:
-        """The number of the record's queue, a new one if it was not met before; -1 without memory."""
-        cdef uint32_t code = rs_java_hash_utf8_lossy(0, record.topic.data, <size_t>record.topic.size)
-        cdef uint32_t mixed = (code ^ <uint32_t>record.queue_id * 0x9E3779B1u) * 0x85EBCA6Bu
+    cdef int32_t entry_of(self, const Slice *topic, int32_t queue_id) noexcept nogil:
+        """The entry of a queue, a new one if it was not met before; -1 without memory."""
+        cdef uint32_t mixed = keyed_hash(topic) ^ <uint32_t>queue_id * 0x9E3779B1u
         cdef int32_t found
         if 2 * self.n_entries >= self.capacity and not self.grow():
             return -1
-        found = self.slots[self.slot_of(mixed, record)]
-        return found - 1 if found else self.add_queue(mixed, code, record)
+        found = self.slots[self.slot_of(mixed, topic, queue_id)]
+        return found - 1 if found else self.add_entry(mixed, topic, queue_id)
 
-    cdef uint32_t slot_of(self, uint32_t mixed, const Record *record) noexcept nogil:
+    cdef uint32_t slot_of(self, uint32_t mixed, const Slice *topic, int32_t queue_id) noexcept nogil:
         """The slot that has the queue, or the free one where it belongs."""
-        cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = (mixed >> 8) & mask
+        cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = (mixed * 0x85EBCA6Bu >> 8) & mask
         cdef const QueueEntry *entry
         while self.slots[slot]:
             entry = &self.entries[self.slots[slot] - 1]
-            if (record != NULL and entry.hash == mixed and entry.queue_id == record.queue_id
-                    and is_topic_of(entry, &record.topic)):
+            if entry.hash == mixed and entry.queue_id == queue_id and topic != NULL and are_equal(&entry.topic, topic):
                 return slot
             slot = (slot + 1) & mask
         return slot
 
-    cdef int32_t add_queue(self, uint32_t mixed, uint32_t code, const Record *record) noexcept nogil:
-        cdef QueueEntry *entry = &self.entries[self.n_entries]
-        entry.owned = <uint8_t *>malloc(3 * <size_t>max(record.topic.size, 1))
-        if entry.owned == NULL:
+    cdef int32_t add_entry(self, uint32_t mixed, const Slice *topic, int32_t queue_id) noexcept nogil:
+        cdef uint8_t *owned = <uint8_t *>malloc(max(topic.size, 1))
+        cdef int32_t number = self.n_queues if rs_utf8_valid(topic.data, <size_t>topic.size) else (
+            self.number_of_decoded(topic, queue_id))
+        cdef QueueEntry *entry
+        if owned == NULL or number < 0 or 2 * self.n_entries >= self.capacity and not self.grow():
+            free(owned)
             return -1
-        entry.topic.data = entry.owned
-        entry.topic.size = <int32_t>rs_utf8_repair(record.topic.data, <size_t>record.topic.size, entry.owned)
-        entry.hash, entry.queue_id = mixed, record.queue_id
-        entry.prefix = rs_java_hash_latin1(code, b"#", 1)
+        memcpy(owned, topic.data, topic.size)
+        entry = &self.entries[self.n_entries]
+        entry.owned = entry.topic.data = owned
+        entry.topic.size, entry.queue_id, entry.hash, entry.number = topic.size, queue_id, mixed, number
+        entry.prefix = rs_java_hash_latin1(rs_java_hash_utf8_lossy(0, owned, <size_t>topic.size), b"#", 1)
         self.n_entries += 1
-        self.slots[self.slot_of(mixed, NULL)] = self.n_entries
+        self.n_queues = max(self.n_queues, number + 1)
+        self.slots[self.slot_of(mixed, NULL, queue_id)] = self.n_entries
         return self.n_entries - 1
+
+    cdef int32_t number_of_decoded(self, const Slice *topic, int32_t queue_id) noexcept nogil:
+        """The number of a queue whose topic is not well-formed: that of what Java decodes it to; -1 without memory."""
+        cdef uint8_t *repaired = <uint8_t *>malloc(3 * <size_t>topic.size)
+        cdef Slice decoded
+        cdef int32_t at = -1
+        if repaired != NULL:
+            decoded.data = repaired
+            decoded.size = <int32_t>rs_utf8_repair(topic.data, <size_t>topic.size, repaired)
+            at = self.entry_of(&decoded, queue_id)
+        free(repaired)
+        return -1 if at < 0 else self.entries[at].number
 
     cdef bint grow(self) noexcept nogil:
         cdef int32_t i, capacity = max(2 * self.capacity, 64)
@@ -281,18 +298,17 @@ cdef class RequestScanner:
         free(self.slots)
         self.entries, self.slots, self.capacity = entries, slots, capacity
         for i in range(self.n_entries):
-            slots[self.slot_of(entries[i].hash, NULL)] = i + 1
+            slots[self.slot_of(entries[i].hash, NULL, 0)] = i + 1
         return True
 
     cdef int name_queues(self) except -1:
-        cdef int32_t i
-        for i in range(<int32_t>len(self.queues), self.n_entries):
-            self.queues.append((java_text(&self.entries[i].topic), self.entries[i].queue_id))
+        cdef QueueEntry *entry
+        while self.n_named < self.n_entries:
+            entry = &self.entries[self.n_named]
+            if entry.number == len(self.queues):
+                self.queues.append((java_text(&entry.topic), entry.queue_id))
+            self.n_named += 1
         return 0
-
-
-cdef inline bint is_topic_of(const QueueEntry *entry, const Slice *topic) noexcept nogil:
-    return are_equal(&entry.topic, topic) or equals_decoded(topic, entry.topic.data, entry.topic.size)
 
 
 def by_queue(const Request[::1] requests, Py_ssize_t n_queues):

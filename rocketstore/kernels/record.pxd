@@ -1,9 +1,9 @@
 # One message record of the commit log: where its fields are, and what makes it sound. See record.pyx for the picture.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.string cimport memcmp
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_cpu_is_amd, rs_find_magic, rs_touch
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_cpu_is_amd, rs_find_magic, rs_keyed_hash, rs_touch
 
 cdef enum:
     SIZE = 0
@@ -115,6 +115,9 @@ cdef struct DelayTable:
     int64_t millis[64]
 
 
+cdef uint64_t HASH_KEY  # this process's own
+
+
 cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, PropertyReader *reader,
                       const DelayTable *delays, Record *record) noexcept nogil
 cdef void read_properties(PropertyReader *reader, const Slice *properties) noexcept nogil
@@ -131,6 +134,10 @@ cdef inline bint is_text(const Slice *text, const char *wanted, int32_t size) no
 
 cdef inline bint are_equal(const Slice *one, const Slice *other) noexcept nogil:
     return is_text(one, <const char *>other.data, other.size)
+
+
+cdef inline uint32_t keyed_hash(const Slice *text) noexcept nogil:
+    return rs_keyed_hash(HASH_KEY, text.data, <size_t>text.size)
 
 
 cdef inline int64_t next_magic(const uint8_t *data, int64_t pos, int64_t stop) noexcept nogil:

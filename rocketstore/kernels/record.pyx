@@ -6,6 +6,7 @@
     body length i32, body | topic length i8 (V1) or i16 (V2), topic | properties length i16, properties
 """
 
+import os
 import re
 import unicodedata
 
@@ -24,6 +25,8 @@ from rocketstore.kernels.csrc cimport (
 cdef enum:
     KEYS = 0x4B455953  # "KEYS", "TAGS" as they are loaded
     TAGS = 0x54414753
+
+HASH_KEY = int.from_bytes(os.urandom(8), "little")
 
 # For each bad status from BAD_MAGIC on: the field and what is wrong with it.
 BAD_REASONS = (

@@ -34,6 +34,7 @@ from rocketstore.kernels.record cimport (
     Record,
     Slice,
     are_equal,
+    keyed_hash,
     next_property,
     next_word,
     read_properties,
@@ -432,7 +433,7 @@ cdef class PropertiesColumn(Column):
 
     cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
         """Put an item among the n there are, in the place of one with its name; how many there are then."""
-        cdef uint32_t head = (item.name.data[0] * 31 + item.name.data[item.name.size - 1] + item.name.size) % HEADS
+        cdef uint32_t head = keyed_hash(&item.name) % HEADS
         cdef int32_t at = self.heads[head]
         while at >= 0:
             if are_equal(&self.item_names[at], &item.name):
