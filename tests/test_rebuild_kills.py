@@ -25,7 +25,7 @@ from rebuilt import (
     make_log,
 )
 
-from rocketstore import rebuild
+from rocketstore import rebuild, recover
 from rocketstore.store import rebuild as module
 
 SLOW_CHANGES = [pytest.param(n, marks=pytest.mark.slow) for n in ("compat", "index", "sizes", "expired", "light")]
@@ -136,6 +136,43 @@ def test_killed_at_the_last_calls_it_goes_on(store, tmp_path):
             if not was_killed:
                 break
         assert call > 3
+
+
+@pytest.mark.parametrize("was_stopped", [True, False])
+def test_a_store_that_was_opened_after_a_killed_swap_is_rebuilt_and_nothing_is_lost(tmp_path, seed, was_stopped):
+    """Opening makes the queues that are between two names; after a stop anything may have happened to those built."""
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    run(root)
+    model, call = dispatched(root), 1
+    while killed_at(call, lambda root=root: run(root), after=(module, "swap")):
+        recover(root, config=CONFIG)
+        if was_stopped:
+            for path in (root / "consumequeue").rglob("0*0"):
+                path.write_bytes(b"\1" * path.stat().st_size)
+        else:
+            (root / "abort").touch()
+        kept = backups(root)
+        report = run(root)
+        # After a kill the last message is dispatched again, into a file of another name if it had one of its own.
+        assert_rebuilt(root, model, names=index_names(model) if was_stopped else None)
+        assert not (root / "abort").exists()
+        assert kept.keys() <= backups(root).keys() >= {*report.backups}
+        assert {path: data for path, data in backups(root).items() if path in kept} == kept
+        call += 2
+    assert call > 5
+
+
+def backups(root):
+    """What is kept of old directories, by their names."""
+    return {path: files_under(path, ".") for path in root.glob("*.bak-*")}
+
+
+def test_queues_that_are_gone_since_a_killed_swap_are_built_anew(tmp_path, seed):
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    assert killed_at(1, lambda: run(root), after=(module.Rebuilder, "_finish"))
+    shutil.rmtree(root / "consumequeue")
+    run(root)
+    assert_rebuilt(root, dispatched(root))
 
 
 def test_killed_again_and_again_it_comes_to_an_end(store, seed):

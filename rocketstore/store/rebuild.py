@@ -29,6 +29,7 @@ from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
     STATE,
+    can_swap,
     cut_index_files,
     cut_queue,
     index_headers,
@@ -244,7 +245,8 @@ class Rebuilder:
                 for part in self.build.parts():
                     if (self.root / part).exists():
                         make_directory(staging / part)
-                state |= {"phase": "swap", "time": index_file_name(datetime.now())}
+                made = [part for part in self.build.parts() if (staging / part).exists()]
+                state |= {"phase": "swap", "time": index_file_name(datetime.now()), "made": made}
                 save_state(staging, state)
             plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
             backups = swap(self.root, staging, state)
@@ -298,7 +300,8 @@ class Rebuilder:
         options = self._options(plan)
         is_whole = state.get("done") == plan.end
         is_part = state.get("phase") == "build" and state["done"] < plan.end
-        if state.get("options") != options or not (is_whole or (is_part and not self.config.enable_consume_queue_ext)):
+        can_go_on = is_whole or (is_part and not self.config.enable_consume_queue_ext)
+        if state.get("options") != options or not can_go_on or not can_swap(self.root, staging, state):
             state = self._begin(staging, options)
         self.batches.update(state["batches"])
         while state["phase"] == "build":

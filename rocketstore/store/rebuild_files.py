@@ -18,8 +18,8 @@ from rocketstore.store.recovery_complete import zero
 from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS, QueueEnd
 
-__all__ = ["INDEX_MADE", "STATE", "cut_index_files", "cut_queue", "index_headers", "name_index_files", "read_state"]
-__all__ += ["remove_other_topics", "save_state", "swap"]
+__all__ = ["INDEX_MADE", "STATE", "can_swap", "cut_index_files", "cut_queue", "index_headers", "name_index_files"]
+__all__ += ["read_state", "remove_other_topics", "save_state", "swap"]
 
 STATE = "state.json"
 INDEX_MADE = "index-made"  # files that have names of now
@@ -108,20 +108,42 @@ def remove_other_topics(staging: Path, topics: Collection[str]) -> None:
                 shutil.rmtree(path)
 
 
+def can_swap(root: Path, staging: Path, state: dict[str, Any]) -> bool:
+    """Whether a swap, if one was begun, can be gone on with: what is in its place already is what was built.
+
+    Without ``abort`` the store was opened since, and may be another.
+    """
+    swapped = [part for part in state.get("made", ()) if not (staging / part).exists()]
+    return not swapped or ((root / "abort").exists() and all((root / part).exists() for part in swapped))
+
+
 def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
     """Put what was built in the place of the old directories. Killed in the middle, it is done again."""
-    backups = []
+    backups: list[Path] = []
     for part in state["options"]["parts"]:
-        first, *rest = Path(part).parts
-        made, old, kept = staging / part, root / part, Path(root, f"{first}.bak-{state['time']}", *rest)
+        made, old = staging / part, root / part
+        *kept, free = backup_paths(root, part, state["time"])
         if made.exists():
             make_directory(old.parent)
             if old.exists():
-                make_directory(kept.parent)
-                old.rename(kept)
-                sync_path(kept.parent)
+                make_directory(free.parent)
+                old.rename(free)
+                sync_path(free.parent)
+                kept.append(free)
             made.rename(old)
             sync_path(old.parent)
-        if kept.exists():
-            backups.append(kept)
+        backups += kept
     return tuple(backups)
+
+
+def backup_paths(root: Path, part: str, time: str) -> list[Path]:
+    """Where a directory is kept, by the time of the swap, and where it can be.
+
+    One that is kept already may have been made again, if the store was opened after the swap was killed.
+    """
+    first, *rest = Path(part).parts
+    paths = [Path(root, f"{first}.bak-{time}", *rest)]
+    while paths[-1].exists():
+        time = index_file_name(datetime.now(), time)
+        paths.append(Path(root, f"{first}.bak-{time}", *rest))
+    return paths
