@@ -278,6 +278,38 @@ def test_a_log_that_grew_is_built_to_its_new_end(tmp_path, seed):
     assert_rebuilt(root, model, names=index_names(model))
 
 
+def rows_of(topic):
+    row = {"topic": topic, "queue_id": 0, "body": b"x" * 50, "properties": {"KEYS": topic}}
+    return [row | {"queue_offset": i, "store_timestamp": 1_700_000_000_000 + 700 * i} for i in range(40)]
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("call", [300, 10**9])
+def test_what_was_built_of_another_log_is_not_gone_on_with(tmp_path, in_place, call, monkeypatch):
+    """Each record begins where one of the other begins."""
+    roots = [make_log(tmp_path / topic, rows_of(topic)) for topic in "AB"]
+    options = {} if in_place else {"out": tmp_path / "out"}
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "swap" if in_place else "name_index_files", lambda *args: os._exit(9))
+        assert killed_at(call, lambda: run(roots[0], **options))
+    if in_place:
+        shutil.rmtree(roots[0] / "commitlog")
+        shutil.copytree(roots[1] / "commitlog", roots[0] / "commitlog")
+    out = run(roots[1 - in_place], **options).out
+    model = dispatched(roots[1])
+    assert_rebuilt(out, model, names=index_names(model))
+
+
+def test_what_was_built_of_another_store_is_not_gone_on_with(tmp_path, seed):
+    """Though all that there is of their logs is the same."""
+    roots = [make_log(tmp_path / name, KINDS["plain"](random.Random(seed))) for name in "AB"]
+    assert killed_at(400, lambda: run(roots[0], out=tmp_path / "out"))
+    told = []
+    run(roots[1], out=tmp_path / "out", progress=lambda done, total: told.append(done))
+    assert told[0] < 1000
+    assert_rebuilt(tmp_path / "out", dispatched(roots[1]))
+
+
 @pytest.mark.parametrize("moments", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_sigkill_at_any_moment(tmp_path, seed, moments):
     rng = random.Random(f"{seed} {moments}")

@@ -28,11 +28,13 @@ from rocketstore.store.geometry import known_config, save_geometry, with_default
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
+    NO_MARK,
     STATE,
     can_swap,
     cut_index_files,
     cut_queue,
     index_headers,
+    mark_of,
     name_index_files,
     read_state,
     remove_other_topics,
@@ -298,10 +300,7 @@ class Rebuilder:
         """Build all, from where a killed call was, or from the beginning; again if a topic proves to be of batches."""
         state = read_state(staging)
         options = self._options(plan)
-        is_whole = state.get("done") == plan.end
-        is_part = state.get("phase") == "build" and state["done"] < plan.end
-        can_go_on = is_whole or (is_part and not self.config.enable_consume_queue_ext)
-        if state.get("options") != options or not can_go_on or not can_swap(self.root, staging, state):
+        if not self._can_go_on(plan, staging, state, options):
             state = self._begin(staging, options)
         self.batches.update(state["batches"])
         while state["phase"] == "build":
@@ -313,18 +312,27 @@ class Rebuilder:
                 remove_other_topics(staging, self.build.topics)
         return state
 
+    def _can_go_on(self, plan: Completion, staging: Path, state: dict[str, Any], options: dict[str, Any]) -> bool:
+        """Whether what a killed call has left is of this log, and what these options make of it."""
+        if state.get("options") != options or state["mark"] != mark_of(plan.log, state["mark"][0], state["done"]):
+            return False
+        is_part = state["phase"] == "build" and state["done"] < plan.end and not self.config.enable_consume_queue_ext
+        return (is_part or state["done"] == plan.end) and can_swap(self.root, staging, state)
+
     def _options(self, plan: Completion) -> dict[str, Any]:
         """What the result depends on, besides the log."""
         values = {name: value for name, value in vars(self.config).items() if isinstance(value, str | int | None)}
         topics = sorted(self.topics), sorted(batch_topics(self.topics))
-        begin = plan.log.min_phy_offset
-        return {**values, "parts": self.build.parts(), "zone": str(self.zone), "topics": [*topics], "begin": begin}
+        values |= {"root": str(self.root.resolve()), "begin": plan.log.min_phy_offset}
+        return {**values, "parts": self.build.parts(), "zone": str(self.zone), "topics": [*topics]}
 
     def _begin(self, staging: Path, options: dict[str, Any]) -> dict[str, Any]:
         for name in (INDEX_MADE, "index", *QUEUE_PARTS):
             shutil.rmtree(staging / name, ignore_errors=True)
         make_directory(staging)
-        return self._save(staging, {"phase": "build", "options": options, "done": options["begin"]})
+        return self._save(
+            staging, {"phase": "build", "options": options, "done": options["begin"], "mark": NO_MARK}
+        )
 
     def _save(self, staging: Path, state: dict[str, Any]) -> dict[str, Any]:
         state["batches"] = sorted(self.batches)
@@ -333,7 +341,7 @@ class Rebuilder:
 
     def _build_from(self, plan: Completion, staging: Path, state: dict[str, Any]) -> dict[str, Any] | None:
         """Build the rest. None: what was built before has to be built in another way."""
-        begin, first = state["done"], plan.log.min_phy_offset
+        begin, first, last_phy_offset = state["done"], plan.log.min_phy_offset, state["mark"][0]
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
@@ -351,15 +359,18 @@ class Rebuilder:
                     return None
                 builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
                 if piece.last is not None:
-                    builder.build_index(piece.items, piece.last[0])
+                    last_phy_offset = piece.last[0]
+                    builder.build_index(piece.items, last_phy_offset)
                 if self.progress is not None:
                     self.progress(piece.end - first, plan.end - first)
                 if time.monotonic() - saved > SAVE_SECONDS:
                     builder.flush()
-                    self._save(staging, state | {"done": piece.end})
+                    mark = mark_of(plan.log, last_phy_offset, piece.end)
+                    self._save(staging, state | {"done": piece.end, "mark": mark})
                     saved = time.monotonic()
             builder.flush()
-        return self._save(staging, state | {"phase": "name", "done": plan.end})
+        mark = mark_of(plan.log, last_phy_offset, plan.end)
+        return self._save(staging, state | {"phase": "name", "done": plan.end, "mark": mark})
 
     def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
         """Open what was built up to an offset, and nothing of what is behind it."""

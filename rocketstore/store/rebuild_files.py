@@ -11,18 +11,22 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from rocketstore.files.broker_config import replace_file
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexHeader, file_size
 from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_path
+from rocketstore.kernels.csrc import crc32
 from rocketstore.store.index_service import index_file_name, index_paths
 from rocketstore.store.recovery_complete import zero
 from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS, QueueEnd
 
-__all__ = ["INDEX_MADE", "STATE", "can_swap", "cut_index_files", "cut_queue", "index_headers", "name_index_files"]
-__all__ += ["read_state", "remove_other_topics", "save_state", "swap"]
+__all__ = ["INDEX_MADE", "NO_MARK", "STATE", "can_swap", "cut_index_files", "cut_queue", "index_headers"]
+__all__ += ["mark_of", "name_index_files", "read_state", "remove_other_topics", "save_state", "swap"]
 
 STATE = "state.json"
 INDEX_MADE = "index-made"  # files that have names of now
+MARKED = 1 << 12  # bytes of a record, by which it is told from others
+NO_MARK = [-1, 0]
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
 
@@ -38,6 +42,11 @@ def read_state(staging: Path) -> dict[str, Any]:
 
 def save_state(staging: Path, state: dict[str, Any]) -> None:
     replace_file(staging / STATE, json.dumps(state).encode())
+
+
+def mark_of(log: CommitLog, last_phy_offset: int, end: int) -> list[int]:
+    """What tells a log, up to a physical offset, from others: the last record before that, or NO_MARK."""
+    return [last_phy_offset, crc32(log.queue.pread(last_phy_offset, min(end - last_phy_offset, MARKED)))]
 
 
 # ---- what was put after the state was saved ----------------------------------------------------------------
