@@ -1,6 +1,7 @@
 """rebuild that is killed: the old files are whole or the new ones are there, and the next call goes on."""
 
 import dataclasses
+import json
 import os
 import random
 import shutil
@@ -24,6 +25,7 @@ from rebuilt import (
     index_names,
     make_log,
 )
+from reference.index_file import IndexFile, key_hash
 
 from rocketstore import rebuild, recover
 from rocketstore.store import rebuild as module
@@ -308,6 +310,49 @@ def test_what_was_built_of_another_store_is_not_gone_on_with(tmp_path, seed):
     run(roots[1], out=tmp_path / "out", progress=lambda done, total: told.append(done))
     assert told[0] < 1000
     assert_rebuilt(tmp_path / "out", dispatched(roots[1]))
+
+
+def stopped_at(root, saved, stopped):
+    """A rebuild that noted how far it is up to one offset, and went on to another."""
+
+    def stop(done, total):
+        module.SAVE_SECONDS = 0 if done < saved else 10**9
+        if done >= stopped:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(root, progress=stop)
+    module.SAVE_SECONDS = 0
+    return root / "rocketstore-rebuild"
+
+
+def test_an_item_whose_hash_is_0_stays_and_so_do_those_behind_it(tmp_path):
+    rows = rows_of("T")
+    rows[3]["properties"] = {"KEYS": "s7Nftri"}
+    assert key_hash("T#s7Nftri") == 0
+    root = make_log(tmp_path / "store", rows)
+    stopped_at(root, 2000, 2500)
+    run(root)
+    model = dispatched(root)
+    assert_rebuilt(root, model, names=index_names(model))
+
+
+def test_items_that_did_not_come_to_the_disk_are_put_again(tmp_path, seed):
+    """In files whose headers did."""
+    root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
+    staging = stopped_at(root, 2000, 12_000)
+    done, lost = json.loads((staging / module.STATE).read_bytes())["done"], 0
+    for path in (staging / "index-made").iterdir():
+        file = IndexFile(SIZES["max_hash_slot_num"], SIZES["max_index_num"], data=path.read_bytes())
+        data = bytearray(path.read_bytes())
+        if file.item(1)[1] >= done:
+            data[-20 * SIZES["max_index_num"] :] = bytes(20 * SIZES["max_index_num"])
+            lost += 1
+        path.write_bytes(data)
+    assert lost > 1
+    run(root)
+    model = dispatched(root)
+    assert_rebuilt(root, model, names=index_names(model))
 
 
 @pytest.mark.parametrize("moments", [2, pytest.param(30, marks=pytest.mark.slow)])

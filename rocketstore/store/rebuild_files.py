@@ -74,7 +74,7 @@ def cut_index_files(
     """Take back the items of records from ``end`` on. What is full before is not read."""
     is_cut = False
     for number, path in enumerate(index_paths(directory)):
-        found = look_at_index(path, slots, items, end, lambda header: header.index_count >= items)
+        found = look_at_index(path, slots, items, end, lambda header: header.index_count >= items, is_flushed=True)
         was_being_made = number > 0 and path.stat().st_size > 0 and read_header(path) == NO_HEADER
         is_cut = is_cut or was_being_made or found.sound < found.total or not found.slots_agree
         if is_cut and found.sound == 0:  # also an empty one that begins where one ended that is cut
