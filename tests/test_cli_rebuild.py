@@ -142,7 +142,8 @@ def test_ctrl_c_says_that_a_second_call_goes_on(tmp_path, conf, seed):
     while True:
         process = start("rebuild", root, "--broker-conf", conf, "--threads", 1, "--memory", "0")
         deadline = time.monotonic() + 30
-        while not (root / "rocketstore-rebuild" / "state.json").exists() and process.poll() is None:
+        state = root / "rocketstore-rebuild" / "rocketstore-rebuild.json"
+        while not state.exists() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.001)
         time.sleep(delay)

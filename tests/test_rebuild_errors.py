@@ -134,6 +134,18 @@ def test_nothing_to_build_is_an_error(store):
         refused(store, ValueError, "directory", topics=["Orders", topic])
 
 
+@pytest.mark.parametrize("name", ["state.json", "rocketstore-rebuild.json", "rocketstore-rebuild.json.old"])
+@pytest.mark.parametrize("text", ["", "[]", "1", "[" * 10**5, '{"phase": "build"}', '{"options": null, "done": "x"}'])
+def test_a_directory_in_which_no_rebuild_was_killed_stays_as_it_is(log, tmp_path, name, text):
+    out = tmp_path / "out"
+    for path in (out / "index" / "notes", out / "consumequeue" / "notes", out / name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    before = everything(out)
+    refused(log, FileExistsError, "not empty", out=out)
+    assert everything(out) == before
+
+
 @pytest.mark.parametrize("tz", ["Mars/Olympus", "", "../../etc/passwd", "Europe", "a\0b"])
 def test_a_zone_that_is_not_known_is_an_error(store, tz):
     before = everything(store)

@@ -202,7 +202,7 @@ def test_it_goes_on_from_where_it_was(tmp_path, seed):
 def test_what_a_killed_call_was_writing_of_its_state_is_not_in_the_way(tmp_path, seed):
     root, out = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed))), tmp_path / "out"
     out.mkdir()
-    (out / "state.json.tmp-123").write_bytes(b"{")
+    (out / "rocketstore-rebuild.json.tmp-123").write_bytes(b"{")
     run(root, out=out)
     assert {path.name for path in out.iterdir()} == {"consumequeue", "index"}
 
@@ -341,7 +341,7 @@ def test_items_that_did_not_come_to_the_disk_are_put_again(tmp_path, seed):
     """In files whose headers did."""
     root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
     staging = stopped_at(root, 2000, 12_000)
-    done, lost = json.loads((staging / module.STATE).read_bytes())["done"], 0
+    done, lost = json.loads((staging / "rocketstore-rebuild.json").read_bytes())["done"], 0
     for path in (staging / "index-made").iterdir():
         file = IndexFile(SIZES["max_hash_slot_num"], SIZES["max_index_num"], data=path.read_bytes())
         data = bytearray(path.read_bytes())

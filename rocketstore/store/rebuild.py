@@ -29,15 +29,16 @@ from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
     NO_MARK,
-    STATE,
     can_swap,
     cut_index_files,
     cut_queue,
     index_headers,
+    is_free,
     mark_of,
     name_index_files,
     read_state,
     remove_other_topics,
+    remove_state,
     save_state,
     swap,
 )
@@ -229,11 +230,10 @@ class Rebuilder:
         plan = self.look_only()
         with plan.log:
             make_directory(out)
-            if any(not path.name.startswith(STATE) for path in out.iterdir()) and not (out / STATE).exists():
+            if not is_free(out):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
             self._build(plan, out)
-            for path in out.glob(f"{STATE}*"):  # also one that a killed call was writing
-                path.unlink()
+            remove_state(out)
             return self._report(plan, out, ())
 
     def build_and_swap(self) -> RebuildReport:

@@ -20,10 +20,12 @@ from rocketstore.store.recovery_complete import zero
 from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index, read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS, QueueEnd
 
-__all__ = ["INDEX_MADE", "NO_MARK", "STATE", "can_swap", "cut_index_files", "cut_queue", "index_headers"]
-__all__ += ["mark_of", "name_index_files", "read_state", "remove_other_topics", "save_state", "swap"]
+__all__ = ["INDEX_MADE", "NO_MARK", "can_swap", "cut_index_files", "cut_queue", "index_headers", "is_free", "mark_of"]
+__all__ += ["name_index_files", "read_state", "remove_other_topics", "remove_state", "save_state", "swap"]
 
-STATE = "state.json"
+STATE = "rocketstore-rebuild.json"
+FIELDS: dict[str, type] = {"phase": str, "options": dict, "done": int, "mark": list, "batches": list}
+UNFINISHED = f"{STATE}.tmp-"  # and the number of a process that was killed when it wrote one
 INDEX_MADE = "index-made"  # files that have names of now
 MARKED = 1 << 12  # bytes of a record, by which it is told from others
 NO_MARK = [-1, 0]
@@ -34,10 +36,21 @@ NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
 def read_state(staging: Path) -> dict[str, Any]:
     """Give what a killed call has left, nothing if there is none."""
     try:
-        state: dict[str, Any] = json.loads((staging / STATE).read_bytes())
-    except (FileNotFoundError, ValueError):
+        state = json.loads((staging / STATE).read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    return state
+    is_ours = isinstance(state, dict) and all(isinstance(state.get(name), kind) for name, kind in FIELDS.items())
+    return state if is_ours else {}
+
+
+def is_free(out: Path) -> bool:
+    """Whether a directory is empty, but for what a killed call has left."""
+    return bool(read_state(out)) or all(path.name.startswith(UNFINISHED) for path in out.iterdir())
+
+
+def remove_state(out: Path) -> None:
+    for path in (out / STATE, *out.glob(f"{UNFINISHED}*")):
+        path.unlink()
 
 
 def save_state(staging: Path, state: dict[str, Any]) -> None:
