@@ -535,6 +535,18 @@ def test_policy_broker_is_a_way_on_after_damage(store, seed):
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_records_that_a_broker_cut_off_for_a_body_s_crc_do_not_come_back(store, complete):
+    root = store()
+    start, position, _ = damages.records(root)[-3]
+    first = damages.log_files(root)[start][position + 88]  # byte of the body
+    damages.change_log(root, start, position + 88, bytes([first ^ 1]))
+    assert recover(root, policy="broker", config=CONFIG).max_phy_offset == start + position
+    assert complete(root, config=CONFIG).max_phy_offset == start + position
+    assert not any(read_files(root / "commitlog")[start][position:])
+    assert_complete(root)
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
     root = store()
     start, position, _ = damages.records(root)[-3]

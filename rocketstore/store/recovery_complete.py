@@ -147,7 +147,9 @@ class Completion:
         last = max((queue.phy_offset for queue in self.queues), default=0)
         self.checked_from = begin = self._tail_begin()
         self._find_end(begin, verify_crc=False)
-        if not begin < last <= self.end or not all(units_agree(self.log, self.queues, self.batch_topics)):
+        if self._is_cut_off() or not begin < last <= self.end:
+            return False
+        if not all(units_agree(self.log, self.queues, self.batch_topics)):
             return False
         if self.empty_ext_files:
             return False
@@ -163,6 +165,13 @@ class Completion:
             self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
             self._pass_what_has_no_items(newest)
         return not self._find_missing(others_begin=last)
+
+    def _is_cut_off(self) -> bool:
+        """Whether a broker, which never erases, ended the log before a record whose body is not its CRC's."""
+        end = self._end_of_record(self.checkpoint.confirm_phy_offset)
+        begin = max(end, self.checked_from)  # behind a file's last record it is the next one's first
+        scanner = self.log.scanner((), verify_crc=self.config.check_crc_on_recover)
+        return end > 0 and begin < self.end and self.log.walk(scanner, begin, begin + 1) == begin
 
     def _look_at_everything(self, whole_log: bool) -> None:
         """Look at all queues and files of the index, and at the log from where one of them ends, or at all of it."""
