@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -95,7 +95,7 @@ class Completion:
     def look(self, *, thorough: bool) -> None:
         """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
         self._check_log_files()
-        self._check_queue_types()
+        self.check_queue_types(self.batch_topics)
         self.empty_ext_files = empty_ext_files(self.root, self.config)
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         self.is_thorough = thorough or not (is_clean and self._look_at_ends())
@@ -129,9 +129,9 @@ class Completion:
                 reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
 
-    def _check_queue_types(self) -> None:
+    def check_queue_types(self, topics: Iterable[str]) -> None:
         """Refuse what a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe."""
-        for topic in self.batch_topics:
+        for topic in topics:
             directory = self.root / "consumequeue" / topic
             if is_file_name(topic) and any(directory.glob("*/" + "[0-9]" * 20)):
                 raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ; these have not")
