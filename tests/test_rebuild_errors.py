@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import math
 import os
 import random
 import shutil
@@ -138,6 +139,8 @@ def test_nothing_to_build_is_an_error(store):
     for options in ({"consume_queue": False, "index": False}, {"consume_queue": False, "topics": ["T"]}):
         refused(store, ValueError, "must be built", **options)
     refused(store, ValueError, "must be built", topics=[])
+    disabled = dataclasses.replace(CONFIG, message_index_enable=False)
+    refused(store, ValueError, "must be built", disabled, consume_queue=False)
     refused(store, TypeError, "a list of str", topics="Orders")
     for topic in ("", "..", "a/b", "x" * 256, "a\0b"):
         refused(store, ValueError, "directory", topics=["Orders", topic])
@@ -166,6 +169,26 @@ def test_a_zone_that_is_not_known_is_an_error(store, tz):
 @pytest.mark.parametrize(("name", "value", "least"), [("memory", -1, 0), ("threads", 0, 1), ("threads", -3, 1)])
 def test_memory_below_0_and_threads_below_1_are_errors(store, name, value, least):
     refused(store, ValueError, f"{name}={value}: at least {least} is needed", **{name: value})
+
+
+@pytest.mark.parametrize("name", ["memory", "threads"])
+@pytest.mark.parametrize(
+    ("value", "kind", "match"),
+    [(1.5, TypeError, "integer"), (1e9, TypeError, "integer"), (math.nan, TypeError, "integer"),
+     ("1", TypeError, "integer"), (10**30, ValueError, "beyond")],
+)
+def test_memory_and_threads_that_are_no_numbers_are_errors_at_once(log, name, value, kind, match):
+    refused(log, kind, f"{name}=.*{match}", **{name: value})
+    assert {path.name for path in log.iterdir()} == {"commitlog"}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [({"topics": [1]}, "topics=.*str"), ({"topics": b"T"}, "topics=.*str"), ({"progress": 5}, "progress=5: a func")],
+)
+def test_what_is_of_another_type_is_an_error_at_once(log, options, match):
+    refused(log, TypeError, match, **options)
+    assert {path.name for path in log.iterdir()} == {"commitlog"}
 
 
 def test_what_is_no_store_is_an_error(tmp_path):

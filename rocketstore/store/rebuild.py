@@ -21,6 +21,7 @@ from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.lock_file import StoreLock, is_held
 from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
@@ -114,13 +115,14 @@ def rebuild(
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
-    if isinstance(topics, str):
-        raise TypeError(f"topics={topics!r}: a list of str was expected")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r}: a function was expected")
+    require_int64(memory=memory, threads=1 if threads is None else threads)
     if memory < 0:
         raise ValueError(f"memory={memory}: at least 0 is needed")
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
-    build = Build(consume_queue, index and topics is None, None if topics is None else {*topics}, out is None)
+    build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
     rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
     if out is not None:
         return rebuilder.build_in(local_path(out))
@@ -130,6 +132,13 @@ def rebuild(
         return rebuilder.build_and_swap()
     finally:
         lock.release()
+
+
+def topics_of(topics: Iterable[str] | None) -> set[str] | None:
+    names = None if topics is None else {*topics}
+    if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
+        raise TypeError(f"topics={topics!r}: a list of str was expected")
+    return names
 
 
 def zone_of(tz: str | None) -> ZoneInfo | None:
@@ -151,7 +160,8 @@ class Build:
     def require(self) -> None:
         """Raise ValueError unless it is something."""
         if not (self.consume_queue or self.index) or self.topics == set():
-            raise ValueError("consume_queue, index: one of them must be built; of some topics, only queues can be")
+            only = "of some topics, and where message_index_enable is false, only queues can be"
+            raise ValueError(f"consume_queue, index: one of them must be built; {only}")
         for topic in self.topics or ():
             if not is_file_name(topic):
                 raise ValueError(f"topic {topic!r}: cannot be the name of a directory, so it has no queues")
@@ -202,9 +212,9 @@ class Rebuilder:
         root, zone = to_path(path), zone_of(tz)
         with scandir(root):
             pass
-        build.require()
         known = known_config(root, config, replaced=build.replaced_sizes())
         build.index = build.index and known.message_index_enable
+        build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
         if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
             raise StoreError(f"{self.root}: no store is here: it has no commitlog")
