@@ -89,6 +89,16 @@ def test_the_release_and_the_zone(store, conf):
     assert_rebuilt(store, dispatched(store))
 
 
+def test_a_release_does_not_make_damaged_queues_and_an_index_be_asked_for_sizes_that_are_noted(store, conf):
+    rows(run("rebuild", store, "--broker-conf", conf, "--tz", "UTC"))
+    for part in ("consumequeue", "index"):
+        path = min(path for path in (store / part).rglob("*") if path.is_file())
+        path.write_bytes(path.read_bytes()[:-7])
+    rows(run("rebuild", store, "--compat", "5.3.3", "--tz", "UTC"))
+    model = dispatched(store, StoreConfig(**SIZES, compat="5.3.3"))
+    assert_rebuilt(store, model, names=index_names(model))
+
+
 def test_wrong_usage_is_an_error(store, conf):
     given = ("rebuild", store, "--broker-conf", conf)
     assert run(*given, "--index", "--topic", "T").exit_code == 2

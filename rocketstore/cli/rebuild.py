@@ -11,7 +11,7 @@ from rocketstore.cli.formats import finish, format_option, note, write_rows
 from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
-from rocketstore.config import Compat
+from rocketstore.config import DEFAULT_SIZES, Compat
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.geometry import known_config
 from rocketstore.store.rebuild import rebuild as rebuild_store
@@ -67,7 +67,8 @@ def rebuild(
         try:
             config = ctx.meta[BROKER_CONF]
             if compat is not None:
-                config = replace(config or known_config(store), compat=compat)
+                # What is not replaced rebuild asks for its sizes itself.
+                config = replace(config or known_config(store, replaced=DEFAULT_SIZES), compat=compat)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
             note(f"{out or store}: is not done; the same command goes on")
