@@ -29,6 +29,7 @@ from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.files.broker_config import extend_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.lock_file import StoreLock
+from rocketstore.store import recovery_tail
 from rocketstore.store.geometry import save_geometry
 from rocketstore.store.rebuild import rebuild
 from rocketstore.store.recovery import recover
@@ -490,6 +491,21 @@ def test_a_torn_tail_is_saved_and_zeroed(knows_holes, store, seed, monkeypatch):
     assert not any(read_files(root / "commitlog")[start][position:])
     assert [action.what for action in report.actions][:2] == ["save", "zero"]
     assert_complete(root)
+
+
+def test_of_a_tail_that_the_disk_has_no_room_for_nothing_is_left(store, seed, monkeypatch):
+    root = store()
+    damages.noise_instead_of_the_last_record(root, random.Random(seed))
+    log = read_files(root / "commitlog")
+
+    def fail(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(recovery_tail, "sync", fail)
+    with pytest.raises(OSError, match="No space"):
+        recover(root, config=CONFIG)
+    assert not list((root / "rocketstore-cut").iterdir())
+    assert read_files(root / "commitlog") == log
 
 
 def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed):

@@ -45,10 +45,14 @@ def save_tail(root: Path, tail: Tail) -> Path:
         path.parent.mkdir()
         sync_path(root)
     with path.open("wb") as file:
-        for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
-            file.write(data)
-        file.flush()
-        sync(file.fileno())
+        try:
+            for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
+                file.write(data)
+            file.flush()
+            sync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
     sync_path(path.parent)
     return path
 
