@@ -191,6 +191,19 @@ def test_what_is_of_another_type_is_an_error_at_once(log, options, match):
     assert {path.name for path in log.iterdir()} == {"commitlog"}
 
 
+@pytest.mark.parametrize(
+    ("make", "kind", "match"),
+    [(os.mkfifo, CorruptFileError, "regular file"), (os.mkdir, IsADirectoryError, "directory")],
+)
+@pytest.mark.parametrize("out", [None, "out"])
+def test_what_is_no_file_where_a_killed_call_notes_how_far_it_is_is_an_error(log, tmp_path, make, kind, match, out):
+    staging = tmp_path / out if out else log / "rocketstore-rebuild"
+    staging.mkdir()
+    make(staging / "rocketstore-rebuild.json")
+    error = refused(log, kind, match, out=out and staging)
+    assert str(staging / "rocketstore-rebuild.json") in str(error)
+
+
 def test_what_is_no_store_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         rebuild(tmp_path / "none", config=CONFIG)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexHeader, file_size
-from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_path
+from rocketstore.files.mapped_file import make_directory, nonzero_end, read_regular, sync_path
 from rocketstore.kernels.csrc import crc32
 from rocketstore.store.index_service import index_file_name, index_paths
 from rocketstore.store.recovery_complete import zero
@@ -36,7 +36,7 @@ NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
 def read_state(staging: Path) -> dict[str, Any]:
     """Give what a killed call has left, nothing if there is none."""
     try:
-        state = json.loads((staging / STATE).read_bytes())
+        state = json.loads(read_regular(staging / STATE))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     is_ours = isinstance(state, dict) and all(isinstance(state.get(name), kind) for name, kind in FIELDS.items())
