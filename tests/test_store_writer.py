@@ -512,7 +512,9 @@ def test_a_topic_that_has_simple_queues_gets_no_batch_queues(is_opened_again, tm
 
 
 def test_a_message_is_on_the_disk_when_it_is_acknowledged_under_sync_flush(syncs, tmp_path):
-    with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", flush_interval_commit_log=600_000) as store:
+    # A file that is made ahead is synced whenever its thread has its turn.
+    options = {"flush_disk_type": "SYNC_FLUSH", "flush_interval_commit_log": 600_000, "allocate_file_ahead": False}
+    with open_store(tmp_path / "store", **options) as store:
         for _ in range(20):
             before = syncs["commitlog"]
             store.put_message(Message("T", bytes(500)))
