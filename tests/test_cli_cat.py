@@ -13,6 +13,8 @@ from cli import assert_one_line, golden, on_terminal, rows, run, start
 from reference.commit_log import write_file
 from reference.record import build_record
 
+from rocketstore.cli.messages import message_rows
+
 RICH, STEP = "rich-5.5.0", "step-5.5.0"
 
 
@@ -148,6 +150,24 @@ def test_bodies_with_a_wrong_crc_are_found_when_asked(tmp_path):
     file.write_bytes(data)
     assert run("cat", root).exit_code == 0
     assert_one_line(run("cat", root, "--verify-crc"), file, "bodyCrc")
+
+
+@pytest.mark.parametrize("more", [[], ["--follow", "--end-offset", 300_000]])
+def test_what_expires_while_it_is_read_is_named(more, tmp_path, monkeypatch):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    *expired, last = sorted((root / "commitlog").iterdir())[:3]
+
+    def rows_of_what_has_expired(batch):
+        for path in expired:
+            path.unlink(missing_ok=True)
+        return message_rows(batch)
+
+    monkeypatch.setattr("rocketstore.cli.cat.message_rows", rows_of_what_has_expired)
+    monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 1)
+    result = run("cat", root, *more)
+    assert rows(result, exit_code=1)[0]["phyOffset"] == 0
+    assert_one_line(result, root / "commitlog", f"the log before {int(last.name)} was deleted before it was read")
+    assert run("cat", root, *more, "--begin-offset", 0).exit_code == 0
 
 
 # ---- growing -----------------------------------------------------------------------------------------------

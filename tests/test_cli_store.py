@@ -11,7 +11,7 @@ from puts import open_store
 from reference.message_store import make_store
 
 import rocketstore
-from rocketstore import Message
+from rocketstore import Message, MessageStore
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -388,6 +388,22 @@ def test_query_by_time_leaves_out_what_is_damaged(tmp_path):
     result = run("query", root, "--since", 0, "--max", 1000)
     assert len(rows(result, exit_code=1)) == len(stores.dump(BASIC)["message"]) - 1
     assert f"offsets {second} to" in result.stderr.splitlines()[1]
+
+
+def test_query_by_time_names_what_expires_before_it_is_read(tmp_path, monkeypatch):
+    root = copy_of(RICH, tmp_path)
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    begin = MessageStore.get_phy_offset_by_time
+
+    def expire_behind(store, timestamp):
+        found = begin(store, timestamp)
+        first.unlink()
+        return found
+
+    monkeypatch.setattr(MessageStore, "get_phy_offset_by_time", expire_behind)
+    result = run("query", root, "--since", 0)
+    assert rows(result, exit_code=1)[0]["phyOffset"] == int(second.name)
+    assert f"the log before {int(second.name)} was deleted before it was read" in result.stderr.splitlines()[1]
 
 
 def test_query_that_finds_nothing_is_no_error():

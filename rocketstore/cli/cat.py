@@ -11,11 +11,11 @@ from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_na
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.scan import Scan, Skipped
+from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["cat", "skipped_text"]
+__all__ = ["cat", "left_out"]
 
 BATCH_SIZE = 500  # messages in memory, and in one table
 POLL_SECONDS = 0.2
@@ -29,26 +29,27 @@ POLL_SECONDS = 0.2
 def cat(store: MessageStore, follow: bool, output_format: str | None, **options: Any) -> None:
     """Show the messages of STORE for which all conditions hold, in the order of the commit log.
 
-    What is damaged is left out and named on standard error; the exit status is then 1.
+    What is damaged, or deleted before it is read, is left out and named on standard error; the exit status is then 1.
     """
     conditions, log = scan_conditions(**options), store.commit_log
+    conditions["begin_offset"] = max(conditions["begin_offset"] or 0, log.min_phy_offset)
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
-    unseen, is_damaged = set(conditions["topics"] or ()), False
+    unseen, is_whole = set(conditions["topics"] or ()), True
 
     def batches() -> Iterator[Sequence[Row]]:
-        nonlocal is_damaged
+        nonlocal is_whole
         for part in scans:
             for batch in part:
                 rows = message_rows(batch)
                 unseen.difference_update(row["topic"] for row in rows)
                 yield rows
-            for skipped in part.skipped:
-                report(skipped_text(skipped))
-                is_damaged = True
+            for problem in left_out(log, part):
+                report(problem)
+                is_whole = False
 
     write_rows(batches(), output_format, for_people, columns=row_names())
     finish(unknown_topics(store, sorted(unseen)))
-    if is_damaged:
+    if not is_whole:
         raise click.exceptions.Exit(1)
 
 
@@ -59,7 +60,7 @@ def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
 def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
     """Scan on whenever the log has grown, up to the end offset if there is one."""
     last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
-    begin, log_end = conditions["begin_offset"] or 0, LogEnd(log)
+    begin, log_end = conditions["begin_offset"], LogEnd(log)
     while begin < last:
         end = min(log_end.find(), last)
         if begin < end:
@@ -69,5 +70,9 @@ def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
             time.sleep(POLL_SECONDS)
 
 
-def skipped_text(part: Skipped) -> str:
-    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
+def left_out(log: CommitLog, scan: Scan) -> list[str]:
+    """Say what a scan did not give: what is damaged, and what expired while it read."""
+    problems = [f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out" for part in scan.skipped]
+    if scan.has_expired:
+        problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
+    return problems

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
-from rocketstore.cli.cat import skipped_text
+from rocketstore.cli.cat import left_out
 from rocketstore.cli.formats import csv_line, error_text, finish, json_line, note
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
@@ -92,10 +92,7 @@ def copy(
         if unseen:
             unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
-    problems = [*map(skipped_text, scan.skipped)]
-    if scan.has_expired:
-        problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
-    return {"rows": rows, "problems": problems, "unseen": sorted(unseen)}
+    return {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen)}
 
 
 def export_file(

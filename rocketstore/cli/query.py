@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import click
 
-from rocketstore.cli.cat import skipped_text
+from rocketstore.cli.cat import left_out
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
@@ -117,14 +117,14 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
 
 
 def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
-    first, last = asked.times
-    begin = None if first is None else store.get_phy_offset_by_time(first)
+    (first, last), log = asked.times, store.commit_log
+    begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
     topics = None if asked.topic is None else [asked.topic]
-    scan = store.scan(
+    scan = log.scan(
         begin, topics=topics, begin_timestamp=first, end_timestamp=last, on_corrupt="skip", batch_size=min(most, 1000)
     )
     found = list(islice((message for batch in scan for message in batch), most))
-    return found, [skipped_text(part) for part in scan.skipped]
+    return found, left_out(log, scan)
 
 
 # ---- index files -------------------------------------------------------------------------------------------
