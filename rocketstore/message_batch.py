@@ -124,13 +124,13 @@ class MessageBatch:
         return MessageBatch(taken, len(chosen), stored or None)
 
     def split(
-        self, most: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None
+        self, most: int, on_bad_body: Callable[[int, CorruptFileError], None] | None = None
     ) -> Iterator[MessageBatch]:
         """Give the rows in one batch, or in several where bodies are compressed, with these decompressed.
 
         Parameters: most: bytes of bodies in a batch, unless a single one has more. on_bad_body: called with
-        (phy_offset, bytes of the stored body, error) for a message whose body does not decompress, which is then left
-        out. Raises: CorruptFileError for such a one, without on_bad_body.
+        (phy_offset, error) for a message whose body does not decompress, which is then left out.
+        Raises: CorruptFileError for such a one, without on_bad_body.
         """
         if self._stored is None:
             yield self
@@ -212,7 +212,7 @@ def bodies_of(
     columns: dict[str, Any],
     length: int,
     most: int,
-    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
+    on_bad_body: Callable[[int, CorruptFileError], None] | None = None,
 ) -> Iterator[tuple[VarColumn, np.ndarray | None]]:
     """Give the bodies, and of which rows they are, None for all: a part ends before it has more than ``most`` bytes."""
     stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
@@ -226,12 +226,11 @@ def bodies_of(
         body = stored.data[stored.offsets[row] : stored.offsets[row + 1]]
         if flags[row] & COMPRESSED:
             try:
-                raw = body.tobytes()
-                body = np.frombuffer(decompress(raw, int(flags[row]), int(offsets[row])), np.uint8)
+                body = np.frombuffer(decompress(body.tobytes(), int(flags[row]), int(offsets[row])), np.uint8)
             except CorruptFileError as error:
                 if on_bad_body is None:
                     raise
-                on_bad_body(int(offsets[row]), len(raw), error)
+                on_bad_body(int(offsets[row]), error)
                 continue
         if rows and size + len(body) > most:
             part = joined(bodies), np.array(rows, np.int64)

@@ -110,13 +110,14 @@ class Scan:
     def _batches(self, scanner: RecordScanner, skipped: list[Skipped]) -> Iterator[MessageBatch]:
         """Take what was scanned, in none, one or more batches."""
 
-        def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
+        def on_bad_body(offset: int, error: CorruptFileError) -> None:
             file = self._log.queue.find(offset)
             if file is not None:  # which is what the error knows not
                 error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
             if self._on_corrupt == "raise":
                 raise error
-            skipped.append(Skipped(offset, offset + size, error))
+            end = self._log.walk(self._log.scanner(()), offset, offset + 1)
+            skipped.append(Skipped(offset, end, error))
 
         if not scanner.rows:
             return iter(())
