@@ -239,6 +239,19 @@ def test_get_names_a_record_that_cannot_be_read(most, tmp_path):
     assert_one_line(result, f"TopicTest, queue 0, offset 2: the record at physical offset {at} cannot be read")
 
 
+@pytest.mark.parametrize("question", [["get", "T", 0, 0, "--max", 2], ["query", "--topic", "T", "--key", "k"]])
+def test_a_body_that_does_not_decompress_hides_no_other_message(question, tmp_path):
+    with open_store(tmp_path) as store:
+        bad = store.put_message(Message("T", b"no zlib", sys_flag=1, keys=["k"], queue_id=0))
+        store.put_message(Message("T", b"sound", keys=["k"], queue_id=0))
+    command, *rest = question
+    result = run(command, tmp_path, *rest)
+    assert [row["body"] for row in rows(result, exit_code=1)] == ["sound"]
+    place = f"{tmp_path / 'commitlog' / f'{0:020}'}: body at byte 0: does not decompress"
+    assert place in result.stderr
+    assert f"offsets 0 to {bad.size} are left out" in result.stderr
+
+
 def test_get_on_a_terminal_has_a_line_for_each_field():
     status, text = on_terminal("get", golden(RICH), "RichTopic", 0, 0)
     assert status == 0

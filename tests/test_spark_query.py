@@ -154,6 +154,15 @@ def test_outer_gives_a_row_for_a_message_that_expires_before_it_is_read(tmp_path
     assert [(row["row"]["i"], row["message"]) for row in rows] == [(39, {"body": bytes(100)}), (0, None), (99, None)]
 
 
+def test_the_error_of_a_body_that_does_not_decompress_names_the_file(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=config_of()) as store:
+        store.put_message(rocketstore.Message("T", b"no zlib", keys=["k"], sys_flag=COMPRESSED))
+    options = ReadOptions(path=tmp_path, columns=("body",), max_batch_bytes=LONG_MAX)
+    wanted = query.Query(options, table_schema(options, default_schema(options)), "T", {"max_num": 64}, False)
+    with pytest.raises(rocketstore.CorruptFileError, match=f"commitlog/{0:020}: body at byte 0: does not decompress"):
+        list(query.find_batch(wanted, pa.record_batch({"key": ["k"], "row": [{"i": 0}]})))
+
+
 @pytest.mark.parametrize(("options", "message"), [
     ({"columns": ["bodies"]}, "column bodies: there is none"),
     ({"index_type": "X"}, "index_type='X'"),

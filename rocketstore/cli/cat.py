@@ -11,11 +11,11 @@ from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_na
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.scan import Scan
+from rocketstore.files.scan import Scan, Skipped
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["cat", "left_out"]
+__all__ = ["cat", "left_out", "skipped_text"]
 
 BATCH_SIZE = 500  # messages in memory, and in one table
 POLL_SECONDS = 0.2
@@ -72,7 +72,11 @@ def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
 
 def left_out(log: CommitLog, scan: Scan) -> list[str]:
     """Say what a scan did not give: what is damaged, and what expired while it read."""
-    problems = [f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out" for part in scan.skipped]
+    problems = [*map(skipped_text, scan.skipped)]
     if scan.has_expired:
         problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
     return problems
+
+
+def skipped_text(part: Skipped) -> str:
+    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"

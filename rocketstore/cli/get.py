@@ -2,12 +2,15 @@
 
 import click
 
+from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueueUnits
 from rocketstore.files.log_end import LogEnd
+from rocketstore.files.scan import Skipped
+from rocketstore.limits import INT_MAX
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 
@@ -32,10 +35,13 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")
-    write_rows([message_rows(found.messages)], output_format, result_for_people)
+    log = store.commit_log
+    skipped: list[Skipped] = []
+    write_rows(map(message_rows, log.with_bodies(found.messages, INT_MAX, skipped)), output_format, result_for_people)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
-    finish(f"{place} {number}: the record at physical offset {at} cannot be read: rocketstore hexdump shows its bytes"
-           for number, at in damaged_units(store.commit_log, units))
+    problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "
+                "rocketstore hexdump shows its bytes" for number, at in damaged_units(log, units)]
+    finish([*problems, *map(skipped_text, skipped)])
 
 
 def range_text(found: GetMessageResult) -> str:

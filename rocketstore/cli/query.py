@@ -1,12 +1,12 @@
 """``rocketstore query``: messages by key, unique key, tag, id or time."""
 
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from rocketstore.cli.cat import left_out
+from rocketstore.cli.cat import left_out, skipped_text
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
@@ -20,6 +20,7 @@ from rocketstore.cli.options import (
     time_range,
     unknown_topics,
 )
+from rocketstore.files.scan import Skipped
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
@@ -112,8 +113,10 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
 def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
     result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
-    found = sorted(result.messages, key=lambda message: message.phy_offset or 0, reverse=True)
-    return found[:most], [f"perhaps not all: {reason}" for reason in result.reasons]
+    skipped: list[Skipped] = []
+    sound = chain.from_iterable(store.commit_log.with_bodies(result.messages, INT_MAX, skipped))
+    found = sorted(sound, key=lambda message: message.phy_offset or 0, reverse=True)
+    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *map(skipped_text, skipped)]
 
 
 def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:

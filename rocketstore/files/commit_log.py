@@ -20,7 +20,7 @@ from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_unin
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
-from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
+from rocketstore.files.scan import MAX_BATCH_BYTES, Scan, Skipped
 from rocketstore.kernels.columns import aligned, int64_column, require_int64
 from rocketstore.kernels.commit_log import (
     BLANK,
@@ -288,6 +288,24 @@ class CommitLog:
             if not len(half) or not self.is_at_rest(int(offsets[half[0]])):
                 break
         return lazy_batch_of(scanner.take(), fields), statuses
+
+    def with_bodies(
+        self, batch: MessageBatch, most: int, skipped: list[Skipped] | None = None
+    ) -> Iterator[MessageBatch]:
+        """Give messages of this log with their bodies decompressed, as ``MessageBatch.split`` does, and see there.
+
+        Parameters: skipped: gets those that are left out for their bodies. Raises: CorruptFileError without it.
+        """
+
+        def on_bad_body(offset: int, error: CorruptFileError) -> None:
+            file = self.queue.find(offset)
+            if file is not None:  # which is what the error knows not
+                error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
+            if skipped is None:
+                raise error
+            skipped.append(Skipped(offset, self.walk(self.scanner(()), offset, offset + 1), error))
+
+        return batch.split(most, on_bad_body)
 
     def pickup_store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return the store time, epoch ms, of the record of ``size`` bytes at an offset, -1 where there is none.

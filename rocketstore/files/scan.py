@@ -109,19 +109,10 @@ class Scan:
 
     def _batches(self, scanner: RecordScanner, skipped: list[Skipped]) -> Iterator[MessageBatch]:
         """Take what was scanned, in none, one or more batches."""
-
-        def on_bad_body(offset: int, error: CorruptFileError) -> None:
-            file = self._log.queue.find(offset)
-            if file is not None:  # which is what the error knows not
-                error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
-            if self._on_corrupt == "raise":
-                raise error
-            end = self._log.walk(self._log.scanner(()), offset, offset + 1)
-            skipped.append(Skipped(offset, end, error))
-
         if not scanner.rows:
             return iter(())
-        return lazy_batch_of(scanner.take(), self._fields).split(MAX_BATCH_BYTES, on_bad_body)
+        batch = lazy_batch_of(scanner.take(), self._fields)
+        return self._log.with_bodies(batch, MAX_BATCH_BYTES, None if self._on_corrupt == "raise" else skipped)
 
     def _first(self, offset: int) -> int:
         """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""

@@ -150,7 +150,7 @@ def read_messages(
     for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
         found, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
         here = row_of[piece][statuses == 0]
-        for messages in found.split(MAX_BATCH_BYTES):
+        for messages in log.with_bodies(found, MAX_BATCH_BYTES):
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):
                 yield of_messages, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))
