@@ -293,6 +293,15 @@ def test_arrow_batches_give_lists_with_32_bit_offsets(one_lookup, type_):
     assert found.to_pylist() == [None, [], *wanted.to_pylist()]
 
 
+@pytest.mark.parametrize("engine", lookup.ENGINES)
+def test_a_null_literal_gives_null(spark, index_file, engine):
+    null, options = F.lit(None), {"engine": engine, **GEOMETRY}
+    columns = [column for asked in (("T", null), (null, "id")) for column in (
+        select_phy_offset(index_file, *asked, **options), hash_keys(*asked, engine=engine)
+    )]
+    assert spark.createDataFrame([("key-1",)], "id string").select(*columns).first() == (None,) * 4
+
+
 @pytest.mark.parametrize("dtype", [object, "string", pd.ArrowDtype(pa.string())])
 def test_pandas_batches_stay_in_arrow_memory(one_lookup, dtype):
     keys = pd.Series(["key-1", None, "absent", "key-2"], dtype=dtype)

@@ -202,7 +202,12 @@ def fill_arrays(columns: tuple[pa.Array, ...]) -> tuple[tuple[pa.Array, ...], np
     if not any(column.null_count for column in columns):
         return columns, None
     missing = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
-    return tuple(column.fill_null("") for column in columns), missing
+    return tuple(filled(column) for column in columns), missing
+
+
+def filled(column: pa.Array) -> pa.Array:
+    """Replace nulls; a NULL that Spark knows no type of has Arrow's own, which nothing else fits."""
+    return (column.cast(pa.string()) if pa.types.is_null(column.type) else column).fill_null("")
 
 
 def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], np.ndarray | None]:
