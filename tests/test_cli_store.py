@@ -11,7 +11,7 @@ from puts import open_store
 from reference.message_store import make_store
 
 import rocketstore
-from rocketstore import Message, MessageStore
+from rocketstore import BrokerConfig, Message, MessageStore
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -126,6 +126,19 @@ def test_lag_is_the_distance_to_the_end_of_the_queue():
         max(ends.get((row["topic"], row["queueId"]), 0) - row["consumerOffset"], 0) for row in found
     ]
     assert rows(run("lag", root, "--group", found[0]["group"])) == found
+
+
+def test_lag_reads_the_configuration_no_more_often_for_more_groups(tmp_path, monkeypatch):
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "config").mkdir()
+    opened, counts, read = [], [], BrokerConfig.open
+    monkeypatch.setattr(BrokerConfig, "open", lambda path: opened.append(path) or read(path))
+    for n in (1, 9):
+        table = {"offsetTable": {f"T@G{i}": {"0": 5} for i in range(n)}}
+        (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps(table))
+        assert len(rows(run("lag", tmp_path))) == n
+        counts.append(len(opened))
+    assert counts == [2, 4]
 
 
 def test_lag_of_a_group_that_is_not_there():

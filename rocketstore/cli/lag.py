@@ -19,9 +19,8 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     """Show how many messages the consumer groups of config/consumerOffset.json have still to consume, by queue."""
     config = store.broker_config
     problems: list[object] = [f"{path}: {what}" for path, what in config.problems if "consumerOffset" in path.name]
-    groups = [name for name in sorted(config.consumer_offsets) if group in (None, name)]
-    if group is not None and not groups:
+    if group is not None and group not in config.consumer_offsets:
         problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
-    lags = [entry for name in groups for entry in store.consumer_lag(name)]
+    lags = list(store.consumer_lag(group))
     write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
