@@ -75,6 +75,12 @@ def test_ls_adds_up_the_bytes_of_the_records():
     assert (row["messages"], row["bytes"]) == (len(units), sum(unit["size"] for unit in units))
 
 
+def test_ls_adds_up_a_batch_once_wherever_it_reads_on(monkeypatch):
+    listed = rows(run("ls", golden("batch-5.5.0")))
+    monkeypatch.setattr("rocketstore.cli.ls.UNITS", 1)
+    assert rows(run("ls", golden("batch-5.5.0"))) == listed
+
+
 def test_ls_of_a_topic_that_is_not_there():
     assert_one_line(run("ls", golden(BASIC), "--topic", "nope"), golden(BASIC), "'nope'")
 

@@ -34,5 +34,6 @@ def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     size = 0
     for first in range(begin, end, UNITS):
         units = queue[first : min(first + UNITS, end)]
-        size += int(units.sizes[~units.is_filler].sum(dtype="int64"))
+        own = ~units.is_filler & (units.queue_offsets >= first)  # a batch that began before was counted there
+        size += int(units.sizes[own].sum(dtype="int64"))
     return [dict(zip(COLUMNS, (topic, queue_id, begin, end, end - begin, size), strict=True))]
