@@ -10,7 +10,7 @@ import re
 import socket
 import struct
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 __all__ = ["create_uniq_id", "offset_msg_id", "parse_host", "phy_offset_of"]
 
@@ -25,8 +25,9 @@ def create_uniq_id() -> str:
     and a counter. Source: MessageClientIDSetter.createUniqID.
     """
     now = datetime.now()
-    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    millis = int((now - begin).total_seconds() * 1000)
+    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    # In UTC: local times go back by an hour when summer time ends.
+    millis = (now.astimezone(UTC) - begin.astimezone(UTC)) // timedelta(milliseconds=1)
     # From the 25th on they are more than an int holds, and wrap as Java's cast does.
     return (process_prefix(os.getpid()) + struct.pack(">IH", millis & 0xFFFFFFFF, next(counter) & 0xFFFF)).hex().upper()
 

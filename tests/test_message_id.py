@@ -3,8 +3,10 @@
 import os
 import socket
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +58,20 @@ def test_late_in_a_month_the_milliseconds_are_more_than_an_int_holds(monkeypatch
 
     monkeypatch.setattr(message_id, "datetime", LastOfMonth)
     assert fields_of(create_uniq_id())[3] == 31 * 24 * 3600 * 1000 - 1
+
+
+def test_the_milliseconds_go_on_where_summer_time_ends(monkeypatch):
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    month, hour = datetime(2026, 10, 1).timestamp(), 3600 * 1000
+    elapsed = []
+    for millis in range(577 * hour + 1, 581 * hour, hour):  # from 1 o'clock to the second 2 and on to 3
+        now = datetime.fromtimestamp(month + millis / 1000)
+        monkeypatch.setattr(message_id, "datetime", SimpleNamespace(now=lambda now=now: now))
+        elapsed.append(fields_of(create_uniq_id())[3] - millis)
+    monkeypatch.undo()
+    time.tzset()
+    assert elapsed == [0] * 4
 
 
 def test_an_ipv6_address_makes_56_digits(monkeypatch):
