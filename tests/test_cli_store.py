@@ -195,6 +195,12 @@ def test_offset_of_some_queues_of_a_topic():
     assert [row["queueId"] for row in rows(run(*question))] == [1, 3]
 
 
+def test_offset_names_the_queues_that_are_not_there():
+    result = run("offset", golden(BASIC), "--time", 0, "--topic", "TopicTest", "--queue", 7, "--queue", 1, "--queue", 7)
+    assert [row["queueId"] for row in rows(result, exit_code=1)] == [1]
+    assert_one_line(result, golden(BASIC), "there is no queue 7 of topic 'TopicTest': rocketstore ls shows all")
+
+
 def test_offset_in_the_log():
     messages = stores.dump("step-5.5.0")["message"]
     middle = messages[100]

@@ -26,11 +26,14 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
             raise click.UsageError("--queue and --upper need --topic")
         write_rows([[{"phyOffset": store.get_phy_offset_by_time(time)}]], output_format)
         return
-    queues = [number for name, number in store.queues() if name == topic and (not queue_ids or number in queue_ids)]
-    if not queues:
-        raise click.ClickException(f"{store.path}: there is no such queue of topic {topic!r}: rocketstore ls shows all")
+    known = [number for name, number in store.queues() if name == topic]
+    if not known:
+        raise click.ClickException(f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all")
+    problems = [f"{store.path}: there is no queue {number} of topic {topic!r}: rocketstore ls shows all"
+                for number in dict.fromkeys(queue_ids) if number not in known]
     boundary = "upper" if upper else "lower"
-    write_parts((partial(rows_of, store, topic, time, number, boundary) for number in queues), output_format)
+    queues = [number for number in known if not queue_ids or number in queue_ids]
+    write_parts((partial(rows_of, store, topic, time, number, boundary) for number in queues), output_format, problems)
 
 
 def rows_of(store: MessageStore, topic: str, time: int, queue_id: int, boundary: str) -> list[Row]:
