@@ -468,6 +468,12 @@ def test_repr_gives_the_range(directory):
     assert repr(queue) == f"<ConsumeQueue {str(directory)!r}, 0 to 1,234>"
 
 
+def test_repr_of_a_queue_that_cannot_be_read_says_why(directory):
+    write(directory, units_of(15))
+    (directory / f"{7:020}").touch()
+    assert "file size" in repr(ConsumeQueue.open(directory))
+
+
 def test_repr_of_a_queue_whose_log_is_closed_says_so(tmp_path):
     with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
         store.put_message(Message("T", b"", queue_id=0))

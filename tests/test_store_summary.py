@@ -964,6 +964,16 @@ def test_two_directories_of_one_log_are_read_as_one(tmp_path):  # point 98: of t
         assert len(store.get_message("T1", 1, 0).messages) == 10
 
 
+def test_the_summary_and_every_repr_of_a_store_that_is_gone_say_so(tmp_path):
+    root = tmp_path / "store"
+    with rocketstore.open(small_store(root)) as store:
+        log, queue = store.commit_log, store.consume_queue("T0", 0)
+        shutil.rmtree(root)
+        assert str(root) in " ".join(store.summary().problems)
+        for part in (store, log, queue):
+            assert "No such file or directory" in repr(part)
+
+
 def test_messages_are_there_without_their_queues(tmp_path):  # point 93
     small_store(tmp_path)
     shutil.rmtree(tmp_path / "consumequeue")

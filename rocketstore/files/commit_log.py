@@ -580,7 +580,10 @@ class CommitLog:
         where = ", ".join(repr(str(path)) for path in self.directories)
         if self._closed:
             return f"<CommitLog {where}, closed>"
-        begin, end = self.min_phy_offset, self.max_phy_offset
+        try:
+            begin, end = self.min_phy_offset, self.max_phy_offset
+        except (StoreError, OSError) as error:
+            return f"<CommitLog {where}, {error}>"
         return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import contextlib
 import functools
 import io
 import mmap
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES
-from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter, UnitWriter
 from rocketstore.files.mapped_file import (
     RECOVERED_FILES,
@@ -346,9 +345,12 @@ class ConsumeQueue:
         return type(self), (self.directory.absolute(), self._given_size, self._commit_log)
 
     def __repr__(self) -> str:
-        state = "closed"
-        with contextlib.suppress(StoreClosedError):  # or its log is
+        try:
             state = f"{self.min_queue_offset:,} to {self.max_queue_offset:,}"
+        except StoreClosedError:  # or its log is
+            state = "closed"
+        except (StoreError, OSError) as error:
+            state = str(error)
         return f"<{type(self).__name__} {str(self.directory)!r}, {state}>"
 
     # ---- files ---------------------------------------------------------------------------------------------

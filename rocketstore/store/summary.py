@@ -78,7 +78,7 @@ def lag_of(
 
 def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     """The documentation is MessageStore.summary's."""
-    problems = [f"{problem.path}: {problem.what}" for problem in store.broker_config.problems]
+    problems: list[str] = []
 
     @contextlib.contextmanager
     def noted() -> Iterator[None]:
@@ -91,6 +91,8 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     messages = None
     log: Span = (None, None, None, None)
     index: tuple[int | None, int | None] = (None, None)
+    with noted():
+        problems += [f"{problem.path}: {problem.what}" for problem in store.broker_config.problems]
     with noted():
         queues = list(store.queues())
     if count_messages:
