@@ -99,6 +99,12 @@ def test_the_items_of_given_index_files_are_looked_up(asked, found, no_java, sto
     assert files_under(store) == before
 
 
+def test_a_directory_without_index_files_is_no_index(no_java, store):
+    result = run("demo", "--index", store)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-1].startswith(f"Error: {store}: no index files here: give the index directory")
+
+
 def test_a_key_is_made_for_each_hash(seed):
     hashes = np.array([0, 1, 2**31 - 1, *np.random.default_rng(seed).integers(0, 2**31, 1000)], np.int32)
     assert rocketstore.hash_keys(keys_of(hashes)).tolist() == hashes.tolist()

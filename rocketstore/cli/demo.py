@@ -154,6 +154,8 @@ def look_up(
     """Look up keys that have the hashes of an index's items, serially, then on Spark, and compare."""
     slots, items = config.max_hash_slot_num, config.max_index_num
     with IndexService.open(directory, hash_slot_num=slots, index_num=items) as index:
+        if not index.files:
+            raise click.ClickException(f"{directory}: no index files here: give the index directory of a store")
         asked, _ = timed("reading items", lambda: take_items(index, most, absent))
         expected, seconds = timed("serial lookups", lambda: index.query_offsets(None, asked.keys, MAX_NUM))
     steps = [Step("serial: query_offsets", len(asked.keys), seconds, check_own(expected, asked))]
