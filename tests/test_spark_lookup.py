@@ -241,6 +241,13 @@ def test_what_cannot_be_verified_is_refused_before_any_job(store, topic, options
         select_phy_offset(store, topic, "key", **options)
 
 
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("options", [{"begin_timestamp": None}, {"end_timestamp": 1.5}])
+def test_times_that_are_no_integers_are_refused_before_any_job(store, options, verify):
+    with pytest.raises(TypeError, match=f"{next(iter(options))}=.*: an integer was expected"):
+        select_phy_offset(store, "T", "key", verify=verify, **options)
+
+
 def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
     stores = StoreCache()

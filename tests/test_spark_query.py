@@ -173,6 +173,12 @@ def test_what_cannot_be_is_refused_before_any_job(spark, store, asked, options, 
         query_messages(spark, str(store), asked, topic="T", key="key", **options)
 
 
+@pytest.mark.parametrize("options", [{"topic": None}, {"begin_timestamp": None}, {"end_timestamp": 1.5}])
+def test_a_topic_and_times_of_other_types_are_refused_before_any_job(spark, store, asked, options):
+    with pytest.raises(TypeError, match=f"{next(iter(options))}="):
+        query_messages(spark, str(store), asked, **{"topic": "T", "key": "key", **options})
+
+
 def test_columns_of_the_result_must_be_free(spark, store, asked):
     for name in ("complete", "Complete"):
         with pytest.raises(ValueError, match="'complete' already: rename it"):

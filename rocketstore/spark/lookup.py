@@ -16,6 +16,7 @@ from pyspark.sql import Column
 
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.cache import open_index, open_store
@@ -81,12 +82,13 @@ def select_phy_offset(
 
     Raises
     ------
-    ValueError : an unknown engine, ``verify=True`` without messages or topic, or half a geometry. What goes wrong on a
-        worker (no such path, a damaged file, no address space) fails the query.
+    ValueError, TypeError : an unknown engine, ``verify=True`` without messages or topic, half a geometry, or times that
+        are no longs. What goes wrong on a worker (no such path, a damaged file, no address space) fails the query.
 
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
     given_geometry(hash_slot_num, index_num)
+    require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
     where = to_path(path).absolute()
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
     is_verified = is_root if verify is None else verify

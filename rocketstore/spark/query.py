@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import given_geometry
+from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.cache import open_store
 from rocketstore.spark.lookup import udf_columns
@@ -78,11 +79,14 @@ def query_messages(
 
     Raises
     ------
-    ValueError : a column that there is not, or that ``df`` has already; half a geometry. What goes wrong on a worker
-        fails the query.
+    ValueError, TypeError : a column that there is not, or that ``df`` has already; half a geometry; times that are no
+        longs; no topic. What goes wrong on a worker fails the query.
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
+    require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+    if topic is None:
+        raise TypeError("topic=None: a str or a Column was expected, each message is compared with its topic")
     if index_type not in KINDS or max_num < 1:
         raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
     given_geometry(hash_slot_num, index_num)
