@@ -107,10 +107,8 @@ class Compat:
 
 
 def _parse(release: str) -> tuple[int, ...]:
-    try:
-        number = tuple(int(part) for part in release.split("."))
-    except (ValueError, AttributeError):
-        number = ()
+    is_number = isinstance(release, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,2}", release)
+    number = tuple(map(int, release.split("."))) if is_number else ()
     if len(number) == 2:
         number = NEWEST if number == NEWEST[:2] else (*number, 99)
     if len(number) != 3 or not OLDEST <= number <= NEWEST:

@@ -426,7 +426,7 @@ def test_a_release_of_two_numbers_is_its_last_patch():
     assert replace(Compat.of("5.5"), release="5.5.0") == Compat.of("5.5.0")
 
 
-@pytest.mark.parametrize("release", ["4.5.1", "5.5.1", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", None, 5.3])
+@pytest.mark.parametrize("release", ["4.5.1", "5.5.1", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", "5.5.0\n", None, 5.3])
 def test_what_is_no_release_is_refused(release):
     with pytest.raises(ValueError, match="compat="):
         Compat.of(release)
