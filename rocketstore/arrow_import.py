@@ -168,7 +168,7 @@ class Column(NamedTuple):
         values = self._replace(array=self.array.cast(self.pa.int64())).integers(np.dtype(np.int64))
         if unit != "s":
             return values // {"ms": 1, "us": 1000, "ns": 1_000_000}[unit]
-        beyond = np.abs(values) > LONG_MAX // 1000
+        beyond = (values > LONG_MAX // 1000) | (values < -(LONG_MAX // 1000))
         if beyond.any():
             self.refuse(int(beyond.argmax()), f"{values[beyond.argmax()]} s does not fit int64 in milliseconds")
         return values * 1000

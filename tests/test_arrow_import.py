@@ -238,6 +238,7 @@ def test_random_batches_come_back_in_random_types(seed):
     ({"queueId": [1, -(2**31) - 1, 0]}, "column queueId, row 1: -2147483649 does not fit int32"),
     ({"phyOffset": pa.array([1, 2, 2**64 - 1], pa.uint64())}, "column phyOffset, row 2: 18446744073709551615 does not"),
     ({"bornTimestamp": pa.array([0, 2**62, 0], pa.timestamp("s"))}, "column bornTimestamp, row 1: 46116860184"),
+    ({"bornTimestamp": pa.array([0, -(2**63), 0], pa.timestamp("s"))}, "column bornTimestamp, row 1: -92233720368"),
     ({"keys": [["a"], ["b", None], []]}, "column keys, row 1: a key is null"),
     ({"properties": pa.array([[], [("a", None)], []], pa.map_(pa.string(), pa.string()))},
      "column properties, row 1: a value is null"),
