@@ -372,6 +372,13 @@ def test_offsets_that_are_none_are_a_type_or_value_error(wrong, tmp_path):
         log.get_messages([2**63])
 
 
+def test_a_masked_offset_is_none(tmp_path):
+    log, offsets = make(tmp_path, some(2))
+    with pytest.raises(ValueError, match=r"phy_offsets\[1\] is masked"):
+        log.get_messages(np.ma.array(offsets, mask=[False, True]))
+    assert len(log.get_messages(np.ma.array(offsets))) == 2
+
+
 def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selected(tmp_path):
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}])
     batch = log.get_messages(offsets, columns=["phy_offset", "body"])

@@ -21,7 +21,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, chec
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan, Skipped
-from rocketstore.kernels.columns import aligned, int64_column, require_int64
+from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_unmasked
 from rocketstore.kernels.commit_log import (
     BLANK,
     CUT,
@@ -261,6 +261,7 @@ class CommitLog:
         Returns: MessageBatch. Raises: IndexError for an offset outside the log; CorruptFileError for one where no
         message begins. Source: CommitLog.lookMessageByOffset, for each.
         """
+        require_unmasked(phy_offsets, "phy_offsets")
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
         batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc)
