@@ -121,8 +121,8 @@ class UnfinishedWrite:
     """A write that was ended in the middle, and what is to be done about it.
 
     ``what``: "undo", cut its records off, for nothing follows them; "finish", none is there, or others follow all of
-    them; "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records in
-    the log, bytes; ``count``: how many they are, -1 where nothing tells.
+    them; "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records
+    in the log, bytes; ``count``: how many they are, -1 where nothing tells.
     """
 
     root: Path
@@ -148,7 +148,7 @@ class UnfinishedWrite:
         if self.what == "undo":
             return f"the {self.count} messages that it put are cut off at {self.begin}"
         if self.what == "finish":
-            return f"{self.count} messages, all that it was to put, stay, for others follow them" if self.count else "it had put nothing"
+            return f"all of its {self.count} messages stay, others follow them" if self.count else "it had put nothing"
         some = f"{self.count} of its {self.intent.records} messages" if self.count >= 0 else "some of its messages"
         return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
 
