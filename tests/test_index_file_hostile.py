@@ -273,6 +273,23 @@ def test_a_geometry_that_does_not_fit_is_refused(tmp_path):
             IndexFile.open(path, "r", hash_slot_num=slots, index_num=items)
 
 
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_geometry_of_the_file_s_length_is_refused_if_the_items_are_found_with_another_alone(mode, tmp_path):
+    path = write(tmp_path / "index", filled().data)
+    with pytest.raises(CorruptFileError, match=rf"\({SLOTS}, {ITEMS}\) alone") as caught:
+        IndexFile.open(path, mode, hash_slot_num=SLOTS + 5, index_num=ITEMS - 1)
+    assert (caught.value.offset, caught.value.field) == (36, "indexCount")
+    assert path.read_bytes() == filled().data
+
+
+def test_items_that_no_geometry_finds_leave_the_given_one(tmp_path):
+    data = filled().data
+    data[40 : 40 + 4 * SLOTS] = bytes(4 * SLOTS)
+    path = write(tmp_path / "index", data)
+    with IndexFile.open(path, "r", **GEOMETRY) as file:
+        assert len(file) == 15
+
+
 @pytest.fixture
 def no_large_files():
     """Make a file beyond 1 MiB an OSError, so that a failing test does not fill the disk."""

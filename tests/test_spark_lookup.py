@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
-from rocketstore import IndexFile, IndexService, StoreClosedError, storage
+from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError, storage
 from rocketstore.spark import cache, hash_keys, lookup, select_phy_offset
 from rocketstore.spark.cache import IndexCache, StoreCache
 
@@ -336,12 +336,16 @@ def test_a_file_is_opened_once(index_file, index_directory):
     assert len(indexes) == 2
 
 
-def test_another_geometry_is_another_index(index_file):
+def test_another_geometry_is_another_index(index_file, tmp_path):
     indexes = IndexCache()
     slots, items = GEOMETRY.values()
-    right = indexes.open(str(index_file), slots, items)
-    assert indexes.open(str(index_file), slots - 5, items + 1).index_num == 302
-    assert indexes.open(str(index_file), slots, items) is right
+    empty_file = make_file(tmp_path / "20231114221320000", items=0)  # which may have either
+    right = indexes.open(str(empty_file), slots, items)
+    assert indexes.open(str(empty_file), slots - 5, items + 1).index_num == 302
+    assert indexes.open(str(empty_file), slots, items) is right
+    indexes.open(str(index_file), slots, items)
+    with pytest.raises(CorruptFileError, match="alone"):
+        indexes.open(str(index_file), slots - 5, items + 1)
 
 
 def test_a_replaced_file_is_opened_again_and_the_old_one_still_answers(tmp_path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -106,8 +107,8 @@ class IndexFile(IndexFileKernel):
         Parameters: mode: "r" changes nothing and works on a read-only directory, "r+" also puts. hash_slot_num,
         index_num: the geometry, which no file holds. Not given, it is RocketMQ's default if the length fits and
         sampled items agree; in mode "r" else the only pair with which they do.
-        Raises: CorruptFileError if the file cannot be an index of this geometry; ValueError if the geometry does
-        not follow from the file; FileNotFoundError and other OSError.
+        Raises: CorruptFileError if the file cannot be an index of this geometry, or sampled items are found with
+        another alone; ValueError if the geometry does not follow from the file; FileNotFoundError and other OSError.
         Source: IndexFile.load.
         """
         Compat.of(compat)
@@ -115,6 +116,10 @@ class IndexFile(IndexFileKernel):
         file = MappedFile(path, mode)
         try:
             self = cls(file, *(given or infer_geometry(file, guess=mode == "r")), compat)
+            other = other_geometry(file, *given) if given else None
+            if other:
+                reason = f"the items are found with {other} alone, not with {given}: open it with that geometry"
+                raise CorruptFileError(file.path, 36, "indexCount", reason)
             if mode != "r":
                 self._undo_torn_put()
             return self
@@ -230,6 +235,7 @@ def file_size(hash_slot_num: int, index_num: int) -> int:
 
 CHUNK = 1 << 20
 SAMPLES = 64
+FEW_SAMPLES = 8  # of a geometry that is given: each is a page of the slots to read
 LONGEST_WALK = 10_000
 
 
@@ -270,6 +276,20 @@ def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
     return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 
+def other_geometry(file: MappedFile, hash_slot_num: int, index_num: int) -> tuple[int, int] | None:
+    """Return the only geometry with which items are found, if the newest are not with this one.
+
+    None if they are, and if they are found with none: those are a crash's.
+    """
+    data = np.frombuffer(file.view(), np.uint8)
+    count = int(data[36:40].view(">i4")[0])
+    if are_reachable(data, range(max(1, count - FEW_SAMPLES), count), hash_slot_num, index_num):
+        return None
+    with contextlib.suppress(ValueError, CorruptFileError):
+        return infer_geometry(file, guess=True)
+    return None
+
+
 def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
     """Return (hash_slot_num, index_num) of an index file.
 
@@ -283,7 +303,7 @@ def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
     default = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
     if len(data) == file_size(*default) and items_agree(data, count, *default):
         return default
-    pairs = list(fitting_pairs(data, count)) if guess else []
+    pairs = list(islice(fitting_pairs(data, count), 2)) if guess else []
     if len(pairs) == 1:
         return pairs[0]
     if len(pairs) == 0 and count > 1 and guess:
@@ -319,13 +339,18 @@ def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 def items_agree(data: np.ndarray, count: int, hash_slot_num: int, index_num: int) -> bool:
     """Whether sampled items are reachable from their slots under this geometry."""
-    if count > index_num:
+    spread = np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()
+    samples = {*range(max(1, count - SAMPLES), count), *spread}
+    return are_reachable(data, [ordinal for ordinal in samples if ordinal < count], hash_slot_num, index_num)
+
+
+def are_reachable(data: np.ndarray, ordinals: Sequence[int], hash_slot_num: int, index_num: int) -> bool:
+    """Whether all items of these ordinals are reachable from their slots under this geometry."""
+    if max(ordinals, default=0) >= index_num:
         return False
     slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(">i4")
     items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(ITEM)
-    spread = np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()
-    samples = {*range(max(1, count - SAMPLES), count), *spread}
-    return all(_reachable(slots, items, ordinal) for ordinal in samples if ordinal < count)
+    return all(_reachable(slots, items, ordinal) for ordinal in ordinals)
 
 
 def _reachable(slots: np.ndarray, items: np.ndarray, ordinal: int) -> bool:

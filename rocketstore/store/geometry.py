@@ -10,15 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
-from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, items_agree
+from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory, read_regular
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
@@ -205,20 +203,12 @@ def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
 
 
 def _check_items(paths: list[Path], slots: int, items: int) -> None:
-    """Refuse a geometry if the newest items are found with another alone. Found with none, they are a crash's."""
+    """Refuse a geometry if the newest items are found with another alone."""
     for path in reversed(paths):
-        file = MappedFile(path)
-        try:
-            data = np.frombuffer(file.view(), np.uint8)
-            count = int(data[36:40].view(">i4")[0])
-            agree = items_agree(data, count, slots, items)
-        finally:
-            file.close()
-        other = slots, items
-        if not agree:
-            with contextlib.suppress(ValueError, CorruptFileError):
-                other = geometry_of([path], for_writing=False)
-        if other != (slots, items):
+        with MappedFile(path) as file:
+            other = other_geometry(file, slots, items)
+            is_empty = int.from_bytes(file.view()[36:40], "big", signed=True) <= 1
+        if other is not None:
             raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
-        if count > 1:
+        if not is_empty:
             return
