@@ -1,6 +1,7 @@
 """Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
 
 import errno
+import pickle
 import resource
 import shutil
 import subprocess
@@ -161,6 +162,15 @@ def test_a_file_that_is_replaced_while_it_is_not_open_is_read_anew(index, two_op
         reader.refresh()
         assert reader.query_offset("T", "k0").phy_offsets == []
         assert reader.query_offset("T", f"k{KEYS - 1}").phy_offsets == [100 * (KEYS - 1)] * 2
+
+
+def test_a_reader_without_files_learns_the_geometry_from_the_first_one(tmp_path):
+    with IndexService.open(tmp_path) as reader:
+        with IndexService.open(tmp_path, "a", **GEOMETRY) as service:
+            add(service)
+        for copy in (pickle.loads(pickle.dumps(reader)), reader):
+            copy.refresh()
+            assert len(found(copy)) == KEYS
 
 
 def test_expired_files_are_deleted_whether_they_are_open_or_not(index, two_open):

@@ -130,10 +130,8 @@ class IndexService:
         return self
 
     def _load(self, last_exit_ok: bool) -> None:
-        paths = index_paths(self.directory)
-        if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
-            paths.pop()  # it is being made, or was when the writer was killed
-        self._geometry = self._geometry or geometry_of(paths, for_writing=self.mode != "r")
+        paths = self._paths()
+        self._infer_geometry(paths)
         kept = []
         for path in paths:
             if not last_exit_ok and self._is_rejected(path):
@@ -144,6 +142,17 @@ class IndexService:
             kept.append(path)
         for path in kept:
             self._files.append(self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path))
+
+    def _paths(self) -> list[Path]:
+        paths = index_paths(self.directory)
+        if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
+            paths.pop()  # it is being made, or was when the writer was killed
+        return paths
+
+    def _infer_geometry(self, paths: list[Path]) -> None:
+        """Find the geometry, unless it is known. A reader without files has none until there is one."""
+        if self._geometry is None and (paths or self.mode != "r"):
+            self._geometry = geometry_of(paths, for_writing=self.mode != "r")
 
     def _list(self, path: Path) -> ListedIndexFile:
         listed = ListedIndexFile(path)
@@ -161,7 +170,8 @@ class IndexService:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         self._require_open()
         known = {listed.path.name: listed for listed in self._files}
-        paths = index_paths(self.directory)
+        paths = self._paths()
+        self._infer_geometry(paths)
         files = []
         for path in paths:
             try:
@@ -579,9 +589,9 @@ def _time_name(time: datetime) -> str:
 
 
 def _reopen(
-    cls: type[IndexService], directory: Path, geometry: tuple[int, int], compat: str, max_msgs_num_batch: int
+    cls: type[IndexService], directory: Path, geometry: tuple[int, int] | None, compat: str, max_msgs_num_batch: int
 ) -> IndexService:
-    slots, items = geometry
+    slots, items = geometry or (None, None)
     return cls.open(
         directory, hash_slot_num=slots, index_num=items, compat=compat, max_msgs_num_batch=max_msgs_num_batch
     )
