@@ -13,6 +13,7 @@ import pytest
 
 import rocketstore
 from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig
+from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import index_service
 
 GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
@@ -150,6 +151,18 @@ def test_a_file_that_expires_while_it_is_not_open_is_passed_over(index, two_open
             reader.files[0]
         reader.refresh()
         assert len(reader.files) == FILES - 1
+
+
+@pytest.mark.parametrize("geometry", [GEOMETRY, {}], ids=["given", "shown"])
+def test_a_file_that_expires_while_the_index_is_opened_is_passed_over(index, geometry, monkeypatch):
+    paths = index_service.index_paths(index)
+    paths[0].unlink()
+    monkeypatch.setattr(index_service, "index_paths", lambda directory: paths)
+    options = geometry | {"last_exit_ok": False, "checkpoint": StoreCheckpoint()}
+    with IndexService.open(index, **options) as reader:
+        assert [file.path for file in reader.files] == reader.rejected == paths[1:]
+    with pytest.raises(FileNotFoundError):
+        IndexService.open(index, "r+", **GEOMETRY)
 
 
 def test_a_file_that_is_replaced_while_it_is_not_open_is_read_anew(index, two_open, tmp_path):

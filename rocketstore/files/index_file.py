@@ -261,16 +261,17 @@ def checked_geometry(hash_slot_num: int, index_num: int) -> tuple[int, int]:
 def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
     """Return the geometry that the files of one index show, or RocketMQ's default where there is no file.
 
-    Raises: ValueError if none of the files shows it.
+    An older file that has expired is passed over in reading. Raises: ValueError if none of the files shows it.
     """
     for path in paths:
-        file = MappedFile(path)
         try:
-            return infer_geometry(file, guess=not for_writing)
+            with MappedFile(path) as file:
+                return infer_geometry(file, guess=not for_writing)
         except ValueError:
             continue
-        finally:
-            file.close()
+        except FileNotFoundError:
+            if for_writing or path == paths[-1]:  # the newest does not expire
+                raise
     if paths:
         raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
     return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM

@@ -132,16 +132,20 @@ class IndexService:
     def _load(self, last_exit_ok: bool) -> None:
         paths = self._paths()
         self._infer_geometry(paths)
+        expired = (FileNotFoundError,) if self.mode == "r" else ()  # a broker deletes the oldest meanwhile
         kept = []
         for path in paths:
-            if not last_exit_ok and self._is_rejected(path):
-                self.rejected.append(path)
-                if self.mode != "r":
-                    path.unlink()
-                    continue
-            kept.append(path)
+            with contextlib.suppress(*expired):
+                if not last_exit_ok and self._is_rejected(path):
+                    self.rejected.append(path)
+                    if self.mode != "r":
+                        path.unlink()
+                        continue
+                kept.append(path)
         for path in kept:
-            self._files.append(self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path))
+            with contextlib.suppress(*expired):
+                listed = self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path)
+                self._files.append(listed)
 
     def _paths(self) -> list[Path]:
         paths = index_paths(self.directory)

@@ -133,8 +133,11 @@ class MessageStore:
             self._writer.dispatch_pending()
             return self._writer.index
         if self._index is not None:
-            self._index.refresh()
-            return self._index
+            try:
+                self._index.refresh()
+                return self._index
+            except FileNotFoundError:  # a rebuild has renamed it
+                self._index = None
         directory = self.path / "index"
         if not directory.is_dir() or not any(directory.iterdir()):
             if has_rocksdb_data(self.path / "rocksdbstore"):
