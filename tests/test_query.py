@@ -562,6 +562,30 @@ def test_a_name_that_is_no_number_in_the_index_is_skipped(tmp_path):  # point 74
         assert query(store, "k") == [log.records[0][0]]
 
 
+def test_an_index_that_is_renamed_while_the_store_is_read_is_none(tmp_path):
+    store, log = store_of(tmp_path, [message("k")])
+    with store:
+        assert query(store, "k") == [log.records[0][0]]
+        (tmp_path / "index").rename(tmp_path / "old")
+        assert store.index is None
+        assert store.query_message("TopicTest", "k").reasons == ["the store has no index"]
+        (tmp_path / "old").rename(tmp_path / "index")
+        assert query(store, "k") == [log.records[0][0]]
+
+
+def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_noted(tmp_path):
+    config = rocketstore.StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ITEMS, mapped_file_size_commit_log=1 << 20)
+    with rocketstore.open(tmp_path, "a", config=config) as writer:
+        writer.put_message(rocketstore.Message("T", b"no key"))
+    (path,) = (tmp_path / "index").iterdir()
+    data = path.read_bytes()
+    path.write_bytes(b"")
+    with rocketstore.open(tmp_path) as store:
+        assert len(store.index.files) == 0
+        path.write_bytes(data)
+        assert [file.index_num for file in store.index.files] == [ITEMS]
+
+
 def test_an_index_of_messages_without_keys_is_complete(tmp_path):  # points 57 and 58
     """RocketMQ makes the file with the first message, and counts it as one entry though the bytes are 0."""
     make_store(tmp_path, [{}, {}])

@@ -136,7 +136,7 @@ class MessageStore:
             try:
                 self._index.refresh()
                 return self._index
-            except FileNotFoundError:  # a rebuild has renamed it
+            except (FileNotFoundError, ValueError):  # it was renamed, or shows no geometry: as if unopened
                 self._index = None
         directory = self.path / "index"
         if not directory.is_dir() or not any(directory.iterdir()):
