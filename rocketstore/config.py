@@ -183,14 +183,15 @@ class StoreConfig:
             name, value, kind = entry.name, getattr(self, entry.name), str(entry.type).removesuffix(" | None")
             if value is None and kind != entry.type:
                 continue
-            if not isinstance(value, KINDS[kind]):
+            if not isinstance(value, KINDS[kind]) or isinstance(value, bool) != (kind == "bool"):
                 raise TypeError(f"{name}={value!r}: must be {entry.type}")
             if kind == "int":
+                value = int(value)  # one of NumPy overflows
                 value = -(-value // 20) * 20 if name == "mapped_file_size_consume_queue" else value
                 least = LEAST.get(name, INT_MIN)
                 if not least <= value <= INT_MAX:
                     raise ValueError(f"{name}={value}: must be {least} to {INT_MAX}")
-                object.__setattr__(self, name, int(value))
+                object.__setattr__(self, name, value)
             if name in TEXT_PATTERNS and not re.fullmatch(TEXT_PATTERNS[name], value):
                 raise ValueError(f"{name}={value!r}: must match {TEXT_PATTERNS[name]}")
         try:

@@ -150,6 +150,7 @@ def test_a_value_that_rocketmq_could_not_have_is_refused(given):
     ("name", "value"),
     [
         ("max_index_num", "400"),
+        ("max_index_num", True),
         ("max_msgs_num_batch", 64.0),
         ("mapped_file_size_consume_queue", "6000000"),
         ("file_reserved_time", None),
@@ -166,6 +167,7 @@ def test_a_value_of_another_type_is_a_type_error_that_names_it(name, value):
 def test_numbers_of_numpy_are_kept_as_pythons():
     config = StoreConfig(max_index_num=np.int64(400), mapped_file_size_consume_queue=np.int32(30))
     assert (type(config.max_index_num), type(config.mapped_file_size_consume_queue)) == (int, int)
+    assert StoreConfig(mapped_file_size_consume_queue=np.uint32(6_000_000)).mapped_file_size_consume_queue == 6_000_000
 
 
 def test_every_key_of_rocketmq_is_read(conf):

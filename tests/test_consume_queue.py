@@ -425,6 +425,8 @@ def test_a_file_size_is_rounded_up_to_whole_units(directory):
     write(directory, units_of(25))
     assert ConsumeQueue.open(directory, mapped_file_size=181).max_queue_offset == 25
     assert len(ConsumeQueue.open(directory, mapped_file_size=200)[:]) == 25
+    with ConsumeQueue.open(directory / "new", "a", mapped_file_size=np.uint32(200)) as queue:
+        assert queue.mapped_file_size == 200
 
 
 def test_other_names_in_the_directory_are_left_alone(directory):

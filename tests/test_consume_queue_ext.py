@@ -4,6 +4,7 @@ import io
 import pickle
 import struct
 
+import numpy as np
 import pytest
 import reference.consume_queue as oracle
 import stores
@@ -133,6 +134,18 @@ def test_writing_goes_on_behind_the_last_unit(directory):
     ext.close()
     with pytest.raises(StoreClosedError):
         ext.put(5, 6)
+
+
+@pytest.mark.parametrize(("unit", "error"), [((1.5, 6), TypeError), ((5, 6.0), TypeError), ((2**63, 6), ValueError)])
+def test_numbers_that_are_no_longs_are_refused(directory, unit, error):
+    with ConsumeQueueExt.open(directory, "r+") as ext, pytest.raises(error, match=r"tags_code|store_timestamp"):
+        ext.put(*unit)
+
+
+def test_a_file_size_may_be_a_number_of_numpy(tmp_path):
+    with ConsumeQueueExt.open(tmp_path, "a", mapped_file_size=np.uint32(64)) as ext:
+        addresses = [ext.put(n, n, bytes(10)) for n in range(3)]
+        assert [ext.read(address).tags_code for address in addresses] == [0, 1, 2]
 
 
 def test_it_is_opened_closed_and_pickled_like_the_others(directory, tmp_path):

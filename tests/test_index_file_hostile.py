@@ -5,6 +5,7 @@ import random
 import resource
 import struct
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -310,11 +311,20 @@ def test_a_file_cannot_be_created_with_an_impossible_geometry(geometry, tmp_path
 
 
 @pytest.mark.parametrize(
-    "seeds", [{"end_phy_offset": 2**63}, {"end_timestamp": 2**63}, {"compat": "3.0.0"}], ids=str
+    "seeds",
+    [{"end_phy_offset": 2**63}, {"end_timestamp": 2**63}, {"end_timestamp": 1.5e12}, {"compat": "3.0.0"}],
+    ids=str,
 )
 def test_a_create_that_fails_leaves_no_file(seeds, tmp_path):
-    with pytest.raises(ValueError, match=r"beyond int64|compat"):
+    with pytest.raises((ValueError, TypeError), match=r"beyond int64|an integer was expected|compat"):
         IndexFile.create(tmp_path / "index", **GEOMETRY, **seeds)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_create_that_is_interrupted_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(IndexFile, "_seed_header", Mock(side_effect=KeyboardInterrupt), raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        IndexFile.create(tmp_path / "index", **GEOMETRY)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -167,6 +167,12 @@ def test_tags_are_found_by_the_index_of_5_5_0_and_that_of_5_3_3_says_it_has_none
 # ---- what is returned --------------------------------------------------------------------------------------
 
 
+def test_limits_may_be_numbers_of_numpy(tmp_path):
+    store, log = store_of(tmp_path, [message("k", at=n) for n in range(5)])
+    with store:
+        assert query(store, "k", np.uint8(3)) == [offset for offset, _ in log.records[:1:-1]]
+
+
 def test_messages_come_newest_first_and_max_num_counts_them(tmp_path):
     store, log = store_of(tmp_path, [message("k") for _ in range(10)])
     expected = [offset for offset, _ in reversed(log.records)]

@@ -181,6 +181,7 @@ class ConsumeQueue:
         """
         check_mode(mode)
         if mapped_file_size is not None:
+            mapped_file_size = operator.index(mapped_file_size)  # one of NumPy overflows
             if mapped_file_size < cls.unit_size:
                 raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {cls.unit_size} bytes")
             mapped_file_size = -(-mapped_file_size // cls.rounded_to) * cls.rounded_to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 from typing import ClassVar, NamedTuple, Self
 
@@ -10,6 +11,7 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.mapped_file import check_mode, make_directory
 from rocketstore.files.remote_file import open_queue
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import INT_MIN, LONG_MIN
 from rocketstore.storage import local_path, to_path
@@ -62,7 +64,8 @@ class ConsumeQueueExt:
         check_mode(mode)
         if mode == "a":
             make_directory(local_path(directory))
-        return cls(directory, mapped_file_size, mode)
+        size = None if mapped_file_size is None else operator.index(mapped_file_size)
+        return cls(directory, size, mode)
 
     @staticmethod
     def is_ext_address(tags_code: int) -> bool:
@@ -89,8 +92,10 @@ class ConsumeQueueExt:
         Parameters: store_timestamp: epoch ms. bitmap: of the filters that the message passes.
         Returns: the tags code for the queue's unit: the address, or ``tags_code`` where no ext unit can be, because it
         would have more than 32,767 bytes or than a file.
-        Raises: io.UnsupportedOperation in mode "r"; OSError. Source: ConsumeQueueExt.put.
+        Raises: TypeError, ValueError for what is no long; io.UnsupportedOperation in mode "r"; OSError.
+        Source: ConsumeQueueExt.put.
         """
+        require_int64(tags_code=tags_code, store_timestamp=store_timestamp)
         return self._writing().put(tags_code, store_timestamp, bitmap)
 
     def flush(self) -> None:

@@ -16,8 +16,9 @@ import numpy as np
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.files.mapped_file import MappedFile
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
-from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.limits import INT_MAX
 
 __all__ = ["IndexFile", "IndexHeader", "checked_geometry", "geometry_of", "given_geometry"]
 
@@ -79,18 +80,22 @@ class IndexFile(IndexFileKernel):
 
         Parameters: hash_slot_num: slots. index_num: items and one, as RocketMQ counts. end_phy_offset,
         end_timestamp: where the file before this one ended. compat: the RocketMQ release to write as.
-        Raises: FileExistsError; OSError, if the disk is full; ValueError for a geometry that cannot be.
+        Raises: FileExistsError; OSError, if the disk is full; TypeError, ValueError for a geometry, offset or time that
+        cannot be.
         Source: IndexFile.<init>.
         """
         Compat.of(compat)
         hash_slot_num, index_num = checked_geometry(hash_slot_num, index_num)
-        for name, value in (("end_phy_offset", end_phy_offset), ("end_timestamp", end_timestamp)):
-            if not -LONG_MAX - 1 <= value <= LONG_MAX:
-                raise ValueError(f"{name}={value} is beyond int64")
+        require_int64(end_phy_offset=end_phy_offset, end_timestamp=end_timestamp)
         file = MappedFile(path, "r+", create_size=file_size(hash_slot_num, index_num))
-        self = cls(file, hash_slot_num, index_num, compat, True)
-        self._seed_header(end_phy_offset, end_timestamp)
-        return self
+        try:
+            self = cls(file, hash_slot_num, index_num, compat, True)
+            self._seed_header(end_phy_offset, end_timestamp)
+            return self
+        except BaseException:
+            file.close()
+            file.path.unlink()
+            raise
 
     @classmethod
     def open(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -98,6 +99,7 @@ def query_messages(
     threads: int,
 ) -> QueryMessagesResult:
     """Find the messages of keys; the documentation is MessageStore.query_messages'."""
+    max_num, max_scan, threads = map(operator.index, (max_num, max_scan, threads))
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
