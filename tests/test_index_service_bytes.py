@@ -361,6 +361,19 @@ def test_files_made_in_one_millisecond_have_names_of_their_own(index):
     assert len(set(pair.names())) == 60
 
 
+@pytest.mark.parametrize("name", ["3", "99999999999999999"])
+def test_a_newest_file_whose_name_none_can_follow_is_read_and_not_added_to(name, index):
+    pair = Pair(index, index_num=4)
+    pair.build_index(request(1, "k"))
+    pair.service.close()
+    next(index.iterdir()).rename(index / name)
+    for mode in ("r+", "a"):
+        with pytest.raises(CorruptFileError, match=rf"/{name}: file name .* by its time"):
+            IndexService.open(index, mode, **pair.options)
+    with IndexService.open(index, **pair.options) as reader:
+        assert len(reader.query_offset("T", "k").phy_offsets) == 1
+
+
 def check_queries(pair, rng, keys):
     times = [time for file in pair.model.files for time in (file.begin_timestamp, file.end_timestamp)]
     bounds = [(0, LONG_MAX), (-(2**63), LONG_MAX), (LONG_MAX, 0)]

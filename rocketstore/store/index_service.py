@@ -109,8 +109,8 @@ class IndexService:
         ``checkpoint.index_msg_timestamp`` are then not to be trusted, and deleted unless mode is "r". checkpoint: moved
         on as files fill.
         max_msgs_num_batch: the most offsets that a query of a key gives.
-        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry; ValueError
-        for ``last_exit_ok=False`` without a checkpoint.
+        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry;
+        CorruptFileError to add behind a name that is no time; ValueError for ``last_exit_ok=False`` without checkpoint.
         Source: IndexService.load.
         """
         check_mode(mode)
@@ -142,6 +142,8 @@ class IndexService:
                         path.unlink()
                         continue
                 kept.append(path)
+        if self.mode != "r" and kept:
+            require_successor(kept[-1])
         for path in kept:
             with contextlib.suppress(*expired):
                 listed = self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path)
@@ -586,6 +588,13 @@ def index_file_name(now: datetime, last_name: str = "") -> str:
         return _time_name(datetime.strptime(last_name, "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
     except (ValueError, OverflowError):  # a number, but no time
         return f"{int(last_name) + 1:017}"
+
+
+def require_successor(path: Path) -> None:
+    """Raise CorruptFileError for a newest file whose name no new one can follow: their order is that of names."""
+    if index_file_name(datetime.now(), path.name) <= path.name:
+        reason = "a new file would be sorted before it: move it away, or name it by its time, yyyyMMddHHmmssSSS"
+        raise CorruptFileError(path, 0, "file name", reason)
 
 
 def _time_name(time: datetime) -> str:
