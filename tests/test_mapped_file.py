@@ -79,6 +79,17 @@ def test_what_is_no_file_with_bytes_is_refused(mode, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty"]
 
 
+def refuse_what_is_no_file(path, mode):
+    with pytest.raises(CorruptFileError, match="a regular file was expected"):
+        MappedFile(path, mode)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_pipe_is_refused_and_nobody_is_waited_for(mode, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    in_subprocess(refuse_what_is_no_file, tmp_path / "pipe", mode)
+
+
 @pytest.mark.parametrize("mode", ["w", "a", "rb", "", None])
 def test_other_modes_are_refused_by_name(mode, tmp_path):
     with pytest.raises(ValueError, match="'r'"):

@@ -66,15 +66,16 @@ class MappedFile:
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = self.path.open_copy() if is_remote(self.path) else None
-        descriptor = os.open(self.path, self._flags(create_size), 0o644) if copy is None else copy
+        descriptor = open_at_once(self.path, self._flags(create_size), 0o644) if copy is None else copy
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
                 os.ftruncate(descriptor, create_size)  # at once: killed while it grows, it had a length of no file
                 allocate(descriptor, create_size)
-            if self.path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
             status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
+            require_regular(self.path, status)
             if status.st_size == 0:
                 raise CorruptFileError(self.path, 0, "file size", "the file is empty")
             self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ if mode == "r" else mmap.ACCESS_WRITE)
@@ -429,14 +430,19 @@ def read_regular(path: Path, size: int = -1) -> bytes:
     if is_remote(path):
         return path.read_bytes()
     with open(path, "rb", buffering=0, opener=open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise CorruptFileError(path, 0, "file type", "a regular file was expected")
+        require_regular(path, os.fstat(file.fileno()))
         return file.read(size)
 
 
-def open_at_once(path: str, flags: int) -> int:
-    """Open as ``open`` does, but wait for nobody at the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK, 0o666)
+def require_regular(path: Path, status: os.stat_result) -> None:
+    """Raise CorruptFileError for what is no regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptFileError(path, 0, "file type", "a regular file was expected")
+
+
+def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
+    """Open as ``os.open`` does, but wait for nobody at the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK, mode)
 
 
 def is_offset_name(name: str) -> bool:
