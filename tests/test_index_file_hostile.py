@@ -13,6 +13,7 @@ import reference
 from reference import LONG_MAX, CorruptIndex, key_for_hash, key_hash
 
 from rocketstore import CorruptFileError, IndexFile, StoreClosedError, StoreError
+from rocketstore.files import index_file as index_file_module
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.index_file import IndexFileKernel
 
@@ -287,6 +288,20 @@ def test_items_that_no_geometry_finds_leave_the_given_one(tmp_path):
     data = filled().data
     data[40 : 40 + 4 * SLOTS] = bytes(4 * SLOTS)
     path = write(tmp_path / "index", data)
+    with IndexFile.open(path, "r", **GEOMETRY) as file:
+        assert len(file) == 15
+
+
+def test_after_a_crash_of_which_only_the_newest_items_are_not_found_no_other_geometry_is_looked_for(
+    tmp_path, monkeypatch
+):
+    """Among all that a large file can have, that takes seconds."""
+    data = filled().data
+    for slot in range(SLOTS):
+        if struct.unpack_from(">i", data, 40 + 4 * slot) == (14,):
+            struct.pack_into(">i", data, 40 + 4 * slot, 0)
+    path = write(tmp_path / "index", data)
+    monkeypatch.setattr(index_file_module, "infer_geometry", None)
     with IndexFile.open(path, "r", **GEOMETRY) as file:
         assert len(file) == 15
 

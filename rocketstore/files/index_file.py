@@ -285,11 +285,14 @@ def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
 def other_geometry(file: MappedFile, hash_slot_num: int, index_num: int) -> tuple[int, int] | None:
     """Return the only geometry with which items are found, if the newest are not with this one.
 
-    None if they are, and if they are found with none: those are a crash's.
+    None if they are, and if they are found with none, or most of the others with this one: those are a crash's.
     """
     data = np.frombuffer(file.view(), np.uint8)
     count = int(data[36:40].view(">i4")[0])
     if are_reachable(data, range(max(1, count - FEW_SAMPLES), count), hash_slot_num, index_num):
+        return None
+    others = spread(count)
+    if sum(are_reachable(data, [ordinal], hash_slot_num, index_num) for ordinal in others) > len(others) // 2:
         return None
     with contextlib.suppress(ValueError, CorruptFileError):
         return infer_geometry(file, guess=True)
@@ -345,9 +348,13 @@ def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
 
 def items_agree(data: np.ndarray, count: int, hash_slot_num: int, index_num: int) -> bool:
     """Whether sampled items are reachable from their slots under this geometry."""
-    spread = np.linspace(1, max(count - 1, 1), SAMPLES, dtype=int).tolist()
-    samples = {*range(max(1, count - SAMPLES), count), *spread}
-    return are_reachable(data, [ordinal for ordinal in samples if ordinal < count], hash_slot_num, index_num)
+    samples = {*range(max(1, count - SAMPLES), count), *spread(count)}
+    return are_reachable(data, [*samples], hash_slot_num, index_num)
+
+
+def spread(count: int) -> list[int]:
+    """Ordinals of items from the first to the last of a file."""
+    return [*dict.fromkeys(np.linspace(1, count - 1, SAMPLES, dtype=int).tolist())] if count > 1 else []
 
 
 def are_reachable(data: np.ndarray, ordinals: Sequence[int], hash_slot_num: int, index_num: int) -> bool:
