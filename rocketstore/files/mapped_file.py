@@ -106,7 +106,7 @@ class MappedFile:
         A file that another process cuts while the view is used kills this process.
         Source: DefaultMappedFile.selectMappedBuffer, which also hides what was not written yet.
         """
-        view = self.buffer.use(memoryview, self._map).toreadonly()
+        view: memoryview = self.buffer.use(memoryview, self._map).toreadonly()
         if pos < 0 or size < 0 or pos > len(view) or size > len(view) - pos:
             return None
         view = view[pos : pos + size]

@@ -86,8 +86,10 @@ cdef class RequestScanner:
     """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
 
     Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
-    -1 before; n_records: how many were met since ``take``; has_inner: whether a request is of an inner batch. anywhere: take records whose own physical offset is
-    another, too, as a broker does: it is where their units and items then lead.
+    -1 before; n_records: how many were met since ``take``; has_inner: whether a request is of an inner batch.
+
+    Parameters: anywhere: take records whose own physical offset is another, too, as a broker does: it is where their
+    units and items then lead.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
