@@ -101,34 +101,6 @@ static inline uint64_t rs_copy_short(uint8_t *restrict ret, const uint8_t *restr
     return seen & 0x8080808080808080u;
 }
 
-/*
- * A hash of short text for a table in memory. With a key that is this process's own, nobody can choose many texts of
- * one hash, as anybody can for Java's.
- */
-static inline uint32_t rs_keyed_hash(uint64_t key, const uint8_t *data, size_t n)
-{
-    uint64_t word = 0, hash = key ^ n * 0x9E3779B97F4A7C15u;
-    const uint64_t odd = key | 1;
-    for (size_t i = 0; i + 8 < n; i += 8) {
-        memcpy(&word, data + i, 8);
-        hash = (hash ^ word) * odd;
-        hash ^= hash >> 32;
-    }
-    if (n >= 8) {
-        memcpy(&word, data + n - 8, 8); /* which overlaps the one before */
-    } else if (n >= 4) {
-        uint32_t first, last;
-        memcpy(&first, data, 4);
-        memcpy(&last, data + n - 4, 4);
-        word = (uint64_t)last << 32 | first;
-    } else if (n > 0) {
-        word = (uint64_t)data[0] << 16 | (uint64_t)data[n / 2] << 8 | data[n - 1];
-    }
-    hash = (hash ^ word) * odd;
-    hash ^= hash >> 32;
-    return (uint32_t)(hash * odd >> 32);
-}
-
 /* What was read before it is older than what is read after it. */
 static inline void rs_acquire_fence(void)
 {

@@ -11,7 +11,6 @@ cdef extern from "rs_bytes.h" nogil:
     uint64_t rs_copy_short(uint8_t *ret, const uint8_t *data, size_t n) noexcept
     void rs_acquire_fence() noexcept
     void rs_release_fence() noexcept
-    uint32_t rs_keyed_hash(uint64_t key, const uint8_t *data, size_t n) noexcept
     uint32_t rs_load_be32_acquire(const void *p) noexcept
     uint64_t rs_load_be64_acquire(const void *p) noexcept
     void rs_store_be32_release(void *p, uint32_t value) noexcept
@@ -20,6 +19,10 @@ cdef extern from "rs_bytes.h" nogil:
     void RS_PREFETCH_W(const void *p) noexcept
     void RS_PREFETCH_R_L2(const void *p) noexcept
     void rs_touch(const uint8_t *p, int64_t n) noexcept
+
+
+cdef extern from "rs_keyed_hash.h" nogil:
+    uint64_t rs_keyed_hash(const uint64_t *key, uint32_t number, const uint8_t *data, size_t n) noexcept
 
 
 cdef extern from "rs_cpu.h" nogil:

@@ -1,7 +1,7 @@
 """Records of a commit log to what consume queues and the index are built from, in columns."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -45,7 +45,7 @@ cdef enum:
 
 # A topic, as records have it, and a queue of it that was met. The bytes of the topic are its own.
 cdef struct QueueEntry:
-    uint32_t hash
+    uint64_t hash
     uint32_t prefix  # the hash of "topic#"
     int32_t queue_id
     int32_t number  # topics that Java decodes to one text are of one queue
@@ -238,25 +238,25 @@ cdef class RequestScanner:
 
     cdef int32_t entry_of(self, const Slice *topic, int32_t queue_id) noexcept nogil:
         """The entry of a queue, a new one if it was not met before; -1 without memory."""
-        cdef uint32_t mixed = keyed_hash(topic) ^ <uint32_t>queue_id * 0x9E3779B1u
+        cdef uint64_t hash = keyed_hash(topic, <uint32_t>queue_id)
         cdef int32_t found
         if 2 * self.n_entries >= self.capacity and not self.grow():
             return -1
-        found = self.slots[self.slot_of(mixed, topic, queue_id)]
-        return found - 1 if found else self.add_entry(mixed, topic, queue_id)
+        found = self.slots[self.slot_of(hash, topic, queue_id)]
+        return found - 1 if found else self.add_entry(hash, topic, queue_id)
 
-    cdef uint32_t slot_of(self, uint32_t mixed, const Slice *topic, int32_t queue_id) noexcept nogil:
+    cdef uint32_t slot_of(self, uint64_t hash, const Slice *topic, int32_t queue_id) noexcept nogil:
         """The slot that has the queue, or the free one where it belongs."""
-        cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = (mixed * 0x85EBCA6Bu >> 8) & mask
+        cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = <uint32_t>hash & mask
         cdef const QueueEntry *entry
         while self.slots[slot]:
             entry = &self.entries[self.slots[slot] - 1]
-            if entry.hash == mixed and entry.queue_id == queue_id and topic != NULL and are_equal(&entry.topic, topic):
+            if entry.hash == hash and entry.queue_id == queue_id and topic != NULL and are_equal(&entry.topic, topic):
                 return slot
             slot = (slot + 1) & mask
         return slot
 
-    cdef int32_t add_entry(self, uint32_t mixed, const Slice *topic, int32_t queue_id) noexcept nogil:
+    cdef int32_t add_entry(self, uint64_t hash, const Slice *topic, int32_t queue_id) noexcept nogil:
         cdef uint8_t *owned = <uint8_t *>malloc(max(topic.size, 1))
         cdef int32_t number = self.n_queues if rs_utf8_valid(topic.data, <size_t>topic.size) else (
             self.number_of_decoded(topic, queue_id))
@@ -267,11 +267,11 @@ cdef class RequestScanner:
         memcpy(owned, topic.data, topic.size)
         entry = &self.entries[self.n_entries]
         entry.owned = entry.topic.data = owned
-        entry.topic.size, entry.queue_id, entry.hash, entry.number = topic.size, queue_id, mixed, number
+        entry.topic.size, entry.queue_id, entry.hash, entry.number = topic.size, queue_id, hash, number
         entry.prefix = rs_java_hash_latin1(rs_java_hash_utf8_lossy(0, owned, <size_t>topic.size), b"#", 1)
         self.n_entries += 1
         self.n_queues = max(self.n_queues, number + 1)
-        self.slots[self.slot_of(mixed, NULL, queue_id)] = self.n_entries
+        self.slots[self.slot_of(hash, NULL, queue_id)] = self.n_entries
         return self.n_entries - 1
 
     cdef int32_t number_of_decoded(self, const Slice *topic, int32_t queue_id) noexcept nogil:

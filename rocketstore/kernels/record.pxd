@@ -115,7 +115,7 @@ cdef struct DelayTable:
     int64_t millis[64]
 
 
-cdef uint64_t HASH_KEY  # this process's own
+cdef uint64_t[2] HASH_KEY  # this process's own
 
 
 cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, PropertyReader *reader,
@@ -136,8 +136,8 @@ cdef inline bint are_equal(const Slice *one, const Slice *other) noexcept nogil:
     return is_text(one, <const char *>other.data, other.size)
 
 
-cdef inline uint32_t keyed_hash(const Slice *text) noexcept nogil:
-    return rs_keyed_hash(HASH_KEY, text.data, <size_t>text.size)
+cdef inline uint64_t keyed_hash(const Slice *text, uint32_t number) noexcept nogil:
+    return rs_keyed_hash(HASH_KEY, number, text.data, <size_t>text.size)
 
 
 cdef inline int64_t next_magic(const uint8_t *data, int64_t pos, int64_t stop) noexcept nogil:

@@ -26,7 +26,7 @@ cdef enum:
     KEYS = 0x4B455953  # "KEYS", "TAGS" as they are loaded
     TAGS = 0x54414753
 
-HASH_KEY = int.from_bytes(os.urandom(8), "little")
+HASH_KEY[0], HASH_KEY[1] = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
 
 # For each bad status from BAD_MAGIC on: the field and what is wrong with it.
 BAD_REASONS = (

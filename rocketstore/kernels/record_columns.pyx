@@ -433,7 +433,7 @@ cdef class PropertiesColumn(Column):
 
     cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
         """Put an item among the n there are, in the place of one with its name; how many there are then."""
-        cdef uint32_t head = keyed_hash(&item.name) % HEADS
+        cdef uint64_t head = keyed_hash(&item.name, 0) % HEADS
         cdef int32_t at = self.heads[head]
         while at >= 0:
             if are_equal(&self.item_names[at], &item.name):
