@@ -16,6 +16,7 @@ import rocketstore
 from rocketstore import Message, MessageBatch
 from rocketstore.errors import CorruptFileError, PutMessageError, StoreError, StoreLockedError
 from rocketstore.files.log_writer import LogWriter
+from rocketstore.store import intent as intent_module
 from rocketstore.store import write_job
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
@@ -277,6 +278,21 @@ def test_a_write_that_fails_after_its_last_record_is_undone_too(base, parts, mon
     with monkeypatch.context() as patched:
         patched.setattr(StoreWriter, "flush", fail)
         with pytest.raises(OSError, match="No space"):
+            write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    assert contents(base) == before
+    assert leftovers(base) == []
+
+
+def test_a_write_whose_end_does_not_come_to_the_disk_is_undone(base, parts, monkeypatch):
+    before, errors = contents(base), [OSError(5, "Input/output error")]
+
+    def fail_when_it_is_gone(path):
+        if path == base and not intent_path(base).exists() and errors:
+            raise errors.pop()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(intent_module, "sync_path", fail_when_it_is_gone)
+        with pytest.raises(OSError, match="Input/output"):
             write_pieces(base, JOB, make_pieces(base, parts), TIME)
     assert contents(base) == before
     assert leftovers(base) == []

@@ -73,9 +73,13 @@ class WriteIntent(NamedTuple):
         replace_file(intent_path(root), json.dumps(self._asdict()).encode())
 
     def fulfil(self, root: Path) -> None:
-        """Have it gone for good: all of it is on the disk. Raises: OSError."""
-        intent_path(root).unlink()
-        sync_path(root)  # or a loss of power brings it back, and what is done is undone
+        """Have it gone for good: all of it is on the disk. Raises: OSError; then it is there, and to be undone."""
+        try:
+            intent_path(root).unlink()
+            sync_path(root)  # or a loss of power brings it back, and what is done is undone
+        except BaseException:
+            self.save(root)
+            raise
 
     @property
     def records(self) -> int:
