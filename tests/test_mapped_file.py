@@ -536,7 +536,12 @@ def close_at_a_line(file, number):
 
 
 def close_at_each_line_of_calls(path):
-    calls = [MappedFile.flush, lambda file: file.select_mapped_buffer(0, 10), lambda file: file.advise("random")]
+    calls = [
+        MappedFile.flush,
+        lambda file: file.select_mapped_buffer(0, 10),
+        lambda file: file.advise("random"),
+        lambda file: file.allocate(0),
+    ]
     for call, number in itertools.product(calls, range(20)):
         file = MappedFile(path, "r+")
         sys.settrace(close_at_a_line(file, number))

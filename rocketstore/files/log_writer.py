@@ -335,7 +335,7 @@ class LogWriter:
                 return
             try:
                 self._flush()
-            except Exception as error:
+            except (OSError, StoreError) as error:
                 self._flush_error = error
                 raise
 
@@ -362,7 +362,7 @@ class LogWriter:
             found = file.path.stat()
         except FileNotFoundError:
             found = None
-        mine = os.fstat(file.fd)
+        mine = file.buffer.use(os.fstat, file.fd)
         if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
             raise StoreError(f"{file.path}: was removed or replaced while it was written: another process is here")
 

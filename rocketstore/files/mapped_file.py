@@ -122,7 +122,11 @@ class MappedFile:
 
     def allocate(self, pos: int) -> None:
         """Have the disk's room for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
-        self.buffer.use(allocate, self.fd, self.buffer.size, pos)
+        copy = self._copy()
+        try:
+            allocate(copy, self.buffer.size, pos)
+        finally:
+            os.close(copy)
 
     def view(self) -> memoryview:
         """Give the bytes. The mapping stays while the view does, also after ``close``."""
@@ -136,11 +140,16 @@ class MappedFile:
             # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
             with contextlib.suppress(OSError):  # locked in memory
                 self.buffer.use(self._map.madvise, mmap.MADV_DONTNEED)
-        copy = self.buffer.use(os.dup, self.fd)
+        copy = self._copy()
         try:
             sync(copy)
         finally:
             os.close(copy)
+
+    def _copy(self) -> int:
+        """Give a descriptor that stays, whoever closes the file meanwhile."""
+        copy: int = self.buffer.use(os.dup, self.fd)
+        return copy
 
     def close(self) -> None:
         """Wait for the calls in flight and unmap; a mapping that views still use goes with the last of them."""
