@@ -47,10 +47,17 @@ class ServiceThread:
         self._ended = Wakeup()
         self._thread = threading.Thread(target=self._run_to_end, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Raises: RuntimeError if there can be no more threads."""
-        self._thread.start()
-        self._pid = os.getpid()
+    def start(self, stop: Callable[[], object] = lambda: None) -> None:
+        """Parameters: stop: has it end, called where an error, as of Ctrl-C, leaves open whether it runs.
+
+        Raises: RuntimeError if there can be no more threads.
+        """
+        try:
+            self._thread.start()
+            self._pid = os.getpid()
+        except BaseException:
+            stop()
+            raise
 
     def _run_to_end(self) -> None:
         try:

@@ -1,8 +1,11 @@
 """Writing consume queues: RocketMQ's rules one by one, and random lives against the reference, byte for byte."""
 
+import contextlib
 import errno
 import gc
+import itertools
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from rocketstore import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.files.file_run import FileRun
 
 FILE_SIZE, BATCH_FILE_SIZE = 200, 460  # ten units
 INT_MAX = 2**31 - 1
@@ -623,6 +627,25 @@ def test_a_unit_that_cannot_be_written_is_not_counted(queue, directory, monkeypa
         with pytest.raises(OSError, match="No space left"):
             put(queue, (0, 100, 5, 32))
     assert (queue.max_phy_offset, queue.max_queue_offset in (0, 30)) == (-1, True)
+    put(queue, (0, 100, 5, 32))
+    assert files(directory) == {600: (FILLER * 2 + UNIT.pack(0, 100, 5)).ljust(FILE_SIZE, b"\0")}
+
+
+@pytest.mark.parametrize("line", range(8))
+def test_a_file_that_ctrl_c_came_in_the_making_of_is_made_again(queue, directory, line):
+    """At the line of its making that has this number, behind those before the file is there."""
+    left = itertools.count(line, -1)
+
+    def at_line(frame, event, _):
+        is_begun = frame.f_code is FileRun._create.__code__ and (directory / f"{600:020}").exists()
+        if event == "line" and is_begun and next(left) == 0:
+            raise KeyboardInterrupt
+        return at_line
+
+    sys.settrace(at_line)
+    with contextlib.suppress(KeyboardInterrupt):
+        put(queue, (0, 100, 5, 32))
+    sys.settrace(None)
     put(queue, (0, 100, 5, 32))
     assert files(directory) == {600: (FILLER * 2 + UNIT.pack(0, 100, 5)).ljust(FILE_SIZE, b"\0")}
 

@@ -38,6 +38,22 @@ def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts():
     assert not thread.is_alive
 
 
+def test_a_thread_that_ctrl_c_came_in_the_start_of_is_stopped(monkeypatch):
+    go_on, started = Wakeup(), []
+
+    def start_and_raise(thread):
+        started.append(thread)
+        start(thread)
+        raise KeyboardInterrupt
+
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    with pytest.raises(KeyboardInterrupt):
+        ServiceThread("test", go_on.wait).start(go_on.set)
+    started[0].join(10)
+    assert not started[0].is_alive()
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
 def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used():
     wakeup, answer = Wakeup(), Wakeup()

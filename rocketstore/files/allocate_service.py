@@ -24,7 +24,7 @@ class AllocateMappedFileService:
         self._wake, self._ready = Wakeup(), Wakeup()
         self._thread = ServiceThread("rocketstore-allocate", self._run)
         with contextlib.suppress(RuntimeError):  # no more threads: files are made when they are needed
-            self._thread.start()
+            self._thread.start(self._end)
 
     def ask(self, start: int) -> None:
         """Have a file made."""

@@ -140,17 +140,22 @@ class FileRun(ABC):
         made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
         self.directory.mkdir(parents=True, exist_ok=True)
         self._changed_directories.update([self.directory, *(path.parent for path in made)])
-        path = self._path(start)
-        self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
+        path, end = self._path(start), self._end
         try:
+            self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
             os.ftruncate(self._fd, self.mapped_file_size)
-        except BaseException:
-            self.release()
-            path.unlink()
+            self._end = start
+            self._unflushed.add(start)
+            self._starts.append(start)
+        except FileExistsError:
             raise
-        self._starts.append(start)
-        self._end = start
-        self._unflushed.add(start)
+        except BaseException:  # Ctrl-C too, wherever it came: it is made again
+            self._starts = [other for other in self._starts if other != start]
+            self._unflushed.discard(start)
+            self._end = end
+            self.release()
+            path.unlink(missing_ok=True)
+            raise
 
     def _last_file(self, first_start: int = 0) -> int:
         """Where the file begins that has room; it is made if there is none. Source: getLastMappedFile."""

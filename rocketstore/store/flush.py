@@ -49,7 +49,7 @@ class FlushService:
         self.error: Exception | None = None  # what ended the thread
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-flush", self._run)
-        self._thread.start()
+        self._thread.start(self.stop)
 
     @property
     def is_current(self) -> bool:

@@ -56,7 +56,7 @@ class ReputMessageService:
         self._callers: deque[Wakeup] = deque()  # who waits for a round to end
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-reput", self._run)
-        self._thread.start()
+        self._thread.start(self.stop)
 
     def note(self, count: int) -> None:
         """So many records were appended: they are dispatched in some milliseconds, or at once if they are many."""
