@@ -383,6 +383,7 @@ cdef class KeysColumn(Column):
 cdef enum:
     MOST_PROPERTIES = MAX_PROPERTIES // 4 + 1
     HEADS = 256
+    FEW = 32  # names, which are told apart soon enough whatever they are
 
 
 cdef class PropertiesColumn(Column):
@@ -397,6 +398,7 @@ cdef class PropertiesColumn(Column):
     cdef Slice item_values[MOST_PROPERTIES]
     cdef int32_t following[MOST_PROPERTIES]
     cdef int32_t heads[HEADS]
+    cdef bint are_many  # names of this record
     cdef uint8_t repaired[3 * MAX_PROPERTIES]
     cdef size_t n_repaired
 
@@ -415,6 +417,7 @@ cdef class PropertiesColumn(Column):
         cdef Property item
         cdef bint well_formed = rs_utf8_valid(properties.data, <size_t>properties.size)
         memset(self.heads, 0xFF, sizeof(self.heads))
+        self.are_many = False
         self.n_repaired = 0
         read_properties(&self.reader, properties)
         while next_property(&self.reader, &item):
@@ -433,17 +436,35 @@ cdef class PropertiesColumn(Column):
 
     cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
         """Put an item among the n there are, in the place of one with its name; how many there are then."""
-        cdef uint64_t head = keyed_hash(&item.name, 0) % HEADS
-        cdef int32_t at = self.heads[head]
+        cdef int32_t at
+        if n == FEW and not self.are_many:
+            self.are_many = True
+            self.link_again(n)
+        at = self.heads[self.head_of(&item.name)]
         while at >= 0:
             if are_equal(&self.item_names[at], &item.name):
                 self.item_values[at] = item.value
                 return n
             at = self.following[at]
         self.item_names[n], self.item_values[n] = item.name, item.value
-        self.following[n] = self.heads[head]
-        self.heads[head] = n
+        self.link(n)
         return n + 1
+
+    cdef inline uint32_t head_of(self, const Slice *name) noexcept nogil:
+        if self.are_many:  # they may have been chosen
+            return <uint32_t>keyed_hash(name, 0) % HEADS
+        return (name.data[0] * 31 + name.data[name.size - 1] + <uint32_t>name.size) % HEADS
+
+    cdef inline void link(self, int32_t at) noexcept nogil:
+        cdef uint32_t head = self.head_of(&self.item_names[at])
+        self.following[at] = self.heads[head]
+        self.heads[head] = at
+
+    cdef void link_again(self, int32_t n) noexcept nogil:
+        cdef int32_t at
+        memset(self.heads, 0xFF, sizeof(self.heads))
+        for at in range(n):
+            self.link(at)
 
     cdef object take(self):
         offsets, self.offsets, self.count = self.offsets, offsets_of(self.offsets), 0
