@@ -16,6 +16,7 @@ from reference.message_store import FIRST_INDEX_NAME, make_store
 from reference.record import BORN_V6, ROLLBACK
 
 import rocketstore
+from rocketstore.store import index_service as index_service_module
 from rocketstore.store import query as query_module
 
 SLOTS, ITEMS = 97, 400
@@ -577,6 +578,39 @@ def test_an_index_that_is_renamed_while_the_store_is_read_is_none(tmp_path):
         assert store.query_message("TopicTest", "k").reasons == ["the store has no index"]
         (tmp_path / "old").rename(tmp_path / "index")
         assert query(store, "k") == [log.records[0][0]]
+
+
+def test_an_index_that_is_renamed_in_another_thread_s_call_is_the_one_that_was_opened(tmp_path, monkeypatch):
+    refresh = rocketstore.IndexService.refresh
+    store, log = store_of(tmp_path, [message("k")])
+
+    def refresh_before_the_other(index):
+        refresh(index)
+        monkeypatch.setattr(rocketstore.IndexService, "refresh", refresh)
+        (tmp_path / "index").rename(tmp_path / "old")
+        assert store.index is None
+        (tmp_path / "old").rename(tmp_path / "index")
+
+    with store:
+        index = store.index
+        monkeypatch.setattr(rocketstore.IndexService, "refresh", refresh_before_the_other)
+        assert query(store, "k") == [log.records[0][0]]
+        assert store.index is index
+    with pytest.raises(rocketstore.StoreClosedError):
+        index.query_offset("TopicTest", "k")
+
+
+def test_an_index_that_is_renamed_while_it_is_opened_is_none(tmp_path, monkeypatch):
+    real = index_service_module.index_paths
+
+    def index_paths(directory):
+        directory.rename(tmp_path / "old")
+        return real(directory)
+
+    store, _ = store_of(tmp_path, [message("k")])
+    monkeypatch.setattr(index_service_module, "index_paths", index_paths)
+    with store:
+        assert store.index is None
 
 
 def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_noted(tmp_path):

@@ -132,19 +132,20 @@ class MessageStore:
         if self._writer is not None:
             self._writer.dispatch_pending()
             return self._writer.index
-        if self._index is not None:
-            try:
-                self._index.refresh()
-                return self._index
-            except (FileNotFoundError, ValueError):  # it was renamed, or shows no geometry: as if unopened
-                self._index = None
+        index = self._index
+        if index is not None:
+            with contextlib.suppress(FileNotFoundError, ValueError):  # it was renamed, or shows no geometry
+                index.refresh()
+                return index
         directory = self.path / "index"
-        if not directory.is_dir() or not any(directory.iterdir()):
-            if has_rocksdb_data(self.path / "rocksdbstore"):
-                raise UnsupportedFormatError(f"{self.path}: the index is in RocksDB, which is not read")
-            return None
-        self._index = self._open_index(directory)
-        return self._index
+        with contextlib.suppress(FileNotFoundError):  # it is renamed just now
+            if directory.is_dir() and any(directory.iterdir()):
+                # The one before it is let go, not closed: a query may be in it.
+                self._index = index = self._open_index(directory)
+                return index
+        if has_rocksdb_data(self.path / "rocksdbstore"):
+            raise UnsupportedFormatError(f"{self.path}: the index is in RocksDB, which is not read")
+        return None
 
     def _open_index(self, directory: Path) -> IndexService:
         """Open the index; where its files do not show their geometry, with the one that their writer noted."""
@@ -162,10 +163,10 @@ class MessageStore:
 
     @property
     def _coverage(self) -> Coverage:
-        index = self.index
-        if self._covered is None or self._covered.index is not index:
-            self._covered = Coverage(self.commit_log, index)
-        return self._covered
+        index, covered = self.index, self._covered
+        if covered is None or covered.index is not index:
+            self._covered = covered = Coverage(self.commit_log, index)
+        return covered
 
     @property
     def checkpoint(self) -> StoreCheckpoint:
