@@ -306,6 +306,35 @@ def test_after_a_crash_of_which_only_the_newest_items_are_not_found_no_other_geo
         assert len(file) == 15
 
 
+def test_a_geometry_that_is_found_as_the_only_one_while_items_are_put_is_no_other(tmp_path, monkeypatch):
+    data = filled().data
+    data[40 : 40 + 4 * SLOTS] = bytes(4 * SLOTS)
+    path = write(tmp_path / "index", data)
+    monkeypatch.setattr(index_file_module, "infer_geometry", lambda *_, **__: (SLOTS, ITEMS))
+    with IndexFile.open(path, "r", **GEOMETRY) as file:
+        assert len(file) == 15
+
+
+def of_many_geometries(items):
+    """A file of one item, to which each slot leads in as many geometries."""
+    return bytearray(struct.pack(">qqqqii", 1, 2, 0, 100, 2, 2) + struct.pack(">i", 2) * (5 * items + SLOTS))
+
+
+def test_of_many_geometries_not_all_are_tried(tmp_path):
+    path = write(tmp_path / "index", of_many_geometries(10_000))
+    with pytest.raises(ValueError, match="do not follow"):
+        IndexFile.open(path)
+    with IndexFile.open(path, hash_slot_num=SLOTS, index_num=10_000) as file:
+        assert len(file) == 1
+
+
+def test_a_geometry_does_not_follow_from_ways_to_items_that_are_not_gone_to_the_end(tmp_path, monkeypatch):
+    path = write(tmp_path / "index", filled().data)
+    monkeypatch.setattr(index_file_module, "MOST_STEPS", 10, raising=False)
+    with pytest.raises(ValueError, match="do not follow"):
+        IndexFile.open(path)
+
+
 @pytest.fixture
 def no_large_files():
     """Make a file beyond 1 MiB an OSError, so that a failing test does not fill the disk."""

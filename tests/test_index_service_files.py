@@ -13,6 +13,7 @@ import pytest
 
 import rocketstore
 from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig
+from rocketstore.files import index_file as index_file_module
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import index_service
 
@@ -49,6 +50,22 @@ def descriptors(directory):
     """How many descriptors this process has of files in a directory."""
     links = Path("/proc/self/fd").iterdir()
     return sum(link.readlink().is_relative_to(directory) for link in links if link.is_symlink())
+
+
+def test_another_geometry_is_looked_for_in_the_newest_file_alone_and_once(index, monkeypatch):
+    looked, real = [], index_file_module.other_geometry
+
+    def other_geometry(file, *geometry):
+        looked.append(file.path.name)
+        return real(file, *geometry)
+
+    monkeypatch.setattr(index_file_module, "other_geometry", other_geometry)
+    with IndexService.open(index, **GEOMETRY) as reader:
+        reader.refresh()
+        assert len([*reader.files]) == FILES
+    with IndexService.open(index, "a", **GEOMETRY):
+        pass
+    assert looked == 2 * [max(path.name for path in index.iterdir())]
 
 
 # ---- descriptors -------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import operator
 import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -106,6 +106,7 @@ class IndexFile(IndexFileKernel):
         hash_slot_num: int | None = None,
         index_num: int | None = None,
         compat: str = DEFAULT_COMPAT,
+        _is_known: bool = False,
     ) -> Self:
         """Open an index file.
 
@@ -121,7 +122,7 @@ class IndexFile(IndexFileKernel):
         file = MappedFile(path, mode)
         try:
             self = cls(file, *(given or infer_geometry(file, guess=mode == "r")), compat)
-            other = other_geometry(file, *given) if given else None
+            other = other_geometry(file, *given) if given and not _is_known else None
             if other:
                 reason = f"the items are found with {other} alone, not with {given}: open it with that geometry"
                 raise CorruptFileError(file.path, 36, "indexCount", reason)
@@ -242,6 +243,9 @@ CHUNK = 1 << 20
 SAMPLES = 64
 FEW_SAMPLES = 8  # of a geometry that is given: each is a page of the slots to read
 LONGEST_WALK = 10_000
+MOST_TRIED = 4096  # geometries; of a whole file few are possible
+MOST_STEPS = 4_000_000  # from item to item, in all of them
+ENDLESS = repeat(True)
 
 
 def given_geometry(hash_slot_num: int | None, index_num: int | None) -> tuple[int, int] | None:
@@ -295,7 +299,8 @@ def other_geometry(file: MappedFile, hash_slot_num: int, index_num: int) -> tupl
     if sum(are_reachable(data, [ordinal], hash_slot_num, index_num) for ordinal in others) > len(others) // 2:
         return None
     with contextlib.suppress(ValueError, CorruptFileError):
-        return infer_geometry(file, guess=True)
+        found = infer_geometry(file, guess=True)
+        return None if found == (hash_slot_num, index_num) else found  # shown by what is put meanwhile
     return None
 
 
@@ -312,18 +317,21 @@ def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
     default = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
     if len(data) == file_size(*default) and items_agree(data, count, *default):
         return default
-    pairs = list(islice(fitting_pairs(data, count), 2)) if guess else []
-    if len(pairs) == 1:
+    possible, steps = possible_pairs(data, count) if guess else iter(()), repeat(True, MOST_STEPS)
+    tried = islice(possible, MOST_TRIED)
+    pairs = list(islice((pair for pair in tried if items_agree(data, count, *pair, steps)), 2))
+    is_all = len(pairs) < 2 and next(possible, None) is None and next(steps, False)
+    if len(pairs) == 1 and is_all:
         return pairs[0]
-    if len(pairs) == 0 and count > 1 and guess:
+    if len(pairs) == 0 and is_all and count > 1 and guess:
         raise CorruptFileError(
             file.path, 36, "indexCount", f"no geometry agrees with {count - 1} items: not an index file, or damaged"
         )
     raise ValueError(f"{file.path}: give hash_slot_num and index_num, which do not follow from the file")
 
 
-def fitting_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
-    """Give each geometry of the file's length with which sampled items are reachable from their slots."""
+def possible_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
+    """Give each geometry of the file's length with which the newest item's slot leads to it, or to a newer one."""
     length = len(data)
     most = (length - HEADER_SIZE - SLOT_SIZE) // ITEM_SIZE
     if count < 2:
@@ -335,9 +343,7 @@ def fitting_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:
         newest = length - ITEM_SIZE * (index_nums - (count - 1))
         heads = _int32(data, HEADER_SIZE + SLOT_SIZE * (_int32(data, newest) % slot_nums))
         for i in np.flatnonzero((heads >= count - 1) & (heads < index_nums)):
-            pair = int(slot_nums[i]), int(index_nums[i])
-            if items_agree(data, count, *pair):
-                yield pair
+            yield int(slot_nums[i]), int(index_nums[i])
 
 
 def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
@@ -346,10 +352,12 @@ def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return values
 
 
-def items_agree(data: np.ndarray, count: int, hash_slot_num: int, index_num: int) -> bool:
+def items_agree(
+    data: np.ndarray, count: int, hash_slot_num: int, index_num: int, steps: Iterator[bool] = ENDLESS
+) -> bool:
     """Whether sampled items are reachable from their slots under this geometry."""
     samples = {*range(max(1, count - SAMPLES), count), *spread(count)}
-    return are_reachable(data, [*samples], hash_slot_num, index_num)
+    return are_reachable(data, [*samples], hash_slot_num, index_num, steps)
 
 
 def spread(count: int) -> list[int]:
@@ -357,19 +365,24 @@ def spread(count: int) -> list[int]:
     return [*dict.fromkeys(np.linspace(1, count - 1, SAMPLES, dtype=int).tolist())] if count > 1 else []
 
 
-def are_reachable(data: np.ndarray, ordinals: Sequence[int], hash_slot_num: int, index_num: int) -> bool:
-    """Whether all items of these ordinals are reachable from their slots under this geometry."""
+def are_reachable(
+    data: np.ndarray, ordinals: Sequence[int], hash_slot_num: int, index_num: int, steps: Iterator[bool] = ENDLESS
+) -> bool:
+    """Whether all items of these ordinals are reachable from their slots under this geometry.
+
+    What takes more than ``LONGEST_WALK`` steps, or more than there are, counts as reachable.
+    """
     if max(ordinals, default=0) >= index_num:
         return False
     slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(">i4")
     items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(ITEM)
-    return all(_reachable(slots, items, ordinal) for ordinal in ordinals)
+    return all(_reachable(slots, items, ordinal, steps) for ordinal in ordinals)
 
 
-def _reachable(slots: np.ndarray, items: np.ndarray, ordinal: int) -> bool:
+def _reachable(slots: np.ndarray, items: np.ndarray, ordinal: int, steps: Iterator[bool]) -> bool:
     key_hash = int(items["key_hash"][ordinal])
     at = int(slots[key_hash % len(slots)])
-    for _ in range(LONGEST_WALK):
+    for _ in islice(steps, LONGEST_WALK):
         if key_hash < 0 or at <= ordinal:
             return key_hash >= 0 and at == ordinal
         if at >= len(items):

@@ -131,6 +131,7 @@ class IndexService:
 
     def _load(self, last_exit_ok: bool) -> None:
         paths = self._paths()
+        self._check_geometry(paths)
         self._infer_geometry(paths)
         expired = (FileNotFoundError,) if self.mode == "r" else ()  # a broker deletes the oldest meanwhile
         kept = []
@@ -154,6 +155,17 @@ class IndexService:
         if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
             paths.pop()  # it is being made, or was when the writer was killed
         return paths
+
+    def _check_geometry(self, paths: list[Path]) -> None:
+        """Refuse a geometry that is given if the newest items are found with another alone."""
+        slots, items = self._geometry or (None, None)
+        for path in reversed(paths if slots else ()):
+            with (
+                contextlib.suppress(FileNotFoundError),  # it has expired just now
+                IndexFile.open(path, hash_slot_num=slots, index_num=items) as file,
+            ):
+                if len(file) > 0:
+                    return
 
     def _infer_geometry(self, paths: list[Path]) -> None:
         """Find the geometry, unless it is known. A reader without files has none until there is one."""
@@ -196,8 +208,7 @@ class IndexService:
 
     def _is_rejected(self, path: Path) -> bool:
         """Whether items of the file may have been lost in a crash. Source: IndexService.load."""
-        slots, items = self._geometry or (None, None)
-        with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
+        with self._open_file(path, "r") as file:
             return file.header.end_timestamp > self.checkpoint.index_msg_timestamp
 
     def _open(self, listed: ListedIndexFile) -> IndexFile:
@@ -215,7 +226,7 @@ class IndexService:
 
     def _open_file(self, path: Path, mode: str) -> IndexFile:
         slots, items = self._geometry or (None, None)
-        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat)
+        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat, _is_known=True)
         self._live.add(file)
         return file
 
