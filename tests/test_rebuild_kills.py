@@ -326,6 +326,37 @@ def stopped_at(root, saved, stopped):
     return root / "rocketstore-rebuild"
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"mark": []}, {"mark": ["x", 1]}, {"mark": [-2, 0]}, {"mark": [10, 0], "done": 5}, {"mark": [False, 0]},
+     {"done": True}, {"done": -1}, {"batches": [[1]]}, {"batches": [5]}, {"phase": "zzz"}, {"phase": "swap"},
+     {"phase": "swap", "time": "../1", "made": []}, {"phase": "swap", "time": "1", "made": [5]}],
+    ids=str,
+)
+def test_a_state_that_no_killed_call_leaves_is_begun_anew_in_place_and_no_directory_s_own(tmp_path, change):
+    root, out = make_log(tmp_path / "store", rows_of("T")), tmp_path / "out"
+    staging = stopped_at(root, 2000, 2500)
+    state = json.loads((staging / "rocketstore-rebuild.json").read_bytes())
+    (staging / "rocketstore-rebuild.json").write_text(json.dumps(state | change))
+    shutil.copytree(staging, out)
+    with pytest.raises(FileExistsError, match="not empty"):
+        run(root, out=out)
+    run(root)
+    model = dispatched(root)
+    assert_rebuilt(root, model, names=index_names(model))
+
+
+def test_a_directory_of_its_own_in_which_a_swap_was_begun_is_of_no_killed_call(tmp_path):
+    root, out = make_log(tmp_path / "store", rows_of("T")), tmp_path / "out"
+    staging = stopped_at(root, 2000, 2500)
+    state = json.loads((staging / "rocketstore-rebuild.json").read_bytes())
+    swap = {"phase": "swap", "time": "20231114221320000", "made": ["index"]}
+    (staging / "rocketstore-rebuild.json").write_text(json.dumps(state | swap))
+    staging.rename(out)
+    with pytest.raises(FileExistsError, match="not empty"):
+        run(root, out=out)
+
+
 def test_an_item_whose_hash_is_0_stays_and_so_do_those_behind_it(tmp_path):
     rows = rows_of("T")
     rows[3]["properties"] = {"KEYS": "s7Nftri"}

@@ -309,7 +309,7 @@ class Rebuilder:
 
     def _build(self, plan: Completion, staging: Path) -> dict[str, Any]:
         """Build all, from where a killed call was, or from the beginning; again if a topic proves to be of batches."""
-        state = read_state(staging)
+        state = read_state(staging, is_in_place=self.build.is_in_place)
         options = self._options(plan)
         if not self._can_go_on(plan, staging, state, options):
             state = self._begin(staging, options)

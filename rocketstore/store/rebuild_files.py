@@ -25,6 +25,8 @@ __all__ += ["name_index_files", "read_state", "remove_other_topics", "remove_sta
 
 STATE = "rocketstore-rebuild.json"
 FIELDS: dict[str, type] = {"phase": str, "options": dict, "done": int, "mark": list, "batches": list}
+SWAP_FIELDS: dict[str, type] = {"made": list, "time": str}
+PHASES = "build", "name"  # and in place "swap"
 UNFINISHED = f"{STATE}.tmp-"  # and the number of a process that was killed when it wrote one
 INDEX_MADE = "index-made"  # files that have names of now
 MARKED = 1 << 12  # bytes of a record, by which it is told from others
@@ -33,19 +35,38 @@ LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
 
 
-def read_state(staging: Path) -> dict[str, Any]:
-    """Give what a killed call has left, nothing if there is none."""
+def read_state(staging: Path, *, is_in_place: bool) -> dict[str, Any]:
+    """Give what a killed call has left, nothing if there is none, or it is of no such call."""
     try:
         state = json.loads(read_regular(staging / STATE))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
-    is_ours = isinstance(state, dict) and all(isinstance(state.get(name), kind) for name, kind in FIELDS.items())
-    return state if is_ours else {}
+    return state if has_fields(state, FIELDS) and is_possible(state, is_in_place) else {}
+
+
+def has_fields(state: Any, fields: dict[str, type]) -> bool:
+    return isinstance(state, dict) and all(type(state.get(name)) is kind for name, kind in fields.items())
+
+
+def is_possible(state: dict[str, Any], is_in_place: bool) -> bool:
+    done, mark = state["done"], state["mark"]
+    is_phase = state["phase"] in PHASES or (is_in_place and is_swap(state))
+    is_mark = [type(number) for number in mark] == [int, int] and -1 <= mark[0] <= done
+    return is_phase and done >= 0 and is_mark and are_str(state["batches"])
+
+
+def is_swap(state: dict[str, Any]) -> bool:
+    is_named = state["phase"] == "swap" and has_fields(state, SWAP_FIELDS)
+    return is_named and state["time"].isdecimal() and are_str(state["made"])
+
+
+def are_str(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def is_free(out: Path) -> bool:
     """Whether a directory is empty, but for what a killed call has left."""
-    return bool(read_state(out)) or all(path.name.startswith(UNFINISHED) for path in out.iterdir())
+    return bool(read_state(out, is_in_place=False)) or all(path.name.startswith(UNFINISHED) for path in out.iterdir())
 
 
 def remove_state(out: Path) -> None:
