@@ -79,7 +79,7 @@ def look_at_index(
     Parameters: is_flushed: all items of records before ``end`` are on the disk: whatever their hashes are, they count.
     """
     try:
-        with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num) as index:
+        with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
             header = index.header
     except CorruptFileError:  # it was being made
         return IndexItems(path, 0, 0, False)
