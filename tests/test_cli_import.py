@@ -405,6 +405,7 @@ def test_a_line_that_is_no_object_is_an_error(line, tmp_path):
     (b'topic,body\nT,"a\n\nb"\nT,\xff\n', ["line 5", "utf-8"]),
     (b"topic,body,queueId\nT,a,x\n", ["line 2", "column queueId: an integer is needed, not 'x'"]),
     (b"topic,body,queueId\nT,a,1_0\n", ["line 2", "column queueId: an integer is needed, not '1_0'"]),
+    ("topic,body,queueId\nT,a,\u00a07\n".encode(), ["line 2", r"an integer is needed, not '\xa07'"]),
     ("topic,body,bornTimestamp\nT,a,٣\n".encode(), ["line 2", "column bornTimestamp: an integer is needed, not '٣'"]),
     (b"topic,body,keys\nT,a,a b\n", ["line 2", 'column keys: a list of strings as JSON, such as ["a", "b"], is needed',
                                      "not 'a b'"]),

@@ -217,7 +217,7 @@ def csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
 def csv_value(name: str, text: str) -> Any:
     form = "u" if name in BASE64 else MESSAGE_FIELDS[BATCH_NAMES[name]].format
     try:
-        return parse_value(text.strip(), 0) if form in RANGES else json.loads(text) if form in EXAMPLES else text
+        return parse_value(text.strip(" \t"), 0) if form in RANGES else json.loads(text) if form in EXAMPLES else text
     except (ValueError, RecursionError):
         what = f"{EXPECTED[form]} as JSON, such as {EXAMPLES[form]}," if form in EXAMPLES else "an integer"
         raise ValueError(f"column {name}: {what} is needed, not {text!r:.60}") from None
