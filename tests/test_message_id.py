@@ -13,6 +13,16 @@ import pytest
 from rocketstore import CommitLog, Message, create_uniq_id, message_id
 
 
+@pytest.fixture
+def summer_time(monkeypatch):
+    """A time zone whose summer time ends at 3 o'clock of the last Sunday in October."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
 def fields_of(key):
     """Address, process, number of the process, milliseconds of the month, counter."""
     data = bytes.fromhex(key)
@@ -60,17 +70,14 @@ def test_late_in_a_month_the_milliseconds_are_more_than_an_int_holds(monkeypatch
     assert fields_of(create_uniq_id())[3] == 31 * 24 * 3600 * 1000 - 1
 
 
+@pytest.mark.usefixtures("summer_time")
 def test_the_milliseconds_go_on_where_summer_time_ends(monkeypatch):
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
     month, hour = datetime(2026, 10, 1).timestamp(), 3600 * 1000
     elapsed = []
     for millis in range(577 * hour + 1, 581 * hour, hour):  # from 1 o'clock to the second 2 and on to 3
         now = datetime.fromtimestamp(month + millis / 1000)
         monkeypatch.setattr(message_id, "datetime", SimpleNamespace(now=lambda now=now: now))
         elapsed.append(fields_of(create_uniq_id())[3] - millis)
-    monkeypatch.undo()
-    time.tzset()
     assert elapsed == [0] * 4
 
 
