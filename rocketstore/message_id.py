@@ -10,12 +10,13 @@ import re
 import socket
 import struct
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 __all__ = ["create_uniq_id", "offset_msg_id", "parse_host", "phy_offset_of"]
 
 FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
 counter = itertools.count()
+month = 0, 0  # when it begins and ends, epoch ms, in one object: threads see both of one month
 
 
 def create_uniq_id() -> str:
@@ -24,12 +25,26 @@ def create_uniq_id() -> str:
     It has the machine's address, the process, four bytes of the process's own, the milliseconds since the month began,
     and a counter. Source: MessageClientIDSetter.createUniqID.
     """
-    now = datetime.now()
-    begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
-    # In UTC: local times go back by an hour when summer time ends.
-    millis = (now.astimezone(UTC) - begin.astimezone(UTC)) // timedelta(milliseconds=1)
+    now = time.time_ns() // 1_000_000
+    millis = now - month_begin(now)
     # From the 25th on they are more than an int holds, and wrap as Java's cast does.
     return (process_prefix(os.getpid()) + struct.pack(">IH", millis & 0xFFFFFFFF, next(counter) & 0xFFFF)).hex().upper()
+
+
+def month_begin(now: int) -> int:
+    """When the month of an epoch ms began, which is kept until it ends. Source: MessageClientIDSetter.startTime."""
+    global month
+    begin, end = month
+    if not begin <= now < end:
+        begin, end = month = month_of(now)
+    return begin
+
+
+def month_of(now: int) -> tuple[int, int]:
+    """When the local month of an epoch ms begins and ends. Source: MessageClientIDSetter.setStartTime."""
+    first = datetime.fromtimestamp(now // 1000).replace(day=1, hour=0, minute=0, second=0, fold=0)
+    following = (first + timedelta(days=31)).replace(day=1)
+    return int(first.timestamp()) * 1000, int(following.timestamp()) * 1000
 
 
 @functools.cache

@@ -16,11 +16,28 @@ from rocketstore import CommitLog, Message, create_uniq_id, message_id
 @pytest.fixture
 def summer_time(monkeypatch):
     """A time zone whose summer time ends at 3 o'clock of the last Sunday in October."""
+    monkeypatch.setattr(message_id, "month", (0, 0))
     monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
     time.tzset()
     yield
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture
+def millis_at(monkeypatch):
+    """What gives the milliseconds in a key that is made at an epoch ms."""
+
+    def millis_at(now):
+        monkeypatch.setattr(message_id, "time", SimpleNamespace(time_ns=lambda: now * 1_000_000 + 999_999))
+        return fields_of(create_uniq_id())[3]
+
+    message_id.process_prefix(os.getpid())
+    return millis_at
+
+
+def epoch_millis(*date):
+    return int(datetime(*date).timestamp()) * 1000
 
 
 def fields_of(key):
@@ -60,25 +77,30 @@ def test_no_two_keys_are_alike_with_threads_and_after_a_fork():
     assert fields_of(other)[2] != fields_of(keys[0])[2]
 
 
-def test_late_in_a_month_the_milliseconds_are_more_than_an_int_holds(monkeypatch):
-    class LastOfMonth(datetime):
-        @classmethod
-        def now(cls):
-            return cls(2026, 1, 31, 23, 59, 59, 999_000)
+def test_late_in_a_month_the_milliseconds_are_more_than_an_int_holds(millis_at):
+    assert millis_at(epoch_millis(2026, 2, 1) - 1) == 31 * 24 * 3600 * 1000 - 1
 
-    monkeypatch.setattr(message_id, "datetime", LastOfMonth)
-    assert fields_of(create_uniq_id())[3] == 31 * 24 * 3600 * 1000 - 1
+
+def test_the_milliseconds_begin_anew_with_each_month_wherever_the_clock_goes(millis_at):
+    for month in (1, 2, 12, 2):
+        begin, end = epoch_millis(2026, month, 1), epoch_millis(2026 + month // 12, month % 12 + 1, 1)
+        assert [millis_at(now) for now in (begin - 1, begin, end - 1, end)][1:] == [0, end - 1 - begin, 0]
+
+
+def test_the_month_s_begin_is_kept_until_the_month_ends(millis_at, monkeypatch):
+    """Local time is slow: it is asked for once a month."""
+    now = epoch_millis(2026, 5, 17)
+    first = millis_at(now)
+    monkeypatch.setattr(message_id, "datetime", None)
+    assert millis_at(now + 5) == first + 5
 
 
 @pytest.mark.usefixtures("summer_time")
-def test_the_milliseconds_go_on_where_summer_time_ends(monkeypatch):
-    month, hour = datetime(2026, 10, 1).timestamp(), 3600 * 1000
-    elapsed = []
+def test_the_milliseconds_go_on_where_summer_time_ends(millis_at, monkeypatch):
+    begin, hour = epoch_millis(2026, 10, 1), 3600 * 1000
     for millis in range(577 * hour + 1, 581 * hour, hour):  # from 1 o'clock to the second 2 and on to 3
-        now = datetime.fromtimestamp(month + millis / 1000)
-        monkeypatch.setattr(message_id, "datetime", SimpleNamespace(now=lambda now=now: now))
-        elapsed.append(fields_of(create_uniq_id())[3] - millis)
-    assert elapsed == [0] * 4
+        monkeypatch.setattr(message_id, "month", (0, 0))  # that it is kept is not what makes it right
+        assert millis_at(begin + millis) == millis
 
 
 def test_an_ipv6_address_makes_56_digits(monkeypatch):
