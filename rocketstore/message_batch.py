@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["STORED", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
+STORED = "raw_body", "sys_flag", "phy_offset"  # of which a message makes its body
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
@@ -107,7 +108,7 @@ class MessageBatch:
         columns = {name: values_of(name, column, start, stop) for name, column in self._columns.items()
                    if column is not None}
         if self._stored is not None:
-            stored = [values_of(name, column, start, stop) for name, column in self._stored.items()]
+            stored = [values_of(name, self._stored[name], start, stop) for name in STORED]
             columns["_stored"] = list(zip(*stored, strict=True))
         return (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
@@ -124,12 +125,12 @@ class MessageBatch:
         return MessageBatch(taken, len(chosen), stored or None)
 
     def split(
-        self, most: int, on_bad_body: Callable[[int, CorruptFileError], None] | None = None
+        self, most: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None
     ) -> Iterator[MessageBatch]:
         """Give the rows in one batch, or in several where bodies are compressed, with these decompressed.
 
         Parameters: most: bytes of bodies in a batch, unless a single one has more. on_bad_body: called with
-        (phy_offset, error) for a message whose body does not decompress, which is then left out.
+        (phy_offset, size, error) for a message whose body does not decompress, which is then left out.
         Raises: CorruptFileError for such a one, without on_bad_body.
         """
         if self._stored is None:
@@ -199,7 +200,7 @@ def is_arrow(value: object) -> bool:
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
     """Make the batch of these fields whose bodies are decompressed when they are asked for."""
     shown = {name: None if name == "body" else columns[name.removesuffix("_ms")] for name in fields}
-    stored = {name: columns[name] for name in ("raw_body", "sys_flag", "phy_offset")} if "body" in shown else None
+    stored = {name: columns[name] for name in (*STORED, "size")} if "body" in shown else None
     return MessageBatch(shown, row_count(columns), stored)
 
 
@@ -212,7 +213,7 @@ def bodies_of(
     columns: dict[str, Any],
     length: int,
     most: int,
-    on_bad_body: Callable[[int, CorruptFileError], None] | None = None,
+    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
 ) -> Iterator[tuple[VarColumn, np.ndarray | None]]:
     """Give the bodies, and of which rows they are, None for all: a part ends before it has more than ``most`` bytes."""
     stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
@@ -230,7 +231,7 @@ def bodies_of(
             except CorruptFileError as error:
                 if on_bad_body is None:
                     raise
-                on_bad_body(int(offsets[row]), error)
+                on_bad_body(int(offsets[row]), int(columns["size"][row]), error)
                 continue
         if rows and size + len(body) > most:
             part = joined(bodies), np.array(rows, np.int64)

@@ -391,6 +391,16 @@ def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selec
         batch.select(["phy_offset", "body"])
 
 
+def test_a_bad_body_is_left_out_to_its_record_s_end_though_its_file_has_expired(tmp_path):
+    log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}, *some(60)])
+    batch = log.get_messages(offsets[:2], columns=["body"])
+    (tmp_path / f"{0:020d}").unlink()
+    log.refresh()
+    skipped = []
+    assert [part.body.data.tobytes() for part in log.with_bodies(batch, 100, skipped)] == [b"body 0"]
+    assert [(part.begin, part.end) for part in skipped] == [(offsets[0], offsets[1])]
+
+
 def test_times_beyond_a_long_are_refused(tmp_path):
     log, _ = make(tmp_path, some(1))
     for times in ({"begin_timestamp": -(2**63) - 1}, {"end_timestamp": 2**63}):

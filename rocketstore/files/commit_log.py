@@ -38,7 +38,7 @@ from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch, is_arrow, lazy_batch_of
+from rocketstore.message_batch import STORED, MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["CommitLog", "subscribed_tags"]
@@ -298,13 +298,13 @@ class CommitLog:
         Parameters: skipped: gets those that are left out for their bodies. Raises: CorruptFileError without it.
         """
 
-        def on_bad_body(offset: int, error: CorruptFileError) -> None:
+        def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
             file = self.queue.find(offset)
             if file is not None:  # which is what the error knows not
                 error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
             if skipped is None:
                 raise error
-            skipped.append(Skipped(offset, self.walk(self.scanner(()), offset, offset + 1), error))
+            skipped.append(Skipped(offset, offset + size, error))
 
         return batch.split(most, on_bad_body)
 
@@ -394,7 +394,7 @@ class CommitLog:
         """A scanner that collects what these fields of tables are made from."""
         names = {name.removesuffix("_ms"): None for name in fields if name != "body"}
         if "body" in fields:
-            names |= {"raw_body": None, "sys_flag": None, "phy_offset": None}
+            names |= dict.fromkeys((*STORED, "size"))
         return RecordScanner(names, **self._options, **options)
 
     # ---- scan ----------------------------------------------------------------------------------------------
