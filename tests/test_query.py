@@ -757,6 +757,27 @@ def test_an_index_without_tags_that_grows_says_so_from_its_first_message_with_ta
         assert store.query_message_by_tag("TopicTest", "TagA").reasons == [f"{path.name} has no entries of tags"]
 
 
+def test_messages_that_were_looked_through_for_tags_are_not_again_when_the_index_grows(tmp_path, monkeypatch):
+    records = [*(message("k") for _ in range(4)), {"properties": {"KEYS": "k", "TAGS": "TagA"}}]
+    store, log = store_of(tmp_path, records, index_tags=False)
+    (path,) = (tmp_path / "index").iterdir()
+    offsets = [offset for offset, _ in log.records]
+    indexable, ranges, told = query_module.indexable, [], []
+
+    def noted(log, begin, end, index_type):
+        ranges.append((begin, end))
+        return indexable(log, begin, end, index_type)
+
+    monkeypatch.setattr(query_module, "indexable", noted)
+    with store:
+        for count in (3, 4, 5):
+            path.write_bytes(indexed(log, range(count), index_tags=False)[0].data)
+            told.append("has no entries" in str(store.query_message_by_tag("TopicTest", "TagA").reasons))
+    assert told == [False, False, True]
+    indexed_parts = [part for part in ranges if part[1] <= offsets[-1] + 1]
+    assert indexed_parts == [(offsets[n], offsets[m] + 1) for n, m in ((0, 2), (2, 3), (3, 4))]
+
+
 def test_an_index_file_that_is_made_anew_with_tags_is_asked_again(tmp_path):
     store, log = store_of(tmp_path, [{"properties": {"KEYS": "k", "TAGS": "TagA"}}], index_tags=False)
     (path,) = (tmp_path / "index").iterdir()

@@ -267,6 +267,7 @@ class Coverage:
         self.log, self.index = log, index
         self._first: dict[tuple[int, int, str | None], int | None] = {}
         self._tagged: set[_FileId] = set()
+        self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Tell what the index does not have and should, for keys or for tags."""
@@ -307,8 +308,7 @@ class Coverage:
         """Whether the first message with tags in a file's part of the log has its entry, there or in the next file."""
         if file in self._tagged:
             return True
-        header = headers[file]
-        first = self._first_indexable(header.begin_phy_offset, header.end_phy_offset + 1, "T")
+        first = self._first_with_tags(file, headers[file])
         message = None if first is None else self.log.find_message(first)
         if message is None:
             return True
@@ -321,6 +321,13 @@ class Coverage:
         if has_it:  # for good: what has none may grow
             self._tagged.add(file)
         return has_it
+
+    def _first_with_tags(self, file: _FileId, header: IndexHeader) -> int | None:
+        """Find the first message with tags in a file's part of the log, from where it was looked for last."""
+        begin = self._untagged.get(file, header.begin_phy_offset)
+        first = self._first_indexable(begin, header.end_phy_offset + 1, "T")
+        self._untagged[file] = header.end_phy_offset if first is None else first
+        return first
 
 
 def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
