@@ -277,6 +277,39 @@ def test_a_body_that_does_not_decompress_hides_no_other_message(question, tmp_pa
     assert f"offsets 0 to {bad.size} are left out" in result.stderr
 
 
+def put_bodies(store_path, bodies, **fields):
+    """Put messages of which those with the body "bad" do not decompress."""
+    with open_store(store_path) as store:
+        for body in bodies:
+            store.put_message(Message("T", body.encode(), sys_flag=int(body == "bad"), queue_id=0, **fields))
+
+
+@pytest.mark.parametrize(("bodies", "bad", "more"), [
+    (["0", "1", "bad", "bad"], 2, False),
+    (["0", "1", "2", *["bad"] * 9], 9, True),
+    (["0", "bad", "1", "bad", "2"], 1, True),
+    (["0", "bad", "1", "2"], 0, True),
+    (["bad", "1", "2"], 0, False),
+    (["bad", "1"], 1, False),
+])  # fmt: skip
+@pytest.mark.parametrize("asked", [["--key", "k"], ["--tag", "a||b"]])
+def test_query_shows_the_newest_messages_that_have_a_body(asked, bodies, bad, more, tmp_path):
+    put_bodies(tmp_path, bodies, keys=["k"], tags="a")
+    result = run("query", tmp_path, "--topic", "T", *asked, "--max", 2)
+    sound = [body for body in reversed(bodies) if body != "bad"]
+    assert [row["body"] for row in rows(result, exit_code=int(bad > 0))] == sound[:2]
+    assert (result.stderr.count("left out"), "there are more" in result.stderr) == (bad, more)
+
+
+def test_query_by_id_names_the_file_of_a_body_that_does_not_decompress(tmp_path):
+    put_bodies(tmp_path, ["bad"])
+    with rocketstore.open(tmp_path) as store:
+        wanted = store.look_message_by_offset(0).offset_msg_id
+    result = run("query", tmp_path, "--id", wanted)
+    assert rows(result, exit_code=1) == []
+    assert f"{tmp_path / 'commitlog' / f'{0:020}'}: body at byte 0: does not decompress" in result.stderr
+
+
 def test_get_on_a_terminal_has_a_line_for_each_field():
     status, text = on_terminal("get", golden(RICH), "RichTopic", 0, 0)
     assert status == 0

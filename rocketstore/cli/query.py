@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+import numpy as np
 
 from rocketstore.cli.cat import left_out, skipped_text
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
@@ -20,9 +21,11 @@ from rocketstore.cli.options import (
     time_range,
     unknown_topics,
 )
+from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.scan import Skipped
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.store.message_store import MessageStore
 
@@ -107,16 +110,29 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
         message = store.query_message_by_id(asked.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
-    return [] if message is None else [message], []
+    offsets = np.array([] if message is None else [message.phy_offset], np.int64)
+    found, skipped = sound_messages(store.commit_log, store.commit_log.find_messages(offsets)[0])
+    return found, [*map(skipped_text, skipped)]
 
 
 def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
-    result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
+    ask, is_cut, skipped = 0, True, list[Skipped]()
+    while is_cut and ask < most + len(skipped):
+        ask = most + 2 * len(skipped)  # twice: else it takes many rounds where most bodies are bad
+        result = store.query_messages(asked.topic or "", asked.values, ask, *times, index_type=index_type)
+        found, skipped = sound_messages(store.commit_log, result.messages)
+        is_cut = bool((np.diff(result.offsets) == ask).any())
+    last = -1 if len(found) < asked.most else found[asked.most - 1].phy_offset or 0
+    left_out = [skipped_text(part) for part in skipped if part.begin > last]
+    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *left_out]
+
+
+def sound_messages(log: CommitLog, batch: MessageBatch) -> tuple[list[Message], list[Skipped]]:
+    """Give the messages of a batch, newest first, and those that are left out for their bodies."""
     skipped: list[Skipped] = []
-    sound = chain.from_iterable(store.commit_log.with_bodies(result.messages, INT_MAX, skipped))
-    found = sorted(sound, key=lambda message: message.phy_offset or 0, reverse=True)
-    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *map(skipped_text, skipped)]
+    found = chain.from_iterable(log.with_bodies(batch, INT_MAX, skipped))
+    return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True), skipped
 
 
 def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
