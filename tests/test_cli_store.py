@@ -12,6 +12,7 @@ from reference.message_store import make_store
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, MessageStore
+from rocketstore.cli.messages import row_names
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -308,6 +309,14 @@ def test_query_by_id_names_the_file_of_a_body_that_does_not_decompress(tmp_path)
     result = run("query", tmp_path, "--id", wanted)
     assert rows(result, exit_code=1) == []
     assert f"{tmp_path / 'commitlog' / f'{0:020}'}: body at byte 0: does not decompress" in result.stderr
+
+
+@pytest.mark.parametrize("question", [["get", "T", 0, 0], ["query", "--topic", "T", "--key", "k"]])
+def test_csv_has_its_header_where_every_message_is_left_out(question, tmp_path):
+    put_bodies(tmp_path, ["bad"], keys=["k"])
+    command, *rest = question
+    result = run(command, tmp_path, *rest, "--format", "csv")
+    assert (result.exit_code, result.stdout) == (1, ",".join(row_names()) + "\n")
 
 
 def test_get_on_a_terminal_has_a_line_for_each_field():

@@ -4,7 +4,7 @@ import click
 
 from rocketstore.cli.cat import skipped_text
 from rocketstore.cli.formats import finish, format_option, write_rows
-from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people
+from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueueUnits
@@ -37,7 +37,8 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")
     log = store.commit_log
     skipped: list[Skipped] = []
-    write_rows(map(message_rows, log.with_bodies(found.messages, INT_MAX, skipped)), output_format, result_for_people)
+    batches = log.with_bodies(found.messages, INT_MAX, skipped)
+    write_rows(map(message_rows, batches), output_format, result_for_people, columns=row_names())
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "
                 "rocketstore hexdump shows its bytes" for number, at in damaged_units(log, units)]
