@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -520,6 +521,22 @@ def test_what_is_deleted_before_a_task_comes_to_it_is_too(tmp_path, monkeypatch)
         batches_of(strict, schema, strict.partitions())
 
 
+@pytest.mark.parametrize("kept", [0, 2000, FILE])
+def test_a_log_that_ends_before_what_was_planned_is_an_error_unless_it_may_be_lost(tmp_path, kept):
+    offsets = make_log(tmp_path, some(60))
+    strict, schema = reader_of(tmp_path, columns="phyOffset")
+    partitions = strict.partitions()
+    data = b"".join(path.read_bytes() for path in sorted((tmp_path / "commitlog").iterdir()))[:kept]
+    for path in sorted((tmp_path / "commitlog").iterdir())[1:]:
+        path.unlink()
+    write_file(tmp_path / "commitlog", 0, data.ljust(FILE, b"\0"))
+    with pytest.raises(StoreError, match=r"the log ends at \d+, before \d+ that was planned"):
+        batches_of(strict, schema, partitions)
+    lax, schema = reader_of(tmp_path, columns="phyOffset", failOnDataLoss="false")
+    table = pa.Table.from_batches(batches_of(lax, schema, partitions), schema)
+    assert table["phyOffset"].to_pylist() == [at for at, end in pairwise(offsets) if end <= kept]
+
+
 # ---- corrupt records ---------------------------------------------------------------------------------------
 
 
@@ -588,6 +605,13 @@ def test_bodies_are_compared_with_their_crc_on_request(tmp_path):
     with pytest.raises(CorruptFileError, match="CRC"):
         phy_offsets(tmp_path, verifyCrc="true")
     assert phy_offsets(tmp_path, verifyCrc="true", mode="DROPMALFORMED") == offsets[:4] + offsets[5:]
+
+
+def test_a_last_record_of_a_wrong_crc_is_a_torn_tail(tmp_path):
+    offsets = make_log(tmp_path, some(9))
+    damage(tmp_path, offsets[-1], b"X", at=88)
+    assert phy_offsets(tmp_path, verifyCrc="true") == offsets[:-1]
+    assert phy_offsets(tmp_path, verifyCrc="true", minPartitions="9") == offsets[:-1]
 
 
 def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):

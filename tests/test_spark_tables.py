@@ -13,7 +13,7 @@ from pyspark.sql import datasource
 from spark_reads import read_batches, read_table, reader_of
 
 import rocketstore
-from rocketstore import IndexFile
+from rocketstore import IndexFile, StoreError
 from rocketstore.spark import register, tables
 
 NAMES = ["rich-5.5.0", "broker-5.5.0", "cut-5.3.3", "batch-5.5.0", "crash-5.3.3", "lmq-5.5.0", "cqext-5.3.3"]
@@ -96,6 +96,19 @@ def test_a_damaged_base_of_a_batch_does_not_make_more_parts_than_there_are_files
     assert len(reader.partitions()) < 50
     after = read_table(root, table="consumequeue")
     assert after["phyOffset"].to_pylist() == before["phyOffset"].to_pylist()
+
+
+@pytest.mark.parametrize("name", ["rich-5.5.0", "batch-5.5.0"])
+def test_a_queue_that_ends_before_what_was_planned_is_an_error(tmp_path, name):
+    root = stores.unpack(name, tmp_path)
+    kind = "batchconsumequeue" if name.startswith("batch") else "consumequeue"
+    directory = next(path for path in sorted((root / kind).glob("*/*")) if any(path.iterdir()))
+    reader, _ = reader_of(root, table="consumequeue", subscribe=directory.parent.name, queueIds=directory.name)
+    parts = reader.partitions()
+    for path in directory.iterdir():
+        path.unlink()
+    with pytest.raises(StoreError, match=r"the queue ends at -?\d+, before \d+ that was planned"):
+        [list(reader.read(part)) for part in parts]
 
 
 # ---- the index ---------------------------------------------------------------------------------------------

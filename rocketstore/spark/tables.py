@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import rocketstore
 from rocketstore.config import StoreConfig
+from rocketstore.errors import StoreError
 from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.index_file import IndexFile
@@ -98,6 +99,7 @@ class ConsumeQueueReader(TableReader):
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for topic, queue_id, first, last in pieces:
             queue = store.consume_queue(topic, queue_id)
+            require_units(queue, last)
             most = self.options.batch_size
             step = last - first if isinstance(queue, BatchConsumeQueue) else most
             for start in range(first, last, step):
@@ -111,6 +113,14 @@ class ConsumeQueueReader(TableReader):
                         "tagsCode": units.tags_codes[rows],
                     }
                     yield {"topic": topic, "queueId": queue_id, **columns}, len(rows)
+
+
+def require_units(queue: ConsumeQueue, last: int) -> None:
+    """Refuse a queue that ends before what was planned, unless all of that has expired."""
+    most = queue.max_queue_offset
+    if most < last and queue.min_queue_offset < last:
+        what = f"the queue ends at {most}, before {last} that was planned"
+        raise StoreError(f"{queue.directory}: {what}: it was cut, or is seen late here")
 
 
 def end_of_piece(queue: ConsumeQueue, start: int) -> int:
