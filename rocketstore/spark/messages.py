@@ -104,7 +104,7 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
             return replace(options, subscribe=values if options.subscribe is None else values & options.subscribe)
         if source == "queue_id" and options.assign is None:
             return replace(options, queue_ids=values if options.queue_ids is None else values & options.queue_ids)
-        if source == "tags" and options.tags is None and all("||" not in tag and tag == tag.strip() for tag in values):
+        if source == "tags" and options.tags is None and all("|" not in tag and tag == tag.strip() for tag in values):
             return replace(options, tags="||".join(sorted(values)))
     if source.startswith("store_timestamp") and isinstance(condition, COMPARISONS) and condition.value is not None:
         at = condition.value if source.endswith("_ms") else (condition.value - EPOCH) // timedelta(milliseconds=1)
