@@ -686,6 +686,15 @@ def test_filters_on_tags_that_tags_joined_would_not_show_lose_no_message(tmp_pat
     assert set(wanted) <= set(found["tags"].to_pylist())
 
 
+def test_filters_on_times_lose_no_message_of_a_log_whose_times_are_not_in_order(tmp_path):
+    times = [BEGIN] * 5 + [BEGIN + 48 * HOUR] * 5 + [BEGIN + 2 * HOUR] * 90
+    offsets = make_log(tmp_path, [{"store_timestamp": at} for at in times])
+    reader, schema = reader_of(tmp_path, pushdown="true", columns="phyOffset,storeTimestampMs")
+    reader.pushFilters([datasource.GreaterThan(("storeTimestampMs",), BEGIN + 24 * HOUR)])
+    found = pa.Table.from_batches(batches_of(reader, schema, reader.partitions()))
+    assert found["phyOffset"].to_pylist() == offsets[5:10]
+
+
 def test_a_filter_may_leave_out_a_queue_that_has_a_starting_offset(store):
     reader, schema = reader_of(store, pushdown="true", startingOffsets='{"T#1":{"0":2},"主题":{"0":3}}')
     reader.pushFilters([datasource.EqualTo(("topic",), "主题"), datasource.EqualTo(("queueId",), 0)])

@@ -86,9 +86,11 @@ def register(spark: SparkSession) -> None:
     One of subscribe, subscribePattern and assign may be given; not assign with queueIds, nor columns with
     includeHeaders. A batch query begins at earliest, a stream at latest, unless told where. Among offsets of queues -2
     is earliest and -1 latest; queues that startingOffsets leaves out begin at earliest, those that endingOffsets leaves
-    out end at latest. A timestamp precedes the offsets of its side. A start that was deleted is an error, and for a
-    stream one that is not there yet, behind which a batch query finds no rows; failOnDataLoss=false goes on with what
-    is there. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
+    out end at latest. A timestamp precedes the offsets of its side. With one, files of the log are passed over by the
+    times of their first messages: where store times are not in order, filter by the column instead. A start that was
+    deleted is an error, and for a stream one that is not there yet, behind which a batch query finds no rows;
+    failOnDataLoss=false goes on with what is there. Endings are of batch queries alone, max...PerTrigger of streams
+    alone, from PySpark 4.2 on.
 
     Without columns or a schema a table has all but properties, rawBody, tagsCode, bornTimestampMs, storeTimestampMs and
     _corrupt_record, which mode PERMISSIVE adds; offsets all but group and consumerOffset. Tables consumequeue and
