@@ -53,6 +53,16 @@ class CountedFileSystem(LocalFileSystem):
         return sum(end - begin for _, begin, end in self.reads)
 
 
+class TimelessFileSystem(CountedFileSystem):
+    """Lists files as HTTP and FTP do."""
+
+    protocol = "timeless"
+
+    def ls(self, path, detail=False, **options):
+        found = super().ls(path, detail, **options)
+        return [{name: entry[name] for name in ("name", "size", "type")} for entry in found] if detail else found
+
+
 def counted(root):
     """The path of a store on a CountedFileSystem of its own."""
     return RemotePath(CountedFileSystem(), str(root))

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 import stores
 from puts import config_of, fields_of, message_of, open_store
+from reference.commit_log import write_file
 from reference.message_store import make_store
+from reference.record import build_record
 from remote import (
     BUCKET,
     SPAN,
-    CountedFileSystem,
+    TimelessFileSystem,
     answers,
     counted,
     failing,
@@ -480,19 +482,20 @@ def test_growth_is_seen(tmp_path, no_believing):
 
 
 def test_growth_is_seen_where_no_times_are_told(tmp_path, no_believing):
-    """As HTTP and FTP list files."""
-
-    class Timeless(CountedFileSystem):
-        def ls(self, path, detail=False, **options):
-            found = super().ls(path, detail, **options)
-            return [{name: entry[name] for name in ("name", "size", "type")} for entry in found] if detail else found
-
-    path = RemotePath(Timeless(), str(tmp_path))
+    path = RemotePath(TimelessFileSystem(), str(tmp_path))
     with open_store(tmp_path) as writer, rocketstore.open(path, config=config_of()) as store:
         for i in range(5):
             writer.put_message(message_of(fields_of(body=b"x" * 300)))
             writer.flush()
             assert sum(map(len, store.scan())) == i + 1
+
+
+def test_half_a_record_is_not_seen_where_no_times_are_told(tmp_path):
+    first, second = build_record(), build_record(phy_offset=len(build_record()))
+    write_file(tmp_path, 0, (first + second[:-10]).ljust(4096, b"\0"))
+    with CommitLog.open(RemotePath(TimelessFileSystem(), str(tmp_path))) as log:
+        assert [at for batch in log.scan(columns=["phy_offset"]) for at in batch.phy_offset.tolist()] == [0]
+        assert log.max_phy_offset == len(first)
 
 
 def test_growth_is_seen_within_two_seconds(tmp_path):

@@ -39,7 +39,7 @@ from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import STORED, MessageBatch, is_arrow, lazy_batch_of
-from rocketstore.storage import local_path, to_path
+from rocketstore.storage import is_remote, local_path, to_path
 
 __all__ = ["CommitLog", "subscribed_tags"]
 
@@ -369,15 +369,20 @@ class CommitLog:
     def is_at_rest(self, offset: int) -> bool:
         """Whether nobody writes at an offset: a record that ends in zeros there is whole.
 
-        A mapping changes a file's time when it first changes a page, so the last record may be later than that.
+        A mapping changes a file's time when it first changes a page, so the last record may be later than that. A
+        remote file's is 0 where the file system tells none.
         """
         if offset < self.whole_to:
             return True
         file = self.queue.find(offset)
+        if file is None:
+            return True
         try:
-            return file is None or time.time() - file.path.stat().st_mtime > AT_REST_SECONDS
+            changed = file.path.stat().st_mtime
         except FileNotFoundError:  # it has expired just now
             return True
+        is_known = changed > 0 or not is_remote(file.path)
+        return is_known and time.time() - changed > AT_REST_SECONDS
 
     def error(self, offset: int, status: int) -> Exception:
         file = self.queue.find(offset)
