@@ -247,16 +247,15 @@ class RemotePath:
     # ---- bytes ---------------------------------------------------------------------------------------------
 
     def version(self) -> tuple[object, ...]:
-        """What differs when the file does, as it was listed."""
+        """What differs when the file does, as it was listed; at each new list, if nothing would show it."""
         entry = self._entry or self._look() or {}
-        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION)
+        at_list = 0.0 if shows_change(entry) else self.list_time()
+        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), at_list
 
     def list_time(self) -> float:
         """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
         entry = self._entry or {}
-        at = changed(entry)
-        is_shown = bool(at) or first_of(entry, VERSION) is not None
-        at_rest = is_shown and time.time() - at > AT_REST
+        at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
         return 0.0 if at_rest else self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
 
     @property
@@ -413,6 +412,11 @@ def changed(entry: Entry) -> float:
     if isinstance(found, datetime):
         return found.timestamp()
     return float(found) if isinstance(found, int | float) else 0.0
+
+
+def shows_change(entry: Entry) -> bool:
+    """Whether a file system tells what differs when a file of one size does."""
+    return changed(entry) > 0 or first_of(entry, VERSION) is not None
 
 
 def first_of(entry: Entry, names: Sequence[str]) -> Any:

@@ -434,6 +434,17 @@ def test_an_index_file_that_is_exchanged_is_fetched_again(tmp_path, no_believing
         assert index.header == before._replace(begin_timestamp=before.begin_timestamp ^ 1)
 
 
+def test_an_index_that_is_written_is_seen_where_no_times_are_told(tmp_path, no_believing):
+    path = RemotePath(TimelessFileSystem(), str(tmp_path))
+    with open_store(tmp_path) as writer:
+        for i in range(3):
+            writer.put_message(message_of(fields_of("T0", properties={"KEYS": f"key-{i}"})))
+            assert writer.query_message("T0", f"key-{i}").messages  # it is in the index now
+            writer.flush()
+            with rocketstore.open(path) as store:
+                assert store.index.query_offset("T0", f"key-{i}").phy_offsets == [writer.commit_log.last_phy_offset]
+
+
 def test_a_reader_sees_that_the_index_was_copied_anew(tmp_path, no_believing):
     root, later = made_store(tmp_path / "store", 20), made_store(tmp_path / "later", 25)
     path = counted(root)
