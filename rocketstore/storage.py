@@ -194,10 +194,24 @@ class RemotePath:
             path = entry["name"].rstrip("/")
             if path.lstrip("/") != self.path.lstrip("/"):
                 name = path.rpartition("/")[2]
-                listed[name] = RemotePath(self.fs, f"{self.path}/{name}", self, entry)
+                found = RemotePath(self.fs, f"{self.path}/{name}", self, entry)
+                if found._complete(entry):
+                    listed[name] = found
             elif entry["type"] != "directory" and not entry["name"].endswith("/"):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
         return listed
+
+    def _complete(self, entry: Entry) -> bool:
+        """Ask for what a list may leave out: a file's size, and what a link leads to. Whether there is such a thing."""
+        kind = entry["type"]
+        if kind == "directory" or (kind == "file" and entry.get("size") is not None):
+            return True
+        try:
+            with self.named():
+                self._entry = entry | self.fs.info(self.path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def forget(self) -> None:
         """List the directory again at the next look: something has changed."""
@@ -229,13 +243,16 @@ class RemotePath:
         return True
 
     def stat(self) -> os.stat_result:
-        """Give type, size and time of change. Raises: FileNotFoundError."""
+        """Give type, size and time of change. Raises: FileNotFoundError; OSError for a file whose size nobody tells."""
         entry = self._look()
         if entry is None:
             raise self.error(FileNotFoundError())
         mode = stat.S_IFDIR if entry["type"] == "directory" else stat.S_IFREG
+        size = entry.get("size")
+        if size is None and mode == stat.S_IFREG:
+            raise OSError(errno.EOPNOTSUPP, "the file system does not tell its size", str(self))
         times = {"st_mtime": changed(entry), "st_mtime_ns": int(changed(entry) * 1e9)}
-        return os.stat_result((mode, 0, 0, 1, 0, 0, entry["size"] or 0, 0, int(changed(entry)), 0), times)
+        return os.stat_result((mode, 0, 0, 1, 0, 0, size or 0, 0, int(changed(entry)), 0), times)
 
     def _look(self) -> Entry | None:
         try:

@@ -22,6 +22,7 @@ from reference.record import build_record
 from remote import (
     BUCKET,
     SPAN,
+    CountedFileSystem,
     TimelessFileSystem,
     answers,
     counted,
@@ -553,6 +554,41 @@ def test_a_file_that_shrinks_after_it_was_listed_is_an_error(tmp_path, use):
 
 
 # ---- errors ------------------------------------------------------------------------------------------------
+
+
+class TerseFileSystem(CountedFileSystem):
+    """Lists neither sizes, as servers of HTTP, nor what links lead to, as those of SFTP. Asked, it ``tells``."""
+
+    protocol = "terse"
+    tells = True
+
+    def ls(self, path, detail=False, **options):
+        found = super().ls(path, True, **options)
+        for entry in found:
+            if entry["type"] == "file":
+                entry |= {"size": None} if entry["name"].endswith("0") else {"type": "link", "size": 11}
+        return found if detail else [entry["name"] for entry in found]
+
+    def info(self, path, **options):
+        found = super().info(path, **options)
+        return found if self.tells or found["type"] == "directory" else found | {"size": None}
+
+
+def test_what_a_list_leaves_out_is_asked_for(tmp_path, seed):
+    root = made_store(tmp_path)
+    (root / "commitlog" / f"{1 << 40:020}").symlink_to(tmp_path / "nothing")
+    with rocketstore.open(root) as local, rocketstore.open(RemotePath(TerseFileSystem(), str(root))) as store:
+        assert answers(store, seed) == answers(local, seed)
+
+
+def test_a_file_whose_size_nobody_tells_is_an_error(tmp_path, monkeypatch):
+    root = made_store(tmp_path)
+    monkeypatch.setattr(TerseFileSystem, "tells", False)
+    with (
+        pytest.raises(OSError, match=f"does not tell its size: 'terse://{root}/commitlog/"),
+        rocketstore.open(RemotePath(TerseFileSystem(), str(root))) as store,
+    ):
+        list(store.scan())
 
 
 def test_a_store_that_is_not_there_is_an_error(memory, s3):
