@@ -392,18 +392,18 @@ class Blocks:
 
     def _read(self, path: RemotePath, size: int, number: int, run: Any) -> Future[bytes]:
         key = *path.version(), path.list_time(), number
-        with self._lock:
-            known = self._kept.pop(key, None)
-            block = self._kept[key] = known or Future()
-            while len(self._kept) > MAX_BLOCKS:
-                self._kept.popitem(last=False)
-        if known is None:
-            fill = functools.partial(self._fill, block, key, path, number * BLOCK, min((number + 1) * BLOCK, size))
-            try:
-                run(fill)
-            except BaseException as error:
-                self._fail(block, key, error)
-                raise
+        new: Future[bytes] = Future()
+        try:  # from before it is kept: Ctrl-C may come at once
+            with self._lock:
+                block = self._kept.pop(key, new)
+                self._kept[key] = block
+                while len(self._kept) > MAX_BLOCKS:
+                    self._kept.popitem(last=False)
+            if block is new:
+                run(functools.partial(self._fill, new, key, path, number * BLOCK, min((number + 1) * BLOCK, size)))
+        except BaseException as error:
+            self._fail(new, key, error)
+            raise
         return block
 
     def _fill(self, block: Future[bytes], key: object, path: RemotePath, begin: int, end: int) -> None:
