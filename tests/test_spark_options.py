@@ -87,6 +87,7 @@ def test_every_option_is_read():
         ("startingOffset", "1", "there is none of this name, but path, table"),
         ("table", "queues", "one of messages, consumequeue, index, offsets"),
         ("path", "store", "must be absolute"),
+        ("path", "hdfs:/data/store", "must be absolute, or a URI"),
         ("assign", "[1]", 'must be JSON like {"topic": [0, 1]}'),
         ("assign", "T", "must be JSON like"),
         ("assign", '{"T":0}', "must be JSON like"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rocketstore.limits import LONG_MAX
+from rocketstore.storage import URI
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
 
@@ -44,7 +45,7 @@ class StartingOffsets(NamedTuple):
 
 
 def path(text: str) -> str:
-    if not text.startswith("/") and ":/" not in text:
+    if not (text.startswith(("/", "file:/")) or URI.match(text)):
         raise ValueError("must be absolute, or a URI: a relative one is another directory on each machine")
     return text
 
