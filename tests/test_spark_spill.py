@@ -74,6 +74,12 @@ def test_a_tie_across_two_partitions_is_noticed():
     assert check_order([later, first], LABELS) == [first, later]
 
 
+def test_partitions_that_overlap_are_noticed():
+    first, second = Spill("a", 2, 0, 0, 20, 0, ""), Spill("b", 2, 19, 0, 40, 0, "")
+    with pytest.raises(ValueError, match="phy_offset from 19 to 20 is in two partitions"):
+        check_order([second, first], LABELS)
+
+
 def test_slices_cover_every_entry_once_across_spills():
     a, empty, b, c = runs = [Run("a", 0, 3), Run("empty", 3, 0), Run("b", 7, 5), Run("c", 0, 1)]
     bounds = [(2, 9), (3, 7), (4, 5)]

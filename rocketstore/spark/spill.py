@@ -135,7 +135,7 @@ def entries_of(batch: pa.RecordBatch) -> np.ndarray:
 def check_order(spills: Iterable[Spill], labels: dict[str, str]) -> list[Spill]:
     """Put the spills of all partitions in order.
 
-    Raises: ValueError for what a partition could not index, and for a tie between two neighbours.
+    Raises: ValueError for what a partition could not index, and for two that are not one behind the other.
     """
     spills = list(spills)
     for spill in spills:
@@ -145,6 +145,9 @@ def check_order(spills: Iterable[Spill], labels: dict[str, str]) -> list[Spill]:
     for before, after in pairwise(spills):
         if before.last == after.first:
             raise ValueError(describe_tie(*after.first, labels))
+        if before.last > after.first:  # a part of the rows was made again, and came out otherwise
+            span = f"{labels['phyOffset']} from {after.first_phy_offset} to {before.last_phy_offset}"
+            raise ValueError(f"{span} is in two partitions: the rows are others each time that they are read")
     return spills
 
 
