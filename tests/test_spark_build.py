@@ -362,6 +362,16 @@ def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
     assert list(places.attempts.iterdir()) == []
 
 
+def test_the_names_of_what_is_published_are_on_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(build, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
+    (tmp_path / "files" / "Topic" / "0").mkdir(parents=True)
+    (tmp_path / "files" / "Topic" / "0" / f"{0:020}").touch()
+    build.publish(tmp_path / "files", tmp_path / "out")
+    assert sorted(synced[:-1]) == [Path("files"), Path("files/Topic"), Path("files/Topic/0")]
+    assert synced[-1] == Path()
+
+
 def test_a_spill_that_is_shorter_than_reported_fails_the_task(places):
     (whole,) = plan_of(places, 10)
     with pytest.raises(OSError, match="ends after 10 entries, where 12 were written"):

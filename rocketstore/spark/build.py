@@ -31,6 +31,7 @@ from pyspark.sql import types as T
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.files.index_file import IndexFile, checked_geometry
+from rocketstore.files.mapped_file import sync_path
 from rocketstore.spark.lookup import hash_keys
 from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
 from rocketstore.storage import local_path
@@ -383,9 +384,12 @@ def sweep(directories: Iterable[Path]) -> None:
 
 
 def publish(files: Path, out: Path) -> None:
-    """Let the finished directory appear as ``out``."""
+    """Let the finished directory appear as ``out``, with all names in it on the disk."""
+    for directory in (files, *(path for path in files.rglob("*") if path.is_dir())):
+        sync_path(directory)
     try:
         files.rename(out)
     except OSError as error:
         refuse_existing(out)
         raise error
+    sync_path(out.parent)
