@@ -242,21 +242,27 @@ def test_any_flipped_bit_of_a_piece_is_found(tmp_path):
             list(read_blocks(directory, piece))
 
 
+def assert_undone_at_once(base, parts, monkeypatch, owner, name, failing, reason="No space"):
+    """Of a write in which this fails nothing is left."""
+    before = contents(base)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, name, failing)
+        with pytest.raises(OSError, match=reason):
+            write_pieces(base, JOB, make_pieces(base, parts), TIME)
+    assert contents(base) == before
+    assert leftovers(base) == []
+    assert (base / "abort").exists() is False
+
+
 def test_an_append_that_fails_is_undone_at_once(base, parts, monkeypatch):
-    before, left = contents(base), iter(range(4))
-    append = LogWriter.append_encoded
+    append, left = LogWriter.append_encoded, iter(range(4))
 
     def failing(*arguments):
         if next(left, None) is None:
             raise OSError(28, "No space left on device")
         append(*arguments)
 
-    monkeypatch.setattr(LogWriter, "append_encoded", failing)
-    with pytest.raises(OSError, match="No space"):
-        write_pieces(base, JOB, make_pieces(base, parts), TIME)
-    assert contents(base) == before
-    assert leftovers(base) == []
-    assert (base / "abort").exists() is False
+    assert_undone_at_once(base, parts, monkeypatch, LogWriter, "append_encoded", failing)
 
 
 def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
@@ -274,28 +280,18 @@ def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
 
 
 def test_a_write_that_fails_after_its_last_record_is_undone_too(base, parts, monkeypatch):
-    before = contents(base)
-    with monkeypatch.context() as patched:
-        patched.setattr(StoreWriter, "flush", fail)
-        with pytest.raises(OSError, match="No space"):
-            write_pieces(base, JOB, make_pieces(base, parts), TIME)
-    assert contents(base) == before
-    assert leftovers(base) == []
+    assert_undone_at_once(base, parts, monkeypatch, StoreWriter, "flush", fail)
 
 
 def test_a_write_whose_end_does_not_come_to_the_disk_is_undone(base, parts, monkeypatch):
-    before, errors = contents(base), [OSError(5, "Input/output error")]
+    errors = [OSError(5, "Input/output error")]
 
     def fail_when_it_is_gone(path):
         if path == base and not intent_path(base).exists() and errors:
             raise errors.pop()
 
-    with monkeypatch.context() as patched:
-        patched.setattr(intent_module, "sync_path", fail_when_it_is_gone)
-        with pytest.raises(OSError, match="Input/output"):
-            write_pieces(base, JOB, make_pieces(base, parts), TIME)
-    assert contents(base) == before
-    assert leftovers(base) == []
+    assert_undone_at_once(base, parts, monkeypatch, intent_module, "sync_path", fail_when_it_is_gone, "Input/output")
+    assert errors == []
 
 
 @pytest.mark.parametrize(("owner", "name"), [(write_job, "sweep_abandoned"), (StoreWriter, "_seal")])

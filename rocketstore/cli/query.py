@@ -124,8 +124,8 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
         found, skipped = sound_messages(store.commit_log, result.messages)
         is_cut = bool((np.diff(result.offsets) == ask).any())
     last = -1 if len(found) < asked.most else found[asked.most - 1].phy_offset or 0
-    left_out = [skipped_text(part) for part in skipped if part.begin > last]
-    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *left_out]
+    newer = [skipped_text(part) for part in skipped if part.begin > last]
+    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *newer]
 
 
 def sound_messages(log: CommitLog, batch: MessageBatch) -> tuple[list[Message], list[Skipped]]:

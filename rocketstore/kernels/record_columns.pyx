@@ -436,18 +436,20 @@ cdef class PropertiesColumn(Column):
 
     cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
         """Put an item among the n there are, in the place of one with its name; how many there are then."""
+        cdef uint32_t head
         cdef int32_t at
         if n == FEW and not self.are_many:
             self.are_many = True
             self.link_again(n)
-        at = self.heads[self.head_of(&item.name)]
+        head = self.head_of(&item.name)
+        at = self.heads[head]
         while at >= 0:
             if are_equal(&self.item_names[at], &item.name):
                 self.item_values[at] = item.value
                 return n
             at = self.following[at]
         self.item_names[n], self.item_values[n] = item.name, item.value
-        self.link(n)
+        self.link(n, head)
         return n + 1
 
     cdef inline uint32_t head_of(self, const Slice *name) noexcept nogil:
@@ -455,8 +457,7 @@ cdef class PropertiesColumn(Column):
             return <uint32_t>keyed_hash(name, 0) % HEADS
         return (name.data[0] * 31 + name.data[name.size - 1] + <uint32_t>name.size) % HEADS
 
-    cdef inline void link(self, int32_t at) noexcept nogil:
-        cdef uint32_t head = self.head_of(&self.item_names[at])
+    cdef inline void link(self, int32_t at, uint32_t head) noexcept nogil:
         self.following[at] = self.heads[head]
         self.heads[head] = at
 
@@ -464,7 +465,7 @@ cdef class PropertiesColumn(Column):
         cdef int32_t at
         memset(self.heads, 0xFF, sizeof(self.heads))
         for at in range(n):
-            self.link(at)
+            self.link(at, self.head_of(&self.item_names[at]))
 
     cdef object take(self):
         offsets, self.offsets, self.count = self.offsets, offsets_of(self.offsets), 0

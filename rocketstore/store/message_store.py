@@ -602,9 +602,9 @@ class MessageStore:
         Raises: OSError, StoreError if what was put cannot be brought to the disk; RuntimeError from a signal's handler
         that interrupts a call of this thread, which it would wait for. Source: DefaultMessageStore.shutdown.
         """
-        if self._writer is not None and self._writer.reput.is_current:
-            raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
         if self._writer is not None:
+            if self._writer.reput.is_current:
+                raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
             require_uninterrupted(self._writer, self.path)
         with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
             for part in (self.__dict__.get("commit_log"), self._index):
