@@ -168,6 +168,10 @@ def test_a_star_is_every_tag(tags):
     assert parse(tags=tags).tags is None
 
 
+def test_an_option_that_is_none_was_not_given():
+    assert parse(**dict.fromkeys(sorted(FIELDS.keys() - {"path"}))) == parse()
+
+
 def test_without_a_path_there_is_no_store():
     with pytest.raises(ValueError, match="option path: give the directory"):
         ReadOptions.parse({})

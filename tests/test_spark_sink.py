@@ -171,6 +171,12 @@ def test_options_that_cannot_be_are_refused(options, reason):
         writer_of(fields("topic", "body"), options, False)
 
 
+def test_an_option_that_is_none_was_not_given(tmp_path):
+    options = {"path": str(tmp_path), "storeTimestamp": None, "maxIndexNum": None}
+    writer = writer_of(fields("topic", "body"), options, False)
+    assert (writer.store_timestamp, writer.config.max_index_num) == (None, 20_000_000)
+
+
 def test_overwriting_is_refused(tmp_path):
     with pytest.raises(ValueError, match="mode overwrite: messages are only ever appended"):
         writer_of(fields("topic", "body"), {"path": str(tmp_path)}, True)

@@ -201,8 +201,8 @@ class ReadOptions:
     max_index_num: int | None = option(positive)
 
     @classmethod
-    def parse(cls, options: Mapping[str, str], *, streaming: bool | None = None) -> Self:
-        """Read the options that Spark hands over, whose names have any case.
+    def parse(cls, options: Mapping[str, str | None], *, streaming: bool | None = None) -> Self:
+        """Read the options that Spark hands over, whose names have any case; one that is None was not given.
 
         Parameters: streaming: whether they are of a stream; None where that is not known yet.
 
@@ -215,6 +215,8 @@ class ReadOptions:
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
             if known is None:
                 raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
+            if text is None:  # as option(name, None) has it
+                continue
             try:
                 given[known] = FIELDS[known].metadata["parse"](text)
             except ValueError as error:

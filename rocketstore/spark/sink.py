@@ -88,7 +88,7 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 self.root.rmdir()
 
 
-def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> MessageWriter:
+def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -> MessageWriter:
     """Make the writer of a job that appends messages to a store, or makes one; called in the driver.
 
     Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
@@ -102,7 +102,8 @@ def writer_of(schema: Any, options: Mapping[str, str], overwrite: bool) -> Messa
     for name, text in options.items():
         if name.lower() not in NAMES:
             raise ValueError(f"option {name!r}: none of this name is for writing, but {', '.join(NAMES.values())}")
-        given[NAMES[name.lower()]] = text
+        if text is not None:  # as option(name, None) has it
+            given[NAMES[name.lower()]] = text
     path = given.pop("path", "")
     root = local_path(path)
     if not root.is_absolute():
