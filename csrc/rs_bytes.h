@@ -23,11 +23,10 @@
 #define RS_PREFETCH_W(p) __builtin_prefetch((p), 1, 3)
 #define RS_PREFETCH_R_L2(p) __builtin_prefetch((p), 0, 2)
 
-/* Read a byte of each line of n bytes: loads in a row, unlike hints, set off the processor's own reading ahead. */
-static inline void rs_touch(const uint8_t *p, int64_t n)
+/* Read a byte: loads, unlike hints, set off the processor's own reading ahead. */
+static inline void rs_touch(const uint8_t *p)
 {
-    for (int64_t i = 0; i < n; i += 64)
-        (void)*(const volatile uint8_t *)(p + i);
+    (void)*(const volatile uint8_t *)p;
 }
 
 /* Whether `need` bytes at `pos` lie inside a buffer of `len` bytes. No sum, so nothing wraps. */

@@ -18,7 +18,7 @@ cdef extern from "rs_bytes.h" nogil:
     void RS_PREFETCH_R(const void *p) noexcept
     void RS_PREFETCH_W(const void *p) noexcept
     void RS_PREFETCH_R_L2(const void *p) noexcept
-    void rs_touch(const uint8_t *p, int64_t n) noexcept
+    void rs_touch(const uint8_t *p) noexcept
 
 
 cdef extern from "rs_keyed_hash.h" nogil:

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.string cimport memcmp
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_cpu_is_amd, rs_find_magic, rs_keyed_hash, rs_touch
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic, rs_keyed_hash, rs_touch
 
 cdef enum:
     SIZE = 0
@@ -165,13 +165,13 @@ cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexc
 cdef inline void fetch_following(const uint8_t *record, int64_t size, const uint8_t *end) noexcept nogil:
     """Fetch what is read soon: of small records all, of others the next but one's head, and end with the properties."""
     cdef int64_t i
-    if size < 4096 and rs_cpu_is_amd():
-        rs_touch(record + 1024, min(size, end - record - 1024))
-    elif size < 4096:
+    if size < 4096:
         i = 0
         while i < size:
             RS_PREFETCH_R(record + 4096 + i)
             i += 64
+        if end - record > 2048:  # hints alone do not set off an AMD's own reading ahead
+            rs_touch(record + 2048)
     elif size < 65536:
         RS_PREFETCH_R(record + 2 * size)
         RS_PREFETCH_R(record + 2 * size + 64)
