@@ -61,17 +61,10 @@ static size_t separators_few(const uint8_t *data, size_t n, uint16_t *ret)
     return count;
 }
 
-/* The high bit of each byte that is zero; exact, since no carry passes from byte to byte. */
-static inline uint64_t zero_bytes(uint64_t v)
-{
-    const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F);
-    return ~(((v & low) + low) | v | low);
-}
-
 static inline uint64_t mask_8(const uint8_t *p)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), v = rs_load_le64(p);
-    uint64_t hits = zero_bytes(v ^ ones) | zero_bytes(v ^ 2 * ones);
+    uint64_t hits = rs_zero_bytes(v ^ ones) | rs_zero_bytes(v ^ 2 * ones);
     return (hits >> 7) * UINT64_C(0x0102040810204080) >> 56;
 }
 

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.string cimport memcmp
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic, rs_keyed_hash, rs_touch
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic, rs_find_space, rs_keyed_hash, rs_touch
 
 cdef enum:
     SIZE = 0
@@ -152,9 +152,7 @@ cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexc
     """Find the next word from `start` on, and move it behind. Java's split(" "), without the empty ones."""
     cdef int32_t end
     while start[0] < text.size:
-        end = start[0]
-        while end < text.size and text.data[end] != c" ":
-            end += 1
+        end = start[0] + <int32_t>rs_find_space(text.data + start[0], <size_t>(text.size - start[0]))
         word.data, word.size = text.data + start[0], end - start[0]
         start[0] = end + 1
         if word.size > 0:

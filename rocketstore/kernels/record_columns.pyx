@@ -362,6 +362,10 @@ cdef class KeysColumn(Column):
         cdef Slice words[MOST_RECORDS]
         cdef Py_ssize_t i, n_words = 0
         cdef int32_t start
+        cdef int32_t *ends
+        if not self.offsets.reserve(4 * n):
+            return False
+        ends = <int32_t *>(self.offsets.data + self.offsets.size)
         for i in range(n):
             start = 0
             while next_word(&records[i].keys, &start, &words[n_words]):
@@ -371,8 +375,8 @@ cdef class KeysColumn(Column):
                     if not self.words.add_texts(words, n_words):
                         return False
                     n_words = 0
-            if not self.offsets.add_int32(self.count):
-                return False
+            ends[i] = self.count
+        self.offsets.size += 4 * n
         return self.words.add_texts(words, n_words)
 
     cdef object take(self):

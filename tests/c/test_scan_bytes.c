@@ -143,6 +143,27 @@ static void check_a_code_with_one_bit_wrong_is_none(void)
             }
 }
 
+/* ---- spaces ---- */
+
+/* No space, and two at every two places, in what careless arithmetic takes for one. */
+static void check_find_space(struct guarded memory)
+{
+    static const uint8_t others[5] = {0x00, 0x1F, 0x21, 0xA0, 0xDF};
+    for (size_t n = 0; n <= 40; n++)
+        for (size_t kind = 0; kind < sizeof others; kind++) {
+            uint8_t *data = memory.end - n;
+            memset(data, others[kind], n);
+            CHECK(rs_find_space(data, n) == n, "%zu bytes of %02X", n, others[kind]);
+            for (size_t first = 0; first < n; first++)
+                for (size_t second = first; second < n; second++) {
+                    data[first] = data[second] = ' ';
+                    size_t found = rs_find_space(data, n);
+                    CHECK(found == first, "%zu bytes, spaces at %zu and %zu: %zu", n, first, second, found);
+                    data[first] = data[second] = others[kind];
+                }
+        }
+}
+
 int main(void)
 {
     struct guarded memory = guarded_alloc(PAGES);
@@ -155,6 +176,7 @@ int main(void)
     check_every_place(memory, CODES[1]);
     check_pieces(memory);
     check_a_code_with_one_bit_wrong_is_none();
+    check_find_space(memory);
     printf("scan_bytes: %s\n", rs_cpu_name(rs_cpu_level()));
     return 0;
 }
