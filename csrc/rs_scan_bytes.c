@@ -92,19 +92,27 @@ AVX2 static inline uint64_t mask_32(const uint8_t *p)
 DEFINE_SEPARATORS(separators_sse4, SSE4, 16, mask_16, first_bit, separators_portable)
 DEFINE_SEPARATORS(separators_avx2, AVX2, 32, mask_32, _tzcnt_u64, separators_sse4)
 
-/* Masked bytes are neither read nor written. */
+/* Masked bytes are not read. */
 AVX512 static size_t separators_avx512(const uint8_t *data, size_t n, uint16_t *ret)
 {
-    __m512i places = _mm512_cvtepu8_epi16(_mm256_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
-                                                           18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31));
+    uint8_t numbers[64];
+    for (int i = 0; i < 64; i++)
+        numbers[i] = (uint8_t)i;
+    const __m512i places = _mm512_loadu_si512(numbers), ones = _mm512_set1_epi8(1);
     size_t count = 0;
-    for (size_t i = 0; i < n; i += 32) {
-        __mmask32 inside = n - i < 32 ? (1u << (n - i)) - 1 : ~0u;
-        __m256i v = _mm256_maskz_loadu_epi8(inside, data + i);
-        __mmask32 hits = _mm256_cmple_epu8_mask(_mm256_sub_epi8(v, _mm256_set1_epi8(1)), _mm256_set1_epi8(1));
-        _mm512_mask_storeu_epi16(ret + count, inside, _mm512_maskz_compress_epi16(hits, places));
-        places = _mm512_add_epi16(places, _mm512_set1_epi16(32));
-        count += (size_t)__builtin_popcount(hits);
+    for (size_t i = 0; i < n; i += 64) {
+        __mmask64 inside = n - i < 64 ? (UINT64_C(1) << (n - i)) - 1 : ~UINT64_C(0);
+        __m512i v = _mm512_maskz_loadu_epi8(inside, data + i);
+        __mmask64 hits = _mm512_cmple_epu8_mask(_mm512_sub_epi8(v, ones), ones);
+        __m512i found = _mm512_maskz_compress_epi8(hits, places), base = _mm512_set1_epi16((short)i);
+        size_t n_found = (size_t)__builtin_popcountll(hits);
+        __m512i low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(found));
+        _mm512_storeu_si512(ret + count, _mm512_add_epi16(low, base));
+        if (n_found > 32) {
+            __m512i high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(found, 1));
+            _mm512_storeu_si512(ret + count + 32, _mm512_add_epi16(high, base));
+        }
+        count += n_found;
     }
     return count;
 }

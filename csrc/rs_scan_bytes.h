@@ -9,9 +9,10 @@
 
 /*
  * Writes the positions of all bytes 0x01 and 0x02, in order. Returns how many there are.
- * Reads data[0 .. n) only, and may write beyond what it returns, inside positions_ret[0 .. n).
- * REQUIRES: n <= 32767; positions_ret has room for n.
+ * Reads data[0 .. n) only, and may write beyond what it returns: whole vectors, which can be read again at once.
+ * REQUIRES: n <= 32767; positions_ret has room for n + RS_MORE_SEPARATORS.
  */
+enum { RS_MORE_SEPARATORS = 32 };
 size_t rs_separators(const uint8_t *data, size_t n, uint16_t *positions_ret);
 
 /* The first position at which DA A3 20 A7 or DA A3 20 AB stands whole; n if none. Reads data[0 .. n) only. */

@@ -63,7 +63,7 @@ def separators(bytes data):
 
     Raises: ValueError if there are more than 32767 bytes, the longest property string.
     """
-    cdef uint16_t[32767] positions
+    cdef uint16_t[32767 + 32] positions  # RS_MORE_SEPARATORS
     cdef size_t count, i
     if len(data) > 32767:
         raise ValueError(f"data: {len(data)} bytes, must be 32767 at most")

@@ -107,7 +107,7 @@ cdef struct PropertyReader:
     int32_t start
     size_t next_separator
     size_t n_separators
-    uint16_t separators[MAX_PROPERTIES]
+    uint16_t separators[MAX_PROPERTIES + 32]  # RS_MORE_SEPARATORS
 
 # The store times a delay level adds, ms; level L is at L - 1.
 cdef struct DelayTable:

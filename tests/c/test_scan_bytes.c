@@ -11,12 +11,12 @@ static const uint8_t CODES[2][4] = {{0xDA, 0xA3, 0x20, 0xA7}, {0xDA, 0xA3, 0x20,
 
 /* ---- separators ---- */
 
-/* The positions of each string end where no one may write. */
+/* The room for the positions of each string ends where no one may write. */
 static struct guarded positions_memory;
 
 static void check_separators(const uint8_t *data, size_t n)
 {
-    uint16_t *positions = (uint16_t *)(void *)(positions_memory.end - n * sizeof(uint16_t));
+    uint16_t *positions = (uint16_t *)(void *)(positions_memory.end - (n + RS_MORE_SEPARATORS) * sizeof(uint16_t));
     size_t count = rs_separators(data, n, positions), expected = 0;
     for (size_t i = 0; i < n; i++)
         if (data[i] == 1 || data[i] == 2) {
@@ -167,7 +167,7 @@ static void check_find_space(struct guarded memory)
 int main(void)
 {
     struct guarded memory = guarded_alloc(PAGES);
-    positions_memory = guarded_alloc(sizeof(uint16_t) * LONGEST);
+    positions_memory = guarded_alloc(sizeof(uint16_t) * (LONGEST + RS_MORE_SEPARATORS));
 
     CHECK(rs_separators(NULL, 0, NULL) == 0 && rs_find_magic(NULL, 0) == 0, "nothing");
     check_separators_of_every_length_and_alignment(memory);
