@@ -41,7 +41,7 @@ cdef class VarValues:
 
 
 cdef enum:
-    MOST_RECORDS = 64  # that append takes at once
+    MOST_RECORDS = 128  # that append takes at once
 
 
 cdef class RecordColumns:
