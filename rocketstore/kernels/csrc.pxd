@@ -54,6 +54,8 @@ cdef extern from "rs_java_hash.h" nogil:
 
 
 cdef extern from "rs_scan_bytes.h" nogil:
+    enum:
+        RS_MORE_SEPARATORS
     size_t rs_separators(const uint8_t *data, size_t n, uint16_t *positions_ret) noexcept
     size_t rs_find_space(const uint8_t *data, size_t n) noexcept
     size_t rs_find_magic(const uint8_t *data, size_t n) noexcept

@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
 
 from rocketstore.kernels.csrc cimport (
+    RS_MORE_SEPARATORS,
     rs_crc32,
     rs_cpu_level,
     rs_cpu_name,
@@ -63,7 +64,7 @@ def separators(bytes data):
 
     Raises: ValueError if there are more than 32767 bytes, the longest property string.
     """
-    cdef uint16_t[32767 + 32] positions  # RS_MORE_SEPARATORS
+    cdef uint16_t[32767 + RS_MORE_SEPARATORS] positions
     cdef size_t count, i
     if len(data) > 32767:
         raise ValueError(f"data: {len(data)} bytes, must be 32767 at most")

@@ -3,7 +3,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.string cimport memcmp
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_find_magic, rs_find_space, rs_keyed_hash, rs_touch
+from rocketstore.kernels.csrc cimport (
+    RS_MORE_SEPARATORS,
+    RS_PREFETCH_R,
+    rs_find_magic,
+    rs_find_space,
+    rs_keyed_hash,
+    rs_touch,
+)
 
 cdef enum:
     SIZE = 0
@@ -107,7 +114,7 @@ cdef struct PropertyReader:
     int32_t start
     size_t next_separator
     size_t n_separators
-    uint16_t separators[MAX_PROPERTIES + 32]  # RS_MORE_SEPARATORS
+    uint16_t separators[MAX_PROPERTIES + RS_MORE_SEPARATORS]
 
 # The store times a delay level adds, ms; level L is at L - 1.
 cdef struct DelayTable:
