@@ -93,8 +93,6 @@ def build_index(
     if mode == "auto":
         mode = "spill" if is_remote(to_path(store)) else "rescan"
     rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
-    if not rebuilder.build.index:
-        raise ValueError("message_index_enable is false: a store of this configuration has no index")
     sizes = rebuilder.config
     form = Form(sizes.max_hash_slot_num, sizes.max_index_num, sizes.compat)
     plan = rebuilder.look_only(last_file=True)

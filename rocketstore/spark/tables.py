@@ -195,8 +195,8 @@ class IndexReader(TableReader):
 
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         for name, hash_slot_num, index_num in pieces:
-            path, known = store.path / "index" / name, {"hash_slot_num": hash_slot_num, "index_num": index_num}
-            with IndexFile.open(path, **known, _is_known=True) as file:
+            path = store.path / "index" / name
+            with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), index_num - 1)
                 for start in range(1, total + 1, self.options.batch_size):
                     items = file.items(start, min(start + self.options.batch_size, total + 1))
