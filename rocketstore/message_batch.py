@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["STORED", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["STORED_COLUMNS", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
 STORED = "raw_body", "sys_flag", "phy_offset"  # of which a message makes its body
+STORED_COLUMNS = *STORED, "size"  # and which tell where one is that does not decompress
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
@@ -200,7 +201,7 @@ def is_arrow(value: object) -> bool:
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
     """Make the batch of these fields whose bodies are decompressed when they are asked for."""
     shown = {name: None if name == "body" else columns[name.removesuffix("_ms")] for name in fields}
-    stored = {name: columns[name] for name in (*STORED, "size")} if "body" in shown else None
+    stored = {name: columns[name] for name in STORED_COLUMNS} if "body" in shown else None
     return MessageBatch(shown, row_count(columns), stored)
 
 

@@ -38,7 +38,7 @@ from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.message_batch import STORED, MessageBatch, is_arrow, lazy_batch_of
+from rocketstore.message_batch import STORED_COLUMNS, MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.storage import is_remote, local_path, to_path
 
 __all__ = ["CommitLog", "subscribed_tags"]
@@ -399,7 +399,7 @@ class CommitLog:
         """A scanner that collects what these fields of tables are made from."""
         names = {name.removesuffix("_ms"): None for name in fields if name != "body"}
         if "body" in fields:
-            names |= dict.fromkeys((*STORED, "size"))
+            names |= dict.fromkeys(STORED_COLUMNS)
         return RecordScanner(names, **self._options, **options)
 
     # ---- scan ----------------------------------------------------------------------------------------------
