@@ -16,6 +16,7 @@ const char *rs_cpu_name(int level)
 int rs_cpu_supported(void)
 {
 #ifdef __x86_64__
+    __builtin_cpu_init(); /* on macOS constructors of ours come before that of the compiler's library */
     if (!__builtin_cpu_supports("sse4.1") || !__builtin_cpu_supports("pclmul"))
         return RS_CPU_PORTABLE;
     if (!__builtin_cpu_supports("avx2"))
