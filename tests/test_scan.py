@@ -251,11 +251,11 @@ def test_no_batch_is_larger_than_asked_and_none_is_empty(batch_size, tmp_path, t
         assert offsets_of(batches) == (offsets[::3] if options else offsets)
 
 
-@pytest.mark.parametrize("columns", [["body"], ["properties"], ["phy_offset", "keys"]], ids=",".join)
+@pytest.mark.parametrize("columns", [["topic"], ["body"], ["properties"], ["phy_offset", "keys"]], ids=",".join)
 def test_a_batch_ends_when_it_has_enough_bytes(columns, tmp_path, monkeypatch, threads):
     for module in (scan_module, commit_log_module):
         monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1000)
-    log, _ = make(tmp_path, [{"body": bytes(300), "properties": {"KEYS": "k" * 300}}] * 20)
+    log, _ = make(tmp_path, [{"topic": "t" * 300, "body": bytes(300), "properties": {"KEYS": "k" * 300}}] * 20)
     batches = [len(batch) for batch in log.scan(columns=columns, threads=threads)]
     assert (max(batches), sum(batches)) == (4, 20)
 

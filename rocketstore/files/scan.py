@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
-MAX_BATCH_BYTES = 32 << 20  # of bodies and properties
+MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
 LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes, at last LARGE_RECORD: remotely, what is near costs less
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 

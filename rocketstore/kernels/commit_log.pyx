@@ -77,13 +77,14 @@ cdef class RecordScanner:
     properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
     Use one in one thread at a time.
 
-    Attributes: n_bytes: of the bodies and properties collected since the last ``take``. last_phy_offset: of the last
+    Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the last
     record that was found, wanted or not; -1 before the first.
     """
 
     cdef RecordColumns columns
     cdef RecordFilter record_filter
     cdef int todo
+    cdef bint takes_topics
     cdef bint takes_bodies
     cdef bint takes_properties
     cdef readonly Py_ssize_t n_bytes
@@ -97,6 +98,7 @@ cdef class RecordScanner:
         self.columns = RecordColumns(columns)
         self.record_filter = record_filter
         self.last_phy_offset = -1
+        self.takes_topics = "topic" in self.columns.names
         self.takes_bodies = "raw_body" in self.columns.names
         self.takes_properties = self.columns.needs_properties or "properties" in self.columns.names
         fill_delays(&self.delays, message_delay_level)
@@ -167,6 +169,8 @@ cdef class RecordScanner:
                 continue
             room -= 1
             n += 1
+            if self.takes_topics:
+                self.n_bytes += record.topic.size
             if self.takes_bodies:
                 self.n_bytes += record.body.size
             if self.takes_properties:
