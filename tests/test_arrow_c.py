@@ -205,6 +205,7 @@ ArrowArray._fields_ = [
         (np.arange(5), np.array([0, 2, 5], np.int32)),
         (np.arange(5), np.array([0, 2, 6])),
         (np.arange(5), np.array([-1, 2, 5])),
+        (np.arange(5), np.array([0, 4, 2, 5])),
         (np.arange(5), np.empty(0, np.int64)),
     ],
 )

@@ -143,8 +143,8 @@ cdef checked(name, array, dtype, Py_ssize_t n):
 
 cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size, dtype=np.int32):
     offsets = checked(name, offsets, dtype, n + 1)
-    if not 0 <= offsets[0] <= offsets[n] <= size:
-        raise ValueError(f"{name}: offsets from {offsets[0]} to {offsets[n]}, where there are {size}")
+    if not 0 <= offsets[0] <= offsets[n] <= size or np.count_nonzero(offsets[1:] < offsets[:-1]):
+        raise ValueError(f"{name}: offsets that do not fall were expected, from 0 to {size} at most")
     return offsets
 
 
