@@ -1,7 +1,7 @@
 """Records of a commit log to what consume queues and the index are built from, in columns."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -287,9 +287,14 @@ cdef class RequestScanner:
         return -1 if at < 0 else self.entries[at].number
 
     cdef bint grow(self) noexcept nogil:
-        cdef int32_t i, capacity = max(2 * self.capacity, 64)
-        cdef QueueEntry *entries = <QueueEntry *>malloc(sizeof(QueueEntry) * <size_t>(capacity // 2))
-        cdef int32_t *slots = <int32_t *>calloc(<size_t>capacity, sizeof(int32_t))
+        cdef int32_t i, capacity
+        cdef QueueEntry *entries
+        cdef int32_t *slots
+        if self.capacity > INT32_MAX // 2:
+            return False
+        capacity = max(2 * self.capacity, 64)
+        entries = <QueueEntry *>malloc(sizeof(QueueEntry) * <size_t>(capacity // 2))
+        slots = <int32_t *>calloc(<size_t>capacity, sizeof(int32_t))
         if entries == NULL or slots == NULL:
             free(entries)
             free(slots)

@@ -187,9 +187,9 @@ cdef class PieceFinder:
             return RECORD_BLANK if self.extent else BAD_SIZE
         if status != RECORD_OK:
             return status
-        base = record.phy_offset - pos
         if record.phy_offset < 0 or record.phy_offset > INT64_MAX - record.size:
             return BAD_PHY_OFFSET
+        base = record.phy_offset - pos
         # Each of very many places may look like a record to the end of the file.
         if base != self.named and self.work > 4 * size:
             return BAD_PHY_OFFSET
