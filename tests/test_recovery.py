@@ -562,6 +562,28 @@ def test_records_that_a_broker_cut_off_for_a_body_s_crc_do_not_come_back(store, 
     assert_complete(root)
 
 
+@pytest.mark.parametrize("noted", [0, 1])
+@pytest.mark.parametrize("position", [4, 88], ids=["magic", "body"])
+@pytest.mark.parametrize("compat", ["5.5.0", "5.1.0"])
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_damage_behind_the_record_that_a_broker_started_from_is_no_cut_of_a_broker(
+    tmp_path, complete, compat, position, noted
+):
+    """It notes the last record when it starts, before 5.1.1 never, and that stays when it stops cleanly."""
+    config = dataclasses.replace(CONFIG, compat=compat)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        store.put_messages([Message("TopicTest", b"body", queue_id=0)] * 5)
+    (_, before, _), (_, damaged, _) = damages.records(tmp_path)[noted : noted + 2]
+    checkpoint = StoreCheckpoint.open(tmp_path / "checkpoint")
+    checkpoint.confirm_phy_offset = before
+    checkpoint.flush()
+    damages.change_log(tmp_path, 0, damaged + position, b"\xff")
+    before = read_files(tmp_path / "commitlog")
+    with pytest.raises(CorruptFileError, match="magic"):
+        complete(tmp_path, config=config)
+    assert read_files(tmp_path / "commitlog") == before
+
+
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
     root = store()

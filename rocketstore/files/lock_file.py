@@ -52,8 +52,9 @@ class StoreLock:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 self._lock(fd)
-                os.pwrite(fd, b"lock", 0)
-                sync(fd)
+                if os.pread(fd, 4, 0) != b"lock":  # else its time stays that of the last start of a broker
+                    os.pwrite(fd, b"lock", 0)
+                    sync(fd)
                 self._identity = _identity(os.fstat(fd))
                 HELD[self._identity] = self
             except BaseException:

@@ -286,13 +286,22 @@ class Completion:
         later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
         if later is None or all(is_saved(self.root, tail) for tail in self.tails):
             return
-        if self.last_exit_ok and self.last_phy_offset == self.checkpoint.confirm_phy_offset:
-            return  # a broker cut the log here when it started, and stopped cleanly: it never erases
-        if not self.last_exit_ok and self._is_unflushed():
+        if self._is_a_broker_s_cut(later) if self.last_exit_ok else self._is_unflushed():
             return
         file = self.log.queue.find(self.end) or self.tails[0].file
         reason = f"no message begins here, but one is at {later}: {ADVICE}"
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
+
+    def _is_a_broker_s_cut(self, later: int) -> bool:
+        """Whether a broker cut the log here when it started, and wrote nothing since: it never erases.
+
+        Damage behind the record that it noted then leaves the same bytes, but of records that are younger than the lock
+        file, which a broker writes when it starts.
+        """
+        if self.last_phy_offset != self.checkpoint.confirm_phy_offset or self.last_phy_offset == 0:
+            return False  # 0 is noted by no release before 5.1.1
+        record, lock = self.log.find_message(later), self.root / "lock"
+        return record is not None and lock.exists() and record.store_timestamp < lock.stat().st_mtime_ns // 1_000_000
 
     def _is_unflushed(self) -> bool:
         """Whether the bytes at the end may not have been on the disk, by what the checkpoint says.
