@@ -585,6 +585,19 @@ def test_damage_behind_the_record_that_a_broker_started_from_is_no_cut_of_a_brok
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("compat", ["4.9.1", "5.1.4"])
+def test_a_last_record_whose_properties_end_in_a_zero_is_kept(tmp_path, complete, mode, compat):
+    """These releases write no separator behind the last property."""
+    config = dataclasses.replace(CONFIG, compat=compat)
+    with rocketstore.open(tmp_path, "a", config=config) as store:
+        put = store.put_message(Message("TopicTest", b"body", properties={"a": "b\0"}, queue_id=0))
+    mode(tmp_path, None)
+    assert complete(tmp_path, config=config).max_phy_offset == put.phy_offset + put.size
+    assert not (tmp_path / "rocketstore-cut").exists()
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
     root = store()
     start, position, _ = damages.records(root)[-3]

@@ -229,7 +229,8 @@ class Completion:
 
     def _find_end(self, begin: int, *, verify_crc: bool) -> None:
         """Walk to the end of the log, and see that only a torn tail stands behind it, or a write to be undone."""
-        self.log.whole_to = LONG_MAX if self.last_exit_ok else begin
+        may_end_in_zeros = not Compat.of(self.config.compat).trailing_separator
+        self.log.whole_to = LONG_MAX if self.last_exit_ok or may_end_in_zeros else begin
         self._walk(begin, LONG_MAX, verify_crc=verify_crc)
         self.log.whole_to = self.end
         if self._is_last_torn():
