@@ -598,6 +598,19 @@ def test_a_last_record_whose_properties_end_in_a_zero_is_kept(tmp_path, complete
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+def test_delayed_messages_keep_the_times_that_another_s_levels_gave_them(tmp_path, complete, mode):
+    message = Message("SCHEDULE_TOPIC_XXXX", b"body", queue_id=0, delay_time_level=1)
+    with rocketstore.open(tmp_path, "a", config=dataclasses.replace(CONFIG, message_delay_level="7h 9h")) as store:
+        store.put_messages([message] * 5)
+    (tmp_path / "config" / "rocketstore.json").unlink()
+    before = read_files(tmp_path / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0")
+    mode(tmp_path, None)
+    complete(tmp_path, config=CONFIG)
+    assert read_files(tmp_path / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0") == before
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
     root = store()
     start, position, _ = damages.records(root)[-3]

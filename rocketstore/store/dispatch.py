@@ -40,6 +40,7 @@ MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
 BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # the next ones of the queue must be some, too
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 MAX_DIGITS = 100  # int() takes no more than some thousand

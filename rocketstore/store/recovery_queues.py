@@ -20,7 +20,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import values_of
-from rocketstore.store.dispatch import is_file_name, with_more
+from rocketstore.store.dispatch import SCHEDULE_TOPIC, is_file_name, with_more
 from rocketstore.store.recovery_ext import QueueExt, queue_files
 from rocketstore.store.request_pieces import RequestPieces
 
@@ -168,10 +168,24 @@ class QueueEnd:
                     found = statuses == 0
                     sizes, tags_codes = units.sizes[looked_at][found], units.tags_codes[looked_at][found]
                     wrong = sizes != records.size
-                    wrong |= ~_are_tags_of(self.ext, tags_codes, records.tags_code, records.store_timestamp)
+                    wrong |= ~self.are_tags_of(tags_codes, records.tags_code, records.store_timestamp)
                     if wrong.any():
                         return int(offsets[found][wrong.argmax()])
         return LONG_MAX
+
+    def are_tags_of(self, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray) -> np.ndarray:
+        """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
+
+        Those of delayed messages are when they are to be delivered by the levels of the one that dispatched them, which
+        no file shows. Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
+        """
+        in_ext = codes <= MAX_ADDRESS
+        are_of: np.ndarray = in_ext | (codes == tags_codes)
+        if self.queue[0] == SCHEDULE_TOPIC:
+            are_of |= codes >= store_timestamps
+        if self.ext is not None:
+            are_of[in_ext] = self.ext.are_of(codes[in_ext], tags_codes[in_ext], store_timestamps[in_ext])
+        return are_of
 
     def files(self) -> list[tuple[int, str, int]]:
         """Its files, as ``queue_files`` gives them."""
@@ -231,26 +245,12 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
         return False
     if unit.tags_code != tags_code:  # mostly equal, and this is asked of each queue at each opening
         fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
-        if not _are_tags_of(queue.ext, *fields).all():
+        if not queue.are_tags_of(*fields).all():
             return False
     if (topic, queue_id) == queue.queue:
         return True
     more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
     return topic not in batch_topics and queue.queue[0] in more.split(",")
-
-
-def _are_tags_of(
-    ext: QueueExt | None, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray
-) -> np.ndarray:
-    """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
-
-    Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
-    """
-    is_address = codes <= MAX_ADDRESS
-    are_of: np.ndarray = is_address | (codes == tags_codes)
-    if ext is not None:
-        are_of[is_address] = ext.are_of(codes[is_address], tags_codes[is_address], store_timestamps[is_address])
-    return are_of
 
 
 def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> None:

@@ -27,6 +27,7 @@ from rocketstore.message_batch import MessageBatch, is_arrow, to_put
 from rocketstore.store.dispatch import (
     LMQ_PREFIX,
     MAX_DIGITS,
+    SCHEDULE_TOPIC,
     Dispatcher,
     batch_topics,
     check_queue,
@@ -45,7 +46,6 @@ __all__ = ["StoreWriter", "open_writer"]
 
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
 PIECE = 4096  # messages of an iterator that are put together
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)
 
 
