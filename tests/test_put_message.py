@@ -171,7 +171,11 @@ def test_a_topic_of_at_most_127_chars_but_more_bytes_is_refused(topic, tmp_path)
     assert files_under(tmp_path / "store", *PARTS) == {}
 
 
-@pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "/etc", "../../x", "a\0b", "x" * 256, "\ud800", "a\udc80"])
+NO_DIRECTORIES = ["", ".", "..", "a/b", "/etc", "../../x", "a\0b", "x" * 256, "\ud800", "a\udc80"]
+NO_DIRECTORIES += ["%LMQ%a/b", "%LMQ%a\0b", "%LMQ%" + "x" * 256]
+
+
+@pytest.mark.parametrize("topic", NO_DIRECTORIES)
 @pytest.mark.parametrize("sys_flag", [0, PREPARED])
 def test_a_topic_that_can_be_no_directory_is_refused(topic, sys_flag, tmp_path):
     root = tmp_path / "outer" / "store"
@@ -854,6 +858,7 @@ def test_a_slash_in_a_light_queue_s_name_skips_its_unit_alone(tmp_path):
         pair.put(light("%LMQ%a/b"))
         assert [m.properties["INNER_MULTI_QUEUE_OFFSET"] for b in pair.store.scan() for m in b] == ["0,0", "1"]
         assert list(pair.store.queues()) == [("%LMQ%c", 0), ("T", 0)]
+        assert refusal(pair.store, Message("%LMQ%a/b", b"", queue_id=0)) == "MESSAGE_ILLEGAL"
 
 
 @pytest.mark.parametrize(("release", "offset"), [("5.5.0", None), ("5.4.0", "0"), ("5.3.3", "0"), ("4.9.8", "0")])

@@ -274,8 +274,6 @@ def with_more(
 
 def check_queue(topic: str, queue_id: int) -> None:
     """Raise PutMessageError if messages cannot be put into a queue."""
-    if topic.startswith(LMQ_PREFIX) and not is_file_name(topic):
-        return  # a broker gives offsets of it, and has no units
     if not is_file_name(topic) or has_surrogate(topic):
         raise illegal(f"topic {topic!r:.80} cannot be the name of a directory, which its queues need")
     if queue_id < 0:

@@ -8,7 +8,7 @@ import operator
 import os
 import re
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,7 @@ class StoreWriter:
         self._topics = read_topics(root)
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
         with open(root / "abort", "w", opener=open_at_once) as file:
             file.write(str(os.getpid()))
         sync_path(root)  # or a loss of power looks like a clean stop
@@ -206,12 +207,17 @@ class StoreWriter:
         names = self._light_queues(made)
         if names is None:
             return self._append(made, store_timestamp, number)
-        offsets = {name: self._log.next_queue_offset(name, 0) for name in names if name.startswith(LMQ_PREFIX)}
+        offsets = {name: self._next_light_offset(name) for name in names if name.startswith(LMQ_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
         if not self._compat.keeps_wait:
             made.properties.pop("WAIT", None)
-        light_queues = [(name, 0) for name in names if name in offsets]
-        return self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
+        light_queues = [(name, 0) for name in names if name in offsets and is_file_name(name)]
+        result = self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
+        self._unbuilt.update(name for name in names if name in offsets and not is_file_name(name))
+        return result
+
+    def _next_light_offset(self, name: str) -> int:
+        return self._log.next_queue_offset(name, 0) if is_file_name(name) else self._unbuilt[name]
 
     def _append(self, *arguments: Any) -> PutMessageResult:
         result = self._log.append(*arguments)
@@ -292,8 +298,6 @@ class StoreWriter:
     def _find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Give what the next message of a queue gets that nothing was put into yet."""
         check_queue(topic, queue_id)
-        if not is_file_name(topic):
-            return 0
         found = self._topics.get(topic)
         if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
             least = self.config.default_topic_queue_nums if found is None else 1
