@@ -126,6 +126,14 @@ def test_plain_queues_of_a_topic_of_batches_that_are_not_replaced_are_an_error(s
     assert_rebuilt(store, dispatched(store, batch_topics=["Orders"]))
 
 
+@pytest.mark.parametrize("options", [{"consume_queue": False}, {"topics": ["TopicTest"]}])
+def test_batch_queues_of_a_topic_that_is_none_of_batches_and_not_replaced_are_an_error(store, options):
+    of_batches(store, {"Orders": "BatchCQ"})
+    rebuild(store, config=CONFIG, topics=["Orders"])
+    of_batches(store, {})
+    refused(store, StoreError, "queue.type BatchCQ", **options)
+
+
 def test_the_size_of_batch_queues_is_asked_for_when_the_first_inner_batch_is_met(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["inner_batches"](random.Random(seed)))
     sizes = {name: size for name, size in SIZES.items() if "batch" not in name}

@@ -508,6 +508,28 @@ def test_a_topic_that_has_simple_queues_gets_no_batch_queues(is_opened_again, tm
     open_store(root).close()
 
 
+@pytest.mark.parametrize("mode", ["a", "r+"])
+@pytest.mark.parametrize("has_abort", [False, True])
+def test_batch_queues_whose_type_topics_json_has_lost_are_refused_and_left(has_abort, mode, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.create_topic("B", 1, queue_type="BatchCQ")
+        store.put_message(Message.batch("B", [Message("B", b"x"), Message("B", b"y")], queue_id=0))
+    saved = {path: path.read_bytes() for path in (root / "config").glob("topics.json*")}
+    for path in saved:
+        path.unlink()
+    if has_abort:
+        (root / "abort").touch()
+    before = files_under(root, *PARTS)
+    with pytest.raises(StoreError, match=r"batchconsumequeue/B: .*queue\.type BatchCQ: restore it"):
+        rocketstore.open(root, mode, config=config_of())
+    assert files_under(root, *PARTS) == before
+    for path, data in saved.items():
+        path.write_bytes(data)
+    with open_store(root) as store:
+        assert store.put_message(Message("B", b"", queue_id=0)).queue_offset == 2
+
+
 # ---- flushing ----------------------------------------------------------------------------------------------
 
 

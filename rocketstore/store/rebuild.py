@@ -251,7 +251,7 @@ class Rebuilder:
         staging = self.root / STAGING
         plan = self._look()
         with plan.log:
-            plan.check_queue_types(topic for topic in plan.batch_topics if not self.build.has_queues_of([topic]))
+            plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
             state = self._build(plan, staging)
             if state["phase"] != "swap":
                 save_geometry(self.root, self.config)  # which old files may be all that shows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
@@ -20,7 +21,7 @@ from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHead
 from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
-from rocketstore.store.dispatch import Dispatcher, batch_topics, is_file_name
+from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry
 from rocketstore.store.index_service import index_paths, open_index
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
@@ -48,6 +49,11 @@ __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 
 CHUNK = 1 << 20
 TAIL_SIZE = 64 << 20
+OTHER_TYPE = (  # of plain queues, and of batch queues
+    "topics.json says that {0} has queue.type BatchCQ; these have not",
+    "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
+    "or give {0} this attribute there",
+)
 
 
 @dataclass
@@ -95,7 +101,7 @@ class Completion:
     def look(self, *, thorough: bool) -> None:
         """Find what there is to do. Raises: CorruptFileError, StoreError; nothing was changed."""
         self._check_log_files()
-        self.check_queue_types(self.batch_topics)
+        self.check_queue_types()
         self.empty_ext_files = empty_ext_files(self.root, self.config)
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         self.is_thorough = thorough or not (is_clean and self._look_at_ends())
@@ -129,12 +135,19 @@ class Completion:
                 reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
                 raise CorruptFileError(file.path, file.size, "file size", reason)
 
-    def check_queue_types(self, topics: Iterable[str]) -> None:
-        """Refuse what a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe."""
-        for topic in topics:
-            directory = self.root / "consumequeue" / topic
-            if is_file_name(topic) and any(directory.glob("*/" + "[0-9]" * 20)):
-                raise StoreError(f"{directory}: topics.json says that {topic} has queue.type BatchCQ; these have not")
+    def check_queue_types(self, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:
+        """Refuse what a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe.
+
+        Parameters: is_replaced: whether the queues that a topic has are not kept.
+        """
+        for kind in QUEUE_KINDS:
+            is_batch = kind is BatchConsumeQueue
+            for directory in (self.root / kind.directory_name).glob("*"):
+                topic = directory.name
+                if (topic in self.batch_topics) == is_batch or is_replaced(topic):
+                    continue
+                if any(directory.glob("*/" + "[0-9]" * 20)):
+                    raise StoreError(f"{directory}: {OTHER_TYPE[is_batch].format(topic)}")
 
     def _look_at_ends(self) -> bool:
         """After a clean stop: see whether queues and log end where they should. False: look at everything.
