@@ -117,7 +117,8 @@ def open(
     that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered.
     Raises: FileNotFoundError, NotADirectoryError; io.UnsupportedOperation for a remote store in another mode than "r";
     ModuleNotFoundError naming a package that is missing; StoreError if there is no store; StoreLockedError if somebody
-    else writes it; CorruptFileError if it cannot be recovered without loss; ValueError for another mode or protocol, or
+    else writes it; UnsupportedFormatError for a store to write whose log is DLedger's or whose queues are in RocksDB;
+    CorruptFileError if it cannot be recovered without loss; ValueError for another mode or protocol, or
     where sizes are open.
     Source: DefaultMessageStore.load, DefaultMessageStore.start.
     """

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ from reference.consume_queue import load
 
 import rocketstore
 from rocketstore import Message
-from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError
+from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
 from rocketstore.files import log_writer
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
@@ -528,6 +529,49 @@ def test_batch_queues_whose_type_topics_json_has_lost_are_refused_and_left(has_a
         path.write_bytes(data)
     with open_store(root) as store:
         assert store.put_message(Message("B", b"", queue_id=0)).queue_offset == 2
+
+
+# ---- formats that are not written --------------------------------------------------------------------------
+
+
+def everything(root):
+    return {path: path.is_file() and path.read_bytes() for path in root.rglob("*")}
+
+
+@pytest.mark.parametrize("name", ["consumequeue", "consumequeue_rocksdb"])
+def test_a_store_with_queues_in_rocksdb_is_not_written_before_rebuild_makes_files_of_them(name, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+    (root / "consumequeue").rename(tmp_path / "queues")
+    (root / name).mkdir()
+    (root / name / "CURRENT").write_text("MANIFEST-000004\n")
+    before = everything(root)
+    attempts = [partial(rocketstore.open, root, mode) for mode in ("a", "r+")]
+    attempts += [partial(rocketstore.recover, root), partial(rocketstore.rebuild, root, consume_queue=False)]
+    for attempt in attempts:
+        with pytest.raises(UnsupportedFormatError, match=rf"{name}: the queues are in RocksDB.*rebuild"):
+            attempt()
+        assert everything(root) == before
+    rocketstore.rebuild(root)
+    with open_store(root) as store:
+        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_store_whose_log_is_dledger_s_is_not_written(is_beside, tmp_path):
+    root = tmp_path / "store"
+    with open_store(root) as store:
+        store.put_message(Message("T", b"", queue_id=0))
+    if not is_beside:
+        (root / "commitlog").rename(tmp_path / "log")
+    (root / "dledger-n0" / "data").mkdir(parents=True)
+    before = everything(root)
+    opened = (partial(rocketstore.open, root, mode) for mode in ("a", "r+"))
+    for attempt in (*opened, partial(rocketstore.recover, root)):
+        with pytest.raises(UnsupportedFormatError, match="DLedger"):
+            attempt()
+        assert everything(root) == before
 
 
 # ---- flushing ----------------------------------------------------------------------------------------------

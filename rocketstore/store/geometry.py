@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
-from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.consume_queue import is_queue_name
@@ -24,6 +24,7 @@ from rocketstore.store.index_service import index_paths
 __all__ = [
     "known_config",
     "read_saved",
+    "require_files",
     "require_store",
     "save_geometry",
     "saved_path",
@@ -50,6 +51,17 @@ def require_store(root: Path, config: StoreConfig) -> None:
     parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
     if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
         raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
+
+
+def require_files(root: Path) -> None:
+    """Raise UnsupportedFormatError if something else than files has the log or the queues of a store to be written."""
+    if any(root.glob("dledger-*")):
+        raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not written")
+    for name in ("consumequeue", "consumequeue_rocksdb"):
+        if (root / name / "CURRENT").exists() and not _has_queues(root):
+            raise UnsupportedFormatError(
+                f"{root / name}: the queues are in RocksDB, which is not written: rebuild makes files of all queues"
+            )
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
@@ -135,6 +147,10 @@ def _queue_directories(directory: Path) -> Iterator[Path]:
                 path = directory / topic.name
                 with scandir(path) as queues:
                     yield from (path / queue.name for queue in queues if is_queue_name(queue.name))
+
+
+def _has_queues(root: Path) -> bool:
+    return any(any(_queue_directories(root / kind.directory_name)) for kind in QUEUE_KINDS)
 
 
 def _length(

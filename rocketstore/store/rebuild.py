@@ -25,7 +25,7 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
-from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
+from rocketstore.store.geometry import known_config, require_files, save_geometry, with_default_sizes
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
@@ -249,6 +249,8 @@ class Rebuilder:
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, and put it in their place."""
         staging = self.root / STAGING
+        if not self.build.consume_queue or self.build.topics is not None:
+            require_files(self.root)  # the other queues are completed
         plan = self._look()
         with plan.log:
             plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))

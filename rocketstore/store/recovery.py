@@ -8,7 +8,7 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
-from rocketstore.store.geometry import require_store, writing_config
+from rocketstore.store.geometry import require_files, require_store, writing_config
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -46,6 +46,7 @@ def recover(
     ------
     CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
         changed, or as much as the broker changes.
+    UnsupportedFormatError : "complete": the log is DLedger's, or the queues are in RocksDB.
     StoreLockedError, StoreError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
@@ -55,6 +56,8 @@ def recover(
     require_config(config)
     root = local_path(path)
     require_store(root, config or StoreConfig())
+    if policy == "complete":
+        require_files(root)
     config = writing_config(root, config)
     if policy == "broker" and config.compat not in RELEASES:
         raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {' and '.join(RELEASES)}")

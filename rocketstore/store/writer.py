@@ -36,7 +36,7 @@ from rocketstore.store.dispatch import (
 )
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import writing_config
+from rocketstore.store.geometry import require_files, writing_config
 from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
@@ -498,13 +498,14 @@ def inner_num(message: Message) -> int:
 def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
     """Take the lock, recover the store, and go on with it.
 
-    Raises: StoreLockedError, StoreError, CorruptFileError, OSError.
+    Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
     if mode == "a":
         make_directory(root)
         for path in root.iterdir():
             if path.name.isdecimal() and path.is_file():
                 raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
+    require_files(root)
     lock = StoreLock(root / "lock")
     lock.acquire()
     with contextlib.ExitStack() as stack:
