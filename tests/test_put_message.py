@@ -1165,9 +1165,18 @@ def test_the_small_configuration_writes_a_store(tmp_path):
     assert [len(data) for data in read_files(tmp_path / "store" / "commitlog").values()] == [64 << 20]
 
 
-def test_a_batch_stores_a_message_that_was_compressed_as_its_head_says(tmp_path):
-    messages = [Message("T", b"a" * 100, compress="zlib"), Message("T", b"b")]
+@pytest.mark.parametrize("codec", [None, "zlib"])
+def test_a_batch_is_never_compressed_as_no_client_s_is(codec, tmp_path):
+    messages = [Message("T", b"a" * 100, compress="zlib"), Message("T", b"a" * 99, sys_flag=0x300), Message("T", b"b")]
     with open_store(tmp_path / "store") as store:
-        result = store.put_batch(Message("T", b"", queue_id=0), messages)
+        result = store.put_batch(Message("T", b"", queue_id=0, compress=codec), messages)
         found = [store.look_message_by_offset(offset) for offset in result.phy_offsets.tolist()]
-    assert [(message.body, message.sys_flag & 1) for message in found] == [(b"a" * 100, 0), (b"b", 0)]
+    assert [(message.raw_body, message.sys_flag) for message in found] == [(b"a" * 100, 0), (b"a" * 99, 0), (b"b", 0)]
+
+
+def test_a_batch_of_messages_that_were_read_compressed_is_read_again(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.put_messages([Message("T", b"a" * 100, queue_id=0, compress=codec) for codec in ("zlib", None)])
+        (messages,) = store.scan()
+        store.put_batch(messages[0], messages)
+        assert [message.body for message in store.get_message("T", 0, 0).messages] == [b"a" * 100] * 4

@@ -51,7 +51,7 @@ def test_client_batches_are_the_reference_s_byte_for_byte(release, seed, tmp_pat
     rng = random.Random(f"{seed} batch {release}")
     with Pair(tmp_path / "store", compat=release) as pair:
         for _ in range(25):
-            batch = {**draw_plain(rng), "body": b"", "sys_flag": rng.choice([0, 0x1, 0x40]), "reconsume_times": 3}
+            batch = {**draw_plain(rng), "body": b"", "sys_flag": rng.choice([0, 0x2, 0x40]), "reconsume_times": 3}
             batch["properties"] = rng.choice([{}, draw_properties(rng)])
             rows = [
                 {**draw_plain(rng), "flag": rng.getrandbits(31), "properties": rng.choice([{}, draw_properties(rng)])}

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from rocketstore.compression import COMPRESSED, COMPRESSION
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import PutMessageError, StoreError
 from rocketstore.files.allocate_service import AllocateMappedFileService
@@ -267,9 +268,11 @@ class LogWriter:
             raise illegal("a batch is no inner batch, and has none: these are put by themselves")
         if size > self._max_message_size:
             raise illegal(f"a batch of {size} bytes: {self._max_message_size} is the most")
-        if batch.queue_id is not None:
+        if batch.queue_id is not None and not batch.sys_flag & COMPRESSED:
             return batch
-        return Message.of_fields({**batch.__dict__, "queue_id": self._find_queue_id(batch.topic)})
+        queue_id = self._find_queue_id(batch.topic) if batch.queue_id is None else batch.queue_id
+        sys_flag = batch.sys_flag & ~COMPRESSION  # no client compresses a batch
+        return Message.of_fields({**batch.__dict__, "queue_id": queue_id, "sys_flag": sys_flag})
 
     def _write(self, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
         """Write all encoded records, in as many files as it takes; a batch in one."""

@@ -496,6 +496,8 @@ class MessageStore:
     ) -> PutMessagesResult:
         """Append messages of one queue as a client's batch: one after the other in one file, with one store time.
 
+        A batch is not compressed, as a client's is not: all bodies are stored decompressed.
+
         Parameters: batch: what they have in common: topic, queue, hosts, times, system flags; some releases add its
         properties to those of each. Returns: PutMessagesResult. Raises: as ``put_message``.
         Source: DefaultMessageStore.putMessages.
