@@ -199,6 +199,14 @@ def test_messages_for_light_queues_are_refused_only_where_there_are_any(tmp_path
             make_pieces(tmp_path / release, [[[row]]], config=config_of(compat=release, **{option: True}))
 
 
+def test_offsets_of_other_queues_that_are_no_numbers_are_refused_where_they_are_read(tmp_path):
+    properties = [("INNER_MULTI_DISPATCH", "a"), ("INNER_MULTI_QUEUE_OFFSET", "x")]
+    row = {"topic": "T", "queueId": 0, "body": b"", "properties": properties}
+    make_pieces(tmp_path / "unread", [[[row]]], config=config_of())
+    with pytest.raises(PutMessageError, match=r"row 0: .*'x': an offset is no number"):
+        make_pieces(tmp_path / "read", [[[row]]], config=config_of(enable_multi_dispatch=True))
+
+
 def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):
     pieces = make_pieces(base, parts)
     with rocketstore.open(base, "a"):

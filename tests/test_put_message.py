@@ -808,15 +808,19 @@ def test_a_name_that_is_no_light_queue_leaves_an_empty_offset(tmp_path):
         assert list(pair.store.queues()) == [("T", 0)]
 
 
-def test_an_empty_offset_before_others_dispatches_nothing_more_and_stops_nothing(tmp_path):
-    # RocketMQ's dispatch never gets beyond such a message.
-    options = {"enable_lmq": True, "enable_multi_dispatch": True}
-    with open_store(tmp_path / "store", **options) as store:
-        store.put_message(message_of(light("plain,%LMQ%a")))
+def test_an_empty_offset_before_others_is_refused(tmp_path):
+    # RocketMQ's dispatch never gets beyond such a message, and a broker does not start after a crash.
+    message = message_of(light("plain,%LMQ%a"))  # ",0"
+    with open_store(tmp_path / "both", enable_lmq=True, enable_multi_dispatch=True) as store:
+        assert refusal(store, message) == "MESSAGE_ILLEGAL"
+        with pytest.raises(PutMessageError, match=r"row 1: .*plain,%LMQ%a.*',0': an offset is no number"):
+            store.put_messages([Message("T", b""), message])
+        assert store.commit_log.max_phy_offset == 0
+        assert store.put_message(message_of(light("%LMQ%a"))).phy_offset == 0
+        assert store.look_message_by_offset(0).properties["INNER_MULTI_QUEUE_OFFSET"] == "0"
+    with open_store(tmp_path / "offsets", enable_lmq=True) as store:  # none reads them
+        store.put_message(message)
         assert store.look_message_by_offset(0).properties["INNER_MULTI_QUEUE_OFFSET"] == ",0"
-        store.put_message(Message("T", b"", queue_id=0))
-        assert store.consume_queue("T", 0).max_queue_offset == 2
-        assert list(store.queues()) == [("T", 0)]
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a\0b", "x" * 300, "/etc/x", "../../y"])
@@ -837,18 +841,21 @@ WILD_OFFSETS += [str(2**63 // 20 + more) for more in (-1, 0, 1)]
 
 
 @pytest.mark.parametrize("offset", WILD_OFFSETS)
-def test_offsets_of_light_queues_that_cannot_be_stop_nothing(offset, tmp_path):
-    options = {"enable_multi_dispatch": True, "mapped_file_size_commit_log": 1 << 13}
+def test_offsets_of_light_queues_that_cannot_be_are_refused_and_found_in_a_log_stop_nothing(offset, tmp_path):
+    options = {"mapped_file_size_commit_log": 1 << 13}
+    properties = {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": offset}
+    message = Message("T", b"", queue_id=0, properties=properties)
     with open_store(tmp_path / "store", **options) as store:
-        properties = {"INNER_MULTI_DISPATCH": "a", "INNER_MULTI_QUEUE_OFFSET": offset}
-        store.put_message(Message("T", b"", queue_id=0, properties=properties))
-        store.flush()
+        store.put_message(message)
+        store.create_topic("Batched", 1, queue_type="BatchCQ")
+    (tmp_path / "store" / "abort").touch()
+    with open_store(tmp_path / "store", enable_multi_dispatch=True, **options) as store:  # recovery reads them too
+        assert refusal(store, message) == "MESSAGE_ILLEGAL"
+        store.put_message(Message("Batched", b"", queue_id=0, properties=properties))
         assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
         store.flush()
         assert store.consume_queue("T", 0).max_queue_offset == 2
-    (tmp_path / "store" / "abort").touch()
-    with open_store(tmp_path / "store", **options) as store:  # recovery reads them too
-        assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 2
+        assert list(store.queues()) == [("Batched", 0), ("T", 0)]
 
 
 def test_a_slash_in_a_light_queue_s_name_skips_its_unit_alone(tmp_path):

@@ -31,8 +31,8 @@ from rocketstore.message import MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_queue", "follow", "follow_batches", "is_file_name",
-           "is_multi_dispatched", "java_split", "more_queues", "with_more"]
+__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_more_queues", "check_queue", "follow",
+           "follow_batches", "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -284,6 +284,19 @@ def has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def check_more_queues(
+    topic: str, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
+) -> None:
+    """Raise PutMessageError if a message's offset in a queue besides its own is no number.
+
+    RocketMQ stores it, dispatches nothing more after it, and does not start after a crash.
+    """
+    names, offsets = names_and_offsets(topic, properties, config, batch_topics)
+    if not are_queue_offsets(offsets):
+        what = f"INNER_MULTI_DISPATCH={','.join(names)!r:.80}, INNER_MULTI_QUEUE_OFFSET={','.join(offsets)!r:.80}"
+        raise illegal(f"{what}: an offset is no number, and a broker's dispatch stops there")
+
+
 def more_queues(
     queue: Queue, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
 ) -> Iterator[tuple[Queue, int]]:
@@ -291,16 +304,28 @@ def more_queues(
 
     None if an offset is no number: a broker does not get over that. Source: ConsumeQueue.multiDispatchLmqQueue.
     """
-    names = java_split(properties.get("INNER_MULTI_DISPATCH", ""))
-    offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
-    if not is_multi_dispatched(queue[0], config, batch_topics) or len(names) != len(offsets):
-        return
-    if not all(part.isdecimal() and len(part) <= MAX_DIGITS and int(part) <= MAX_QUEUE_OFFSET for part in offsets):
+    names, offsets = names_and_offsets(queue[0], properties, config, batch_topics)
+    if not are_queue_offsets(offsets):
         logger.warning("INNER_MULTI_QUEUE_OFFSET %.80s has no queue offsets: its queues get no unit", offsets)
         return
     for name, offset in zip(names, offsets, strict=True):
         if is_file_name(name):
             yield (name, 0 if config.enable_lmq and name.startswith(LMQ_PREFIX) else queue[1]), int(offset)
+
+
+def names_and_offsets(
+    topic: str, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
+) -> tuple[list[str], list[str]]:
+    """Give the queues that a message's properties name, and as many offsets; none where RocketMQ takes none."""
+    names = java_split(properties.get("INNER_MULTI_DISPATCH") or "")
+    offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET") or "")
+    if not is_multi_dispatched(topic, config, batch_topics) or len(names) != len(offsets):
+        return [], []
+    return names, offsets
+
+
+def are_queue_offsets(texts: Iterable[str]) -> bool:
+    return all(text.isdecimal() and len(text) <= MAX_DIGITS and int(text) <= MAX_QUEUE_OFFSET for text in texts)
 
 
 def is_multi_dispatched(topic: str, config: StoreConfig, batch_topics: Collection[str]) -> bool:

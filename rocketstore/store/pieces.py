@@ -19,7 +19,7 @@ from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
 from rocketstore.message import INNER_BATCH
 from rocketstore.message_batch import MessageBatch
-from rocketstore.store.dispatch import check_queue
+from rocketstore.store.dispatch import check_more_queues, check_queue
 
 __all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
 
@@ -119,6 +119,10 @@ class PieceWriter:
             if is_inner or (is_light and "INNER_MULTI_DISPATCH" in message.properties):
                 reason = "an inner batch, or a message for light queues: put_messages takes these"
                 raise at_row(self.rows + row, illegal(reason))
+            try:
+                check_more_queues(message.topic, message.properties, config, ())
+            except PutMessageError as error:
+                raise at_row(self.rows + row, error) from None
 
     def finish(self, path: Path) -> Piece:
         """Bring the file to the disk, under the name that it is to have."""

@@ -30,6 +30,7 @@ from rocketstore.store.dispatch import (
     SCHEDULE_TOPIC,
     Dispatcher,
     batch_topics,
+    check_more_queues,
     check_queue,
     is_file_name,
     java_split,
@@ -231,6 +232,11 @@ class StoreWriter:
             raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
         if self._compat.has_multi_dispatch and not self._is_light_alike(message):
             raise illegal(f"INNER_MULTI_DISPATCH: {self._compat.release} gives other offsets than 5.3.2 and later do")
+        properties, names = message.properties, self._light_queues(message)
+        if names is not None:
+            offsets = ",".join("0" if name.startswith(LMQ_PREFIX) else "" for name in names)
+            properties = {**properties, "INNER_MULTI_QUEUE_OFFSET": offsets}
+        check_more_queues(message.topic, properties, self.config, self._batch_topics)
         return inner_num(message) if inner else 1
 
     def _light_queues(self, message: Message) -> list[str] | None:
