@@ -459,6 +459,43 @@ def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
     assert [record.queue_offset for _, record in scan(read_files(tmp_path))] == list(range(18))
 
 
+def test_inner_batches_in_a_log_alone_take_their_queue_offsets(tmp_path):
+    def batch():
+        return Message.batch("B", [Message("B", b"a"), Message("B", b"b"), Message("B", b"c")])
+
+    with CommitLog.open(tmp_path, "a", config=config_of()) as log:
+        assert [log.append(batch()).queue_offset for _ in range(2)] == [0, 3]
+        assert log.append_batch([batch(), Message("B", b"d"), batch()]).queue_offsets.tolist() == [6, 9, 10]
+        (rows,) = log.scan()
+        assert [row.properties.get("INNER_BASE") for row in rows] == ["0", "3", "6", None, "10"]
+        result = log.append_batch(rows)
+        assert result.queue_offsets.tolist() == [13, 16, 19, 22, 23]
+        assert [m.queue_offset for m in log.get_message(result.phy_offsets[-1]).decode_batch()] == [23, 24, 25]
+    with CommitLog.open(tmp_path, "a", config=config_of()) as log:
+        assert log.append(Message("B", b"")).queue_offset == 26
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Message("T", b"", properties={"INNER_NUM": "5"}), "INNER_NUM"),
+        (Message("T", b"", sys_flag=0x80, properties={"INNER_NUM": "0"}), "INNER_NUM='0' must be 1 to"),
+        (Message("a/b", b""), "topic 'a/b' cannot be"),
+        (Message("", b""), "topic '' cannot be"),
+        (Message("T", b"", queue_id=-1), "queue_id=-1"),
+        (Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}), "INNER_MULTI_DISPATCH"),
+    ],
+)
+def test_a_log_alone_refuses_what_a_store_does(bad, reason, tmp_path):
+    with CommitLog.open(tmp_path, "a", config=config_of(enable_lmq=True)) as log:
+        with pytest.raises(PutMessageError, match=reason):
+            log.append(bad)
+        with pytest.raises(PutMessageError, match=reason):
+            log.append_batch([message(), bad])
+        assert log.max_phy_offset == 0
+        assert log.append(message()).queue_offset == 0
+
+
 def test_mode_r_plus_appends_to_what_exists(tmp_path):
     with pytest.raises(FileNotFoundError):
         CommitLog.open(tmp_path / "log", "r+", config=config_of())

@@ -110,7 +110,7 @@ class CommitLog:
     # ---- append --------------------------------------------------------------------------------------------
 
     def append(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
-        """Append a message, as ``MessageStore.put_message`` does, but to the log alone.
+        """Append a message, as ``MessageStore.put_message`` does, but to the log alone: inner batches of any topic.
 
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
         Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError; io.UnsupportedOperation in
@@ -118,9 +118,7 @@ class CommitLog:
         """
         writer = self._writing()
         with writer.lock:
-            result = writer.append(message, store_timestamp)
-            assert result is not None
-            return result
+            return writer.append_alone(message, store_timestamp)
 
     def append_batch(
         self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
@@ -135,8 +133,10 @@ class CommitLog:
             messages = MessageBatch.of_arrow(messages)
         writer = self._writing()
         with writer.lock:
-            result = writer.append_together(messages, store_timestamp)
-            assert result is not None
+            result = writer.append_together(messages, store_timestamp, is_completed=False)
+            if result is None:
+                singles = writer.one_by_one(messages, writer.check_alone)
+                return PutMessagesResult.of([writer.append_alone(message, store_timestamp) for message in singles])
             return result
 
     def flush(self) -> None:

@@ -27,16 +27,17 @@ from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import INT_MAX
-from rocketstore.message import INNER_BATCH, Message, encode_message
+from rocketstore.message import INNER_BATCH, MAX_BATCH, Message, encode_message
 from rocketstore.message_batch import MessageBatch, to_put, values_of
 
-__all__ = ["LogWriter", "StoreTimestamp", "at_row", "encode_batch", "encoder_of", "illegal", "naming_row"]
-__all__ += ["require_uninterrupted"]
+__all__ = ["MAX_DIGITS", "LogWriter", "StoreTimestamp", "at_row", "check_queue", "encode_batch", "encoder_of"]
+__all__ += ["illegal", "is_file_name", "message_num", "naming_row", "require_uninterrupted", "whole"]
 
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
 ADDED = 4096  # messages that are encoded before other threads have a turn
 TRANSACTION_TYPE = 0xC
+MAX_DIGITS = 100  # int() takes no more than some thousand
 StoreTimestamp = int | str | None  # epoch ms; "given": what messages have; None: now
 
 
@@ -58,14 +59,13 @@ class LogWriter:
         find_queue_id: Callable[[str], int],
         read_only: Iterable[Path] = (),
         before_roll: Callable[[], object] = lambda: None,
-        check_queue: Callable[[str, int], object] = lambda topic, queue_id: None,
     ) -> None:
         """Go on at a physical offset, bytes: in the file that has it, or in a new one.
 
         Parameters: directories: of a log in several places, in turn. config: has the size of files. find_queue_offset,
         find_queue_id: give what the next message of a queue gets, and the queue of a message without one. read_only:
         directories in which no file is made, but one that is there is gone on with, as RocketMQ does. before_roll:
-        called before a file is begun behind a full one. check_queue: raises for a queue that takes no message.
+        called before a file is begun behind a full one.
         """
         options = vars(config)
         self.lock = threading.Lock()
@@ -78,14 +78,15 @@ class LogWriter:
         self._store_host = config.store_host
         self._find_queue_id = find_queue_id
         self._max_message_size = config.max_message_size
-        self._appender = Appender(find_queue_offset)
+        self._has_light_queues = config.enable_lmq or config.enable_multi_dispatch
+        self._find_queue_offset = find_queue_offset
+        self._appender = Appender(self._checked_queue_offset)
         self._encoder = encoder_of(config, find_queue_id)
         self._flush_lock = threading.Lock()
         self._flush_error: Exception | None = None  # the system says it once, and then takes the bytes for written
         self._files: dict[int, MappedFile] = {}  # by their beginning: those not flushed, and the one that is written
         self._ahead = AllocateMappedFileService(self._open) if config.allocate_file_ahead else None
         self._before_roll = before_roll
-        self._check_queue = check_queue
         self._first_start = phy_offset - phy_offset % self.mapped_file_size
         try:
             if self._find(self._first_start) is not None:
@@ -144,6 +145,10 @@ class LogWriter:
         """The queues of the messages that ``append`` or ``append_together`` did not complete."""
         queue_ids: list[int] = self._encoder.columns()[1].tolist()
         return queue_ids
+
+    def _checked_queue_offset(self, topic: str, queue_id: int) -> int:
+        check_queue(topic, queue_id)
+        return self._find_queue_offset(topic, queue_id)
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         return self._appender.next_queue_offset((topic, queue_id))
@@ -229,6 +234,51 @@ class LogWriter:
         sizes, queue_ids, times = encoder.columns()
         return PutMessagesResult(offsets[0], sizes, queue_ids, offsets[1], times, hosts)
 
+    def one_by_one(
+        self, messages: Sequence[Message] | MessageBatch, check: Callable[[Message], object], first_row: int = 0
+    ) -> list[Message]:
+        """Give messages that ``append_together`` did not complete, with the queues that are theirs by now.
+
+        Parameters: check: raises for one that is refused. first_row: as for ``append_together``.
+        """
+        given = messages.to_put() if isinstance(messages, MessageBatch) else map(whole, messages)
+        made = []
+        # Each turn of a topic's queues is taken once; the caller may change a list meanwhile.
+        for row, (message, queue_id) in enumerate(zip(given, self.encoded_queue_ids, strict=False), first_row):
+            try:
+                check(message)
+            except PutMessageError as error:
+                raise at_row(row, error) from None
+            made.append(Message.of_fields({**message.__dict__, "queue_id": queue_id}))
+        return made
+
+    def completed(self, message: Message) -> Message:
+        """Give a message that ``append`` did not complete, with its queue, and an inner batch with its base.
+
+        Source: BatchConsumeQueue.assignQueueOffset.
+        """
+        made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
+        queue_id = made.queue_id = self.encoded_queue_ids[0]
+        if made.sys_flag & INNER_BATCH:
+            made.properties["INNER_BASE"] = str(self.next_queue_offset(made.topic, queue_id))
+        return made
+
+    def check_alone(self, message: Message) -> int:
+        """Give the number of messages that a message of a log alone is. Raises: PutMessageError."""
+        if self._has_light_queues and "INNER_MULTI_DISPATCH" in message.properties:
+            raise illegal("INNER_MULTI_DISPATCH: a log alone has no offsets of other queues: put it into a store")
+        return message_num(message)
+
+    def append_alone(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        """Append one message to a log alone. Raises: as ``append``."""
+        result = self.append(message, store_timestamp, is_completed=False)
+        if result is None:
+            message = whole(message)
+            number = self.check_alone(message)
+            result = self.append(self.completed(message), store_timestamp, number)
+        assert result is not None
+        return result
+
     def append_encoded(
         self, data: bytes, encoded: np.ndarray, queues: list[tuple[str, int]], store_timestamp: int | None
     ) -> None:
@@ -258,7 +308,7 @@ class LogWriter:
         """Raise for a queue that takes no message, before another is asked for its offset and so known from then on."""
         for queue in self._encoder.queues:
             if queue not in self._appender.queue_offsets:
-                self._check_queue(*queue)
+                check_queue(*queue)
 
     def _checked_batch(self, batch: Message, messages: Sequence[Message]) -> Message:
         if required(batch).sys_flag & TRANSACTION_TYPE or batch.delay_time_level > 0:
@@ -447,6 +497,46 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
             queues = map(scanner.queues.__getitem__, requests["queue"].tolist())
             found |= dict(zip(queues, following, strict=True))
     return found
+
+
+def check_queue(topic: str, queue_id: int) -> None:
+    """Raise PutMessageError if messages cannot be put into a queue."""
+    if not is_file_name(topic) or has_surrogate(topic):
+        raise illegal(f"topic {topic!r:.80} cannot be the name of a directory, which its queues need")
+    if queue_id < 0:
+        raise illegal(f"queue_id={queue_id} must not be negative")
+
+
+def has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def is_file_name(topic: str) -> bool:
+    """Whether a topic can be the name of a directory: another would lead out of the store."""
+    try:
+        length = len(os.fsencode(topic))
+    except UnicodeEncodeError:
+        return False
+    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def message_num(message: Message) -> int:
+    """Give the number of messages that a message is: of an inner batch, INNER_NUM.
+
+    Raises: PutMessageError if it is none. Source: DefaultMessageStore.getMessageNum.
+    """
+    is_inner = message.sys_flag & INNER_BATCH
+    if "INNER_NUM" in message.properties and not is_inner:
+        raise illegal("INNER_NUM without the flag of inner batches")
+    text = message.properties.get("INNER_NUM", "1")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
+        raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
+    return int(text)
+
+
+def whole(message: Message) -> Message:
+    """Give a message that has system flags and properties, of one that was read without, as the encoder does."""
+    return message if {"sys_flag", "properties"} <= message.__dict__.keys() else to_put(message)
 
 
 def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: int | str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import operator
-import os
 import re
 import threading
 import time
@@ -22,7 +21,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.log_writer import illegal
+from rocketstore.files.log_writer import MAX_DIGITS, illegal, is_file_name
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 from rocketstore.kernels.message_columns import message_fields
@@ -31,8 +30,8 @@ from rocketstore.message import MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_more_queues", "check_queue", "follow",
-           "follow_batches", "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_more"]
+__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_more_queues", "follow", "follow_batches",
+           "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -43,7 +42,6 @@ LMQ_PREFIX = "%LMQ%"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # the next ones of the queue must be some, too
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
-MAX_DIGITS = 100  # int() takes no more than some thousand
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
            "prepared_transaction_offset", "properties"]
 UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
@@ -237,15 +235,6 @@ def batch_topics(topics: Mapping[str, TopicConfig]) -> set[str]:
     return {name for name, topic in topics.items() if topic.attributes.get("queue.type") == "BatchCQ"}
 
 
-def is_file_name(topic: str) -> bool:
-    """Whether a topic can be the name of a directory: another would lead out of the store."""
-    try:
-        length = len(os.fsencode(topic))
-    except UnicodeEncodeError:
-        return False
-    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
-
-
 def with_more(
     log: CommitLog, config: StoreConfig, requests: np.ndarray, queues: Sequence[Queue], batch_topics: Collection[str]
 ) -> tuple[np.ndarray, Sequence[Queue]]:
@@ -270,18 +259,6 @@ def with_more(
             at.append(row + 1)
             made.append(more)
     return (np.insert(requests, at, np.array(made, REQUEST)) if made else requests), list(numbers)
-
-
-def check_queue(topic: str, queue_id: int) -> None:
-    """Raise PutMessageError if messages cannot be put into a queue."""
-    if not is_file_name(topic) or has_surrogate(topic):
-        raise illegal(f"topic {topic!r:.80} cannot be the name of a directory, which its queues need")
-    if queue_id < 0:
-        raise illegal(f"queue_id={queue_id} must not be negative")
-
-
-def has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_more_queues(

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, PutMessageError
-from rocketstore.files.log_writer import at_row, encode_batch, encoder_of, illegal, naming_row
+from rocketstore.files.log_writer import at_row, check_queue, encode_batch, encoder_of, illegal, naming_row
 from rocketstore.files.mapped_file import sync
 from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
 from rocketstore.message import INNER_BATCH
 from rocketstore.message_batch import MessageBatch
-from rocketstore.store.dispatch import check_more_queues, check_queue
+from rocketstore.store.dispatch import check_more_queues
 
 __all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
 

@@ -19,19 +19,17 @@ from rocketstore.files.broker_config import extend_topics, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
-from rocketstore.files.log_writer import LogWriter, StoreTimestamp, at_row, illegal
+from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
 from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.message import INNER_BATCH, MAX_BATCH, Message
-from rocketstore.message_batch import MessageBatch, is_arrow, to_put
+from rocketstore.message import INNER_BATCH, Message
+from rocketstore.message_batch import MessageBatch, is_arrow
 from rocketstore.store.dispatch import (
     LMQ_PREFIX,
-    MAX_DIGITS,
     SCHEDULE_TOPIC,
     Dispatcher,
     batch_topics,
     check_more_queues,
-    check_queue,
     is_file_name,
     java_split,
 )
@@ -80,7 +78,7 @@ class StoreWriter:
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
             directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
-            config.commit_log_paths(root), self._before_roll, check_queue,
+            config.commit_log_paths(root), self._before_roll,
         )
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._read_log = log
@@ -145,11 +143,6 @@ class StoreWriter:
         result = self.put_batch(None, messages, store_timestamp, first_row)
         if isinstance(result, PutMessagesResult):
             return result
-        for row, message in enumerate(result, first_row):
-            try:
-                self._check_special(message)
-            except PutMessageError as error:
-                raise at_row(row, error) from None
         return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in result])
 
     def put_batch(
@@ -169,7 +162,7 @@ class StoreWriter:
                     messages, store_timestamp, batch, is_completed=batch is not None, first_row=first_row
                 )
                 if result is None:
-                    return in_queues(messages, self._log.encoded_queue_ids)
+                    return self._log.one_by_one(messages, self._check_special, first_row)
         except OSError as error:
             self._fail(error)
             raise
@@ -200,11 +193,7 @@ class StoreWriter:
         """Put a message whose properties are completed now: an inner batch, or one for light queues."""
         message = whole(message)
         number = self._check_special(message)
-        made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
-        made.queue_id = self._log.encoded_queue_ids[0]
-        if made.sys_flag & INNER_BATCH:
-            base = self._log.next_queue_offset(made.topic, made.queue_id)
-            made.properties["INNER_BASE"] = str(base)
+        made = self._log.completed(message)
         names = self._light_queues(made)
         if names is None:
             return self._append(made, store_timestamp, number)
@@ -227,9 +216,9 @@ class StoreWriter:
 
     def _check_special(self, message: Message) -> int:
         """Give the number of messages that it is. Raises: PutMessageError if it cannot be what it says."""
-        inner = message.sys_flag & INNER_BATCH
-        if ("INNER_NUM" in message.properties and not inner) or (inner and message.topic not in self._batch_topics):
-            raise illegal("INNER_NUM, the flag of inner batches and queue.type BatchCQ go together")
+        number = message_num(message)
+        if message.sys_flag & INNER_BATCH and message.topic not in self._batch_topics:
+            raise illegal("an inner batch, whose topic is not of queue.type BatchCQ: create_topic makes one")
         if self._compat.has_multi_dispatch and not self._is_light_alike(message):
             raise illegal(f"INNER_MULTI_DISPATCH: {self._compat.release} gives other offsets than 5.3.2 and later do")
         properties, names = message.properties, self._light_queues(message)
@@ -237,7 +226,7 @@ class StoreWriter:
             offsets = ",".join("0" if name.startswith(LMQ_PREFIX) else "" for name in names)
             properties = {**properties, "INNER_MULTI_QUEUE_OFFSET": offsets}
         check_more_queues(message.topic, properties, self.config, self._batch_topics)
-        return inner_num(message) if inner else 1
+        return number
 
     def _light_queues(self, message: Message) -> list[str] | None:
         """The queues besides its own that a message is for, None where none can be.
@@ -303,7 +292,6 @@ class StoreWriter:
 
     def _find_queue_offset(self, topic: str, queue_id: int) -> int:
         """Give what the next message of a queue gets that nothing was put into yet."""
-        check_queue(topic, queue_id)
         found = self._topics.get(topic)
         if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
             least = self.config.default_topic_queue_nums if found is None else 1
@@ -470,20 +458,6 @@ def in_pieces(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] |
     return iter(lambda: list(itertools.islice(iterator, PIECE)), [])
 
 
-def in_queues(messages: Sequence[Message] | MessageBatch, queue_ids: list[int]) -> list[Message]:
-    """Give messages to be put one by one, with the queues that are theirs by now: each turn is taken once."""
-    given = messages.to_put() if isinstance(messages, MessageBatch) else map(whole, messages)
-    return [
-        Message.of_fields({**message.__dict__, "queue_id": queue_id})
-        for message, queue_id in zip(given, queue_ids, strict=False)  # the caller may change a list meanwhile
-    ]
-
-
-def whole(message: Message) -> Message:
-    """Give a message that has system flags and properties, of one that was read without, as the encoder does."""
-    return message if {"sys_flag", "properties"} <= message.__dict__.keys() else to_put(message)
-
-
 def take(steps: Sequence[Callable[[], object]]) -> None:
     """Take steps in order, whatever one of them raises."""
     try:
@@ -491,14 +465,6 @@ def take(steps: Sequence[Callable[[], object]]) -> None:
     finally:
         if len(steps) > 1:
             take(steps[1:])
-
-
-def inner_num(message: Message) -> int:
-    """Give the number of messages of an inner batch. Source: DefaultMessageStore.getMessageNum."""
-    text = message.properties.get("INNER_NUM", "1")
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
-        raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
-    return int(text)
 
 
 def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
