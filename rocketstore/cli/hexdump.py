@@ -9,6 +9,7 @@ from rocketstore.cli.formats import Row, finish, format_option, write_rows
 from rocketstore.cli.options import store_argument, utc_text
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.kernels.commit_log import END
 from rocketstore.message_id import phy_offset_of
 from rocketstore.store.message_store import MessageStore
 
@@ -57,8 +58,7 @@ def record_bytes(log: CommitLog, offset: int) -> bytes:
     size = int.from_bytes(log.queue.pread(offset, 4), "big")
     data = log.queue.pread(offset, size if SMALLEST <= size <= LARGEST else SMALLEST)
     if not data:
-        held = f"{log.min_phy_offset} to {log.max_phy_offset}"
-        raise click.ClickException(f"offset {offset} is outside the commit log, which has {held}")
+        raise click.ClickException(str(log.error(offset, END)))
     return data
 
 

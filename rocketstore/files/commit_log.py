@@ -387,13 +387,22 @@ class CommitLog:
     def error(self, offset: int, status: int) -> Exception:
         file = self.queue.find(offset)
         if file is None:
-            begin, end = self.min_phy_offset, self.max_phy_offset
-            return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")
+            return self._no_file_error(offset)
         if status in (END, BLANK, HALF):
             field, reason = "magic", "no message begins here: the end of the log, or of what its file holds"
         else:
             field, reason = bad_reason(status)
         return CorruptFileError(file.path, offset - file.file_from_offset, field, reason)
+
+    def _no_file_error(self, offset: int) -> Exception:
+        """What is wrong with an offset that no file has: it is in a gap, or outside the log."""
+        files = self.queue.files
+        before = [file for file in files if file.file_from_offset <= offset]
+        if before and len(before) < len(files):
+            reason = f"there is nothing from {offset} to {files[len(before)].file_from_offset}: a file is missing"
+            return CorruptFileError(before[-1].path, before[-1].size, "file size", reason)
+        begin, end = self.min_phy_offset, self.max_phy_offset
+        return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")
 
     def scanner(self, fields: Iterable[str], **options: Any) -> RecordScanner:
         """A scanner that collects what these fields of tables are made from."""

@@ -153,12 +153,7 @@ class Scan:
             self.has_expired = True
             return later, True
         error = log.error(offset, status)
-        if not isinstance(error, CorruptFileError):
-            before = max((file for file in log.queue.files if file.end_offset <= offset), default=log.queue.files[0])
-            error = CorruptFileError(
-                before.path, before.size, "file size", f"there is nothing from {offset} to {later}: a file is missing"
-            )
-        if self._on_corrupt == "raise":
+        if self._on_corrupt == "raise" or not isinstance(error, CorruptFileError):
             raise error
         self.skipped.append(Skipped(offset, min(later, self._stop), error))
         return later, True
