@@ -1,5 +1,6 @@
 """Queries of a store by key, tag and id: verified on the records, and honest about what they may have missed."""
 
+import os
 import random
 import shutil
 import struct
@@ -340,6 +341,28 @@ def test_an_answer_says_that_a_damaged_record_may_have_been_meant(tmp_path):
         (reason,) = found.reasons
         assert "magic" in reason
         assert not store.query_message("TopicTest", "k").complete
+
+
+@pytest.mark.parametrize("how", ["missing file", "zeros", "zeros in the last file", "cut file"])
+def test_an_answer_says_that_a_message_of_the_index_is_lost_inside_the_log(how, tmp_path):
+    store, log = store_of(tmp_path, [message(f"k{i}", body=bytes(1500)) for i in range(6)], file_size=4096)
+    lost, record = log.records[4 if how == "zeros in the last file" else 2]
+    path = tmp_path / "commitlog" / f"{lost // 4096 * 4096:020d}"
+    with store:
+        if how == "missing file":
+            path.unlink()
+        elif how == "cut file":
+            os.truncate(path, lost % 4096)
+        else:
+            with path.open("r+b") as file:
+                file.seek(lost % 4096)
+                file.write(bytes(record.total_size))
+        found = store.query_messages("TopicTest", ["k0", f"k{log.records.index((lost, record))}", "k5"])
+        assert found.phy_offsets.tolist() == [0, log.records[5][0]]
+        assert found.complete.tolist() == [True, False, True]
+        (reason,) = found.reasons
+        assert reason.startswith(f"the index has a message at {lost}: {tmp_path / 'commitlog'}")
+        assert (str(path) in reason) == (how != "missing file")
 
 
 def test_prepared_messages_are_found_and_rolled_back_ones_are_not(tmp_path):  # points 16 and 17

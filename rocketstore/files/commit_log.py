@@ -399,7 +399,8 @@ class CommitLog:
         files = self.queue.files
         before = [file for file in files if file.file_from_offset <= offset]
         if before and len(before) < len(files):
-            reason = f"there is nothing from {offset} to {files[len(before)].file_from_offset}: a file is missing"
+            later = files[len(before)].file_from_offset
+            reason = f"there is nothing from {offset} to {later}: a file is missing or was cut"
             return CorruptFileError(before[-1].path, before[-1].size, "file size", reason)
         begin, end = self.min_phy_offset, self.max_phy_offset
         return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")

@@ -125,7 +125,7 @@ def query_messages(
     complete = np.full(len(hashes), not reasons)
     if search.damage is not None:
         complete &= ~search.damaged
-        reasons = [*reasons, str(search.damage)]
+        reasons = [*reasons, search.damage]
     if search.cut.any():
         complete &= ~search.cut
         reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
@@ -153,7 +153,7 @@ class _Search:
         self.scanned = np.zeros(keys.length, np.int64)
         self.cut = np.zeros(keys.length, np.bool_)
         self.damaged = np.zeros(keys.length, np.bool_)
-        self.damage: Exception | None = None  # of the first damaged record
+        self.damage: str | None = None  # of the first record that is damaged or lost
         self.least = LONG_MAX  # of the offsets found
 
     def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
@@ -210,14 +210,34 @@ class _Search:
             self.counts += np.bincount(rows, minlength=len(self.counts))
 
     def note_damage(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
-        """Mark the keys of candidates that are damaged records: what they were is not known."""
+        """Mark the keys of candidates that are damaged or lost records: what they were is not known."""
         if not len(rows):
             return
         statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])[1]
-        damaged = np.flatnonzero(~np.isin(statuses, (OK, END, HALF)))
-        self.damaged[rows[damaged]] = True
-        if len(damaged) and self.damage is None:
-            self.damage = self.log.error(int(phy_offsets[damaged[0]]), int(statuses[damaged[0]]))
+        is_damaged = statuses != OK
+        is_missing = np.isin(statuses, (END, HALF))
+        is_damaged[is_missing] = self.are_inside(phy_offsets[is_missing])
+        self.damaged[rows[is_damaged]] = True
+        if is_damaged.any() and self.damage is None:
+            first = int(is_damaged.argmax())
+            offset = int(phy_offsets[first])
+            self.damage = f"the index has a message at {offset}: {self.log.error(offset, int(statuses[first]))}"
+
+    def are_inside(self, phy_offsets: np.ndarray) -> np.ndarray:
+        """Tell which offsets are not of expired messages, nor of those that a crash took from the log's end."""
+        are_inside = phy_offsets >= self.log.min_phy_offset
+        if are_inside.any():
+            are_inside &= phy_offsets < self.records_end
+        return are_inside
+
+    @cached_property
+    def records_end(self) -> int:
+        """Where the log's last record ends, also if something before it is damaged."""
+        log = self.log
+        end = log.max_phy_offset
+        while (later := log.find_later(end + 1, LONG_MAX)) is not None:
+            end = log.walk(log.scanner(()), later)
+        return end
 
     def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
         """Tell which are hits already. Files and chains go back in the log, so mostly none can be."""
