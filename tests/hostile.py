@@ -17,7 +17,7 @@ import time
 import traceback
 import warnings
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import hostile_store as damages
@@ -131,7 +131,7 @@ class Sound:
             (self.batch,) = store.scan(columns=COLUMNS, verify_crc=True)
             self.units = {queue: list(store.consume_queue(*queue)[0:]) for queue in store.queues()}
             self.answers = [
-                store.query_messages(topic, keys, 1000, index_type=kind).phy_offsets.tolist()
+                offsets_by_key(store.query_messages(topic, keys, 1000, index_type=kind))
                 for topic, keys, kind in QUERIES
             ]
             self.ext = {
@@ -143,6 +143,10 @@ class Sound:
         self.rows = {at: row for row, at in enumerate(self.sizes)}
         self.messages = {message.phy_offset: message.to_dict() for message in self.batch}
         self.with_crc = [at for at, record in log.records if "__CRC32#" in record.properties]
+
+
+def offsets_by_key(result):
+    return [result.phy_offsets[a:b].tolist() for a, b in pairwise(result.offsets.tolist())]
 
 
 def ask(call, *args, also=(), **options):
@@ -427,9 +431,11 @@ class Reader:
             repr(result)
             if self.is_as_it_was("index") and self.is_strict:
                 # A damaged record may have got a key.
-                assert [at for at in expected if at in self.intact] == [
+                assert [at for part in expected for at in part if at in self.intact] == [
                     at for at in result.phy_offsets.tolist() if at in self.intact
                 ]
+            if self.is_strict:
+                self.check_complete(store, result, expected, topic, keys, kind)
             messages = ask(lambda result=result: result.messages)
             if messages is None:
                 continue
@@ -439,6 +445,31 @@ class Reader:
                     assert message.topic == topic
                     words = {"T": [message.tags], "U": [message.uniq_key]}
                     assert key in words.get(kind, [*message.keys, message.uniq_key])
+
+    def check_complete(self, store, result, expected, topic, keys, kind):
+        """What is lost of a key is told, where it can be seen that it is."""
+        prefix = f"{topic}#T#" if kind == "T" else f"{topic}#"
+        for i, found in enumerate(offsets_by_key(result)):
+            lost = set(expected[i]) - set(found)
+            is_seen = any(self.is_lost_in_log(store.commit_log, at) for at in lost)
+            if lost and (is_seen or self.has_wild_slot(prefix + keys[i])):
+                assert not result.complete[i], f"{sorted(lost)} of {keys[i]} are lost in silence"
+
+    def is_lost_in_log(self, log, at):
+        """Whether the index, if it is sound, leads to nothing between the first and the last record."""
+        is_inside = log.min_phy_offset <= at < max(self.intact, default=0)
+        return self.is_as_it_was("index") and is_inside and log.find_message(at) is None
+
+    def has_wild_slot(self, index_key):
+        """Whether an index file, otherwise sound, has an impossible number in a key's slot."""
+        place = 40 + 4 * (int(rocketstore.hash_keys([index_key])[0]) % damages.SLOTS)
+        for name, sound in self.sound.files.items():
+            data = self.files.get(name, b"")
+            if name.startswith("index/") and data[:40] == sound[:40] and len(data) == len(sound):
+                ordinal = int.from_bytes(data[place : place + 4], "big", signed=True)
+                if not 0 <= ordinal <= int.from_bytes(data[36:40], "big"):
+                    return True
+        return False
 
 
 if __name__ == "__main__":

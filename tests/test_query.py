@@ -1024,6 +1024,28 @@ def corrupt_or_right(store, log, key):
     return offsets
 
 
+@pytest.mark.parametrize("ordinal", [-1, -(2**31), 5, 2**30 + 1])
+def test_an_answer_says_that_a_slot_names_an_item_that_there_is_not(ordinal, tmp_path):
+    """RocketMQ takes it for empty, and so do lookups that are not verified."""
+    store, log = store_of(tmp_path, [message(key) for key in ("k", "x", "k")], index_tags=False)
+    (path,) = (tmp_path / "index").iterdir()
+    slot = int(rocketstore.hash_keys(["TopicTest#k"])[0]) % SLOTS
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(40 + 4 * slot)
+        file.write(struct.pack(">i", ordinal))
+    config = rocketstore.StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ITEMS)
+    with rocketstore.open(tmp_path, config=config) as store:
+        for _ in range(2):
+            found = store.query_messages("TopicTest", ["x", "k", "k"])
+            assert (found.phy_offsets.tolist(), found.complete.tolist()) == ([log.records[1][0]], [True, False, False])
+            (reason,) = found.reasons
+            assert reason.startswith(f"{path}: slot {slot} at byte {40 + 4 * slot}: names an item that there is not")
+        assert store.query_message("TopicTest", "x").reasons == []
+        assert store.index.query_offset("TopicTest", "k").phy_offsets == []
+        assert len(store.index.query_offsets("TopicTest", ["k"])[0]) == 0
+
+
 @pytest.mark.parametrize("prev", [1, 2, 3, 4, 399, 400, 2**31 - 1, -1])
 def test_a_chain_that_was_bent_ends_with_an_error_or_right_answers(tmp_path, prev):
     store, log = store_of(tmp_path, [message("k") for _ in range(4)], index_tags=False)

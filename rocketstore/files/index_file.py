@@ -178,6 +178,14 @@ class IndexFile(IndexFileKernel):
         place = HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ITEM_SIZE * start
         return np.frombuffer(self._file.view(), ITEM, stop - start, place)
 
+    def wild_slots(self, key_hashes: np.ndarray) -> np.ndarray:
+        """Give the slot of each of these hashes, int32[n], if it names an item that there is not, else -1."""
+        self._check_file_size()
+        places = key_hashes % self.hash_slot_num
+        ordinals = np.frombuffer(self._file.view(), ">i4", self.hash_slot_num, HEADER_SIZE)[places]
+        count = self.header.index_count  # after the slots: a writer publishes them first
+        return np.where((ordinals < 0) | (ordinals > count), places, -1)
+
     def flush(self) -> None:
         """Write the header and what changed to the disk. Raises: OSError; io.UnsupportedOperation in mode "r".
 

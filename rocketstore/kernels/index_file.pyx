@@ -88,12 +88,14 @@ cdef class IndexFileKernel:
     Parameters: buffer: the whole file. hash_slot_num, index_num: its geometry. counts_every_put: hashSlotCount as
     until RocketMQ 4.7.0. fd: the file's descriptor, or -1. unpublished: nobody else has this file yet, so a first
     batch need not publish each item.
+    Attributes: met_wild_slot: whether a batch of keys met a slot that names an item that there is not.
     """
 
     cdef Buffer buffer
     cdef IndexView view
     cdef bint counts_every_put
     cdef bint unpublished
+    cdef readonly bint met_wild_slot
     cdef int fd
     cdef unsigned long streaming_thread  # 0: none
     cdef cython.pymutex write_lock
@@ -483,6 +485,8 @@ cdef class IndexFileKernel:
             free_walk(walk)
         if found.found.status != WALK_OK:
             raise_status(self.buffer.path, &found.found)
+        if found.found.where:
+            self.met_wild_slot = True
         return found.array()
 
 

@@ -23,12 +23,17 @@ cdef enum:
 
 
 cdef inline int32_t head(const IndexView *view, const uint8_t *slot, int32_t *count, Found *found) noexcept nogil:
-    """The slot's newest item, 0 for none. `count` is the header's when it was last looked at."""
+    """The slot's newest item, 0 for none. `count` is the header's when it was last looked at.
+
+    As RocketMQ does, takes a slot for empty that names an item that there is not; `found` has where that is.
+    """
     cdef int32_t ordinal = <int32_t>rs_load_be32_acquire(slot)
     if ordinal > count[0]:
         # A writer may have published more since; a count read after the slot covers it.
         count[0] = index_count(view)
     if ordinal <= 0 or ordinal > count[0] or count[0] <= 1:
+        if ordinal != 0:
+            found.where = slot - view.header
         return 0
     if ordinal >= view.index_num:
         found.status, found.where = WALK_WILD_SLOT, slot - view.header

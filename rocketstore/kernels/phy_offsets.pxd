@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 
 # Physical offsets found so far, at first in the caller's `inline_values`. `status` is what ended a walk early,
-# `where` the byte of the file it stopped at.
+# `where` the byte of the file it stopped at, or of a wild slot that it passed over; 0: none.
 cdef struct Found:
     int64_t *values
     Py_ssize_t size
@@ -29,6 +29,7 @@ cdef inline void start_found(Found *found, int64_t *inline_values, Py_ssize_t ca
     found.capacity = capacity
     found.size = 0
     found.status = 0
+    found.where = 0
 
 
 cdef inline bint add_value(Found *found, int64_t value) noexcept nogil:

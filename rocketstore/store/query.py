@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.index_file import IndexFile, IndexHeader
+from rocketstore.files.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import hash_keys
@@ -123,9 +125,8 @@ def query_messages(
             if overlaps(file, log):
                 search.look_into(file, hashes)
     complete = np.full(len(hashes), not reasons)
-    if search.damage is not None:
-        complete &= ~search.damaged
-        reasons = [*reasons, search.damage]
+    complete &= ~search.damaged
+    reasons = [*reasons, *search.damages.values()]
     if search.cut.any():
         complete &= ~search.cut
         reasons = [*reasons, f"more than {max_scan:,} entries of the index have the key's hash"]
@@ -153,7 +154,7 @@ class _Search:
         self.scanned = np.zeros(keys.length, np.int64)
         self.cut = np.zeros(keys.length, np.bool_)
         self.damaged = np.zeros(keys.length, np.bool_)
-        self.damage: str | None = None  # of the first record that is damaged or lost
+        self.damages: dict[Path, str] = {}  # of each index file, and of the log, the first
         self.least = LONG_MAX  # of the offsets found
 
     def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
@@ -168,6 +169,8 @@ class _Search:
                 end_timestamp=LONG_MAX,
                 threads=self.threads,
             )
+            if file.met_wild_slot and not seen:
+                self.note_wild_slots(file, rows, hashes)
             lengths = np.diff(found.offsets)
             candidates, phy_offsets = np.repeat(rows, lengths), found.values
             if seen:
@@ -179,6 +182,16 @@ class _Search:
             over = self.scanned[rows] > self.max_scan
             self.cut[rows[over]] = True
             rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
+
+    def note_wild_slots(self, file: IndexFile, rows: np.ndarray, hashes: np.ndarray) -> None:
+        """Mark the keys whose slot names an item that there is not: which it did name is not known."""
+        slots = file.wild_slots(hashes[rows])
+        wild = np.flatnonzero(slots >= 0)
+        if len(wild):
+            self.damaged[rows[wild]] = True
+            slot = int(slots[wild[0]])
+            place, reason = HEADER_SIZE + SLOT_SIZE * slot, "names an item that there is not: what it had is not found"
+            self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that are what was asked for."""
@@ -218,10 +231,11 @@ class _Search:
         is_missing = np.isin(statuses, (END, HALF))
         is_damaged[is_missing] = self.are_inside(phy_offsets[is_missing])
         self.damaged[rows[is_damaged]] = True
-        if is_damaged.any() and self.damage is None:
+        if is_damaged.any() and self.log.directories[0] not in self.damages:
             first = int(is_damaged.argmax())
             offset = int(phy_offsets[first])
-            self.damage = f"the index has a message at {offset}: {self.log.error(offset, int(statuses[first]))}"
+            reason = f"the index has a message at {offset}: {self.log.error(offset, int(statuses[first]))}"
+            self.damages[self.log.directories[0]] = reason
 
     def are_inside(self, phy_offsets: np.ndarray) -> np.ndarray:
         """Tell which offsets are not of expired messages, nor of those that a crash took from the log's end."""
