@@ -504,6 +504,8 @@ def test_queues_in_rocksdb_are_named_and_the_rest_reads(tmp_path):
         assert all("RocksDB" in problem for problem in found["lag"])
         assert len(found["lag"]) == 3
         said(found, "RocksDB")
+        assert found["summary"][:3] == (None, None, None)
+        assert "topics" not in found["repr"]
         with rocketstore.open(root) as store:
             with pytest.raises(rocketstore.UnsupportedFormatError, match=name):
                 store.queues()

@@ -38,8 +38,8 @@ class ConsumerLag(NamedTuple):
 class StoreSummary(NamedTuple):
     """A store at a glance. Times are epoch milliseconds, offsets bytes; None: not known."""
 
-    topics: int
-    queues: int
+    topics: int | None
+    queues: int | None
     messages: int | None
     min_phy_offset: int | None
     max_phy_offset: int | None
@@ -87,7 +87,7 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
         except (OSError, StoreError, ValueError, KeyError) as error:
             problems.append(str(error))
 
-    queues: list[tuple[str, int]] = []
+    queues: list[tuple[str, int]] | None = None
     messages = None
     log: Span = (None, None, None, None)
     index: tuple[int | None, int | None] = (None, None)
@@ -95,7 +95,7 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
         problems += [f"{problem.path}: {problem.what}" for problem in store.broker_config.problems]
     with noted():
         queues = list(store.queues())
-    if count_messages:
+    if count_messages and queues is not None:
         messages = 0
         for queue in queues:
             with noted():
@@ -114,11 +114,12 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     with noted():
         if index[1] is not None and index[1] >= (end := store.commit_log.max_phy_offset):
             problems.append(f"{store.path}: the index reaches {index[1]}, sound messages end at {end}: see verify")
-    topics = len({topic for topic, _ in queues})
+    topics = None if queues is None else len({topic for topic, _ in queues})
+    n_queues = None if queues is None else len(queues)
     is_locked = False
     with noted():
         is_locked = store.is_locked
-    return StoreSummary(topics, len(queues), messages, *log, *index, store.last_exit_ok, is_locked, problems)
+    return StoreSummary(topics, n_queues, messages, *log, *index, store.last_exit_ok, is_locked, problems)
 
 
 def log_span(log: CommitLog) -> Span:
@@ -140,7 +141,9 @@ def describe(store: MessageStore) -> str:
     with contextlib.suppress(StoreError, OSError):
         queues = sum(1 for _ in store.queues())
     about = summary(store, queues <= COUNTED_QUEUES)
-    parts: list[Any] = [f"{about.topics:,} topics, {about.queues:,} queues"]
+    parts: list[Any] = []
+    if about.topics is not None and about.queues is not None:
+        parts.append(f"{about.topics:,} topics, {about.queues:,} queues")
     if about.messages is not None:
         parts.append(f"{about.messages:,} messages")
     if about.min_phy_offset is not None and about.max_phy_offset is not None:
