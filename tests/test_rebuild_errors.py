@@ -17,6 +17,7 @@ from rebuilt import (
     CONFIG,
     FILE,
     KINDS,
+    QUEUE_PARTS,
     assert_rebuilt,
     assert_survives,
     dispatched,
@@ -31,7 +32,7 @@ from test_store_full_disk import run_apart
 import rocketstore
 from rocketstore import Message, StoreConfig, rebuild
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
-from rocketstore.store import index_service
+from rocketstore.store import index_service, recovery_complete
 from rocketstore.store.geometry import known_config
 
 HOLDER = """
@@ -409,6 +410,110 @@ def test_without_rights_it_is_the_system_s_error(store, tmp_path):
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert everything(store) == before
+
+
+@pytest.mark.parametrize("part", ["consumequeue", "index"])
+def test_a_link_in_the_place_of_a_directory_is_an_error_and_stays(store, tmp_path, part):
+    (store / part).rename(tmp_path / "elsewhere")
+    (store / part).symlink_to(tmp_path / "elsewhere")
+    refused(store, StoreError, f"{part}: is a symbolic link.*--out")
+    assert (store / part).is_symlink()
+    assert not (store / "rocketstore-rebuild").exists()
+
+
+def test_a_directory_on_another_file_system_is_an_error_before_anything_is_built(store, tmp_path):
+    other = Path("/dev/shm", f"rocketstore-{os.getpid()}")
+    if not other.parent.is_dir() or other.parent.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs another file system")
+    shutil.move(store / "consumequeue", other)
+    try:
+        (store / "consumequeue").symlink_to(other)
+        refused(store, StoreError, "Orders: is on another file system.*--out", topics=["Orders"])
+    finally:
+        shutil.rmtree(other)
+    assert not (store / "rocketstore-rebuild").exists()
+
+
+def test_without_rights_to_cut_the_log_it_is_an_error_before_anything_is_built(store, seed, monkeypatch):
+    damages.noise_after_the_last_record(store, random.Random(seed))
+    last = store / "commitlog" / f"{max(read_files(store / 'commitlog')):020}"
+    monkeypatch.setattr(os, "access", lambda path, mode: path != last)
+    refused(store, PermissionError, last.name)
+    assert not (store / "abort").exists()
+    assert not (store / "rocketstore-rebuild").exists()
+
+
+@pytest.mark.parametrize("was_stopped", [True, False])
+@pytest.mark.parametrize("options", [{}, {"consume_queue": False}, {"topics": ["Orders"]}])
+def test_a_rename_that_fails_leaves_all_as_it_was(store, seed, monkeypatch, options, was_stopped):
+    """With abort a broker's next start would delete the index, and index again only what recovery reads."""
+    damages.noise_after_the_last_record(store, random.Random(seed))
+    if not was_stopped:
+        (store / "abort").touch()
+    before = unswapped(store)
+    failed = 0
+    while fails_at_rename(monkeypatch, failed, errno.EXDEV, store, options):
+        assert unswapped(store) == before
+        assert (store / "abort").exists() != was_stopped
+        failed += 1
+    assert failed >= (2 if options else 4)
+    assert_survives(store, CONFIG)
+    assert not (store / "abort").exists()
+
+
+def unswapped(root):
+    return files_under(root, *QUEUE_PARTS, "index", "checkpoint")
+
+
+def fails_at_rename(monkeypatch, number, error, root, options, is_for_ever=False):
+    """Whether rebuild comes to so many renames of directories, of which this one fails. Raises: another error of it."""
+    rename, calls = os.rename, iter(range(10**6))
+
+    def failing(old, new, **more):
+        if Path(old).is_dir() and ((call := next(calls)) == number or (is_for_ever and call > number)):
+            raise OSError(error, os.strerror(error))
+        return rename(old, new, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", failing)
+        try:
+            rebuild(root, config=CONFIG, tz="UTC", **options)
+        except OSError as caught:
+            return caught.errno == error
+    return False
+
+
+def test_a_swap_that_cannot_be_taken_back_says_that_rebuild_goes_on(store, monkeypatch):
+    old = files_under(store, "consumequeue")
+    with pytest.raises(StoreError, match=r"some of it is as it was.*run rebuild again, which goes on"):
+        fails_at_rename(monkeypatch, 2, errno.EIO, store, {}, is_for_ever=True)
+    assert (store / "abort").exists()
+    report = rebuild(store, config=CONFIG, tz="UTC")
+    assert {f"consumequeue/{path}": data for path, data in files_under(report.backups[0], ".").items()} == old
+    assert_rebuilt(store, dispatched(store))
+    assert not (store / "abort").exists()
+
+
+def test_an_error_behind_the_swap_says_that_rebuild_goes_on(store, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(recovery_complete.Completion, "save_checkpoint", full_disk)
+        with pytest.raises(StoreError, match=r"No space.*run rebuild again, which goes on"):
+            rebuild(store, config=CONFIG, tz="UTC")
+    assert (store / "abort").exists()
+    rebuild(store, config=CONFIG, tz="UTC")
+    assert_rebuilt(store, dispatched(store))
+    assert not (store / "abort").exists()
+
+
+def test_a_tail_that_cannot_be_saved_leaves_a_store_that_was_stopped_cleanly(store, seed, monkeypatch):
+    damages.noise_after_the_last_record(store, random.Random(seed))
+    monkeypatch.setattr(recovery_complete, "save_tail", full_disk)
+    refused(store, OSError, "No space")
+    assert not (store / "abort").exists()
+
+
+def full_disk(*args):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -40,8 +41,10 @@ from rocketstore.store.rebuild_files import (
     read_state,
     remove_other_topics,
     remove_state,
+    require_replaceable,
     save_state,
     swap,
+    take_back,
 )
 from rocketstore.store.recovery_complete import Completion, open_completion
 from rocketstore.store.recovery_queues import QUEUE_PARTS, find_queues
@@ -50,6 +53,7 @@ from rocketstore.store.request_pieces import RequestPieces
 __all__ = ["RebuildReport", "rebuild"]
 
 STAGING = "rocketstore-rebuild"
+GO_ON = "it has abort, as after a crash; run rebuild again, which goes on, before a broker starts"
 QUEUE_SIZES = (
     "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
 )
@@ -111,7 +115,8 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreLockedError, StoreError, FileExistsError, TypeError, OSError. The old files are as they were.
+    StoreLockedError, StoreError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that
+        was stopped cleanly still is, unless a StoreError says that the next call goes on.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
@@ -254,6 +259,7 @@ class Rebuilder:
         plan = self._look()
         with plan.log:
             plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
+            self._require_rights(plan)
             state = self._build(plan, staging)
             if state["phase"] != "swap":
                 save_geometry(self.root, self.config)  # which old files may be all that shows
@@ -263,13 +269,49 @@ class Rebuilder:
                 made = [part for part in self.build.parts() if (staging / part).exists()]
                 state |= {"phase": "swap", "time": index_file_name(datetime.now()), "made": made}
                 save_state(staging, state)
-            plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
-            backups = swap(self.root, staging, state)
-            self._finish(plan)
-            shutil.rmtree(staging)
-            (self.root / "abort").unlink()
-            sync_path(self.root)
+            backups, rest = self._swap(plan, staging, state)
+            try:
+                self._finish(plan, rest)
+                shutil.rmtree(staging)
+                (self.root / "abort").unlink()
+                sync_path(self.root)
+            except OSError as error:
+                raise StoreError(f"{self.root}: what was built is in its place, but {error}: {GO_ON}") from error
             return self._report(plan, self.root, backups)
+
+    def _swap(
+        self, plan: Completion, staging: Path, state: dict[str, Any]
+    ) -> tuple[tuple[Path, ...], Completion | None]:
+        """Put what was built in the place of the old, or after an error leave all as it was.
+
+        Returns: where the old is now, and what there is to do to what was not built. Raises: StoreError for an error
+        after which something is not as it was.
+        """
+        renamed: list[tuple[Path, Path]] = []
+        try:
+            plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
+            return swap(self.root, staging, state, renamed), self._look_at_rest(plan)
+        except BaseException as error:
+            is_undone = plan.write is not None and plan.write.what == "undo"
+            is_as_it_was = take_back(renamed) and all((staging / part).exists() for part in state["made"])
+            if is_as_it_was and not is_undone:
+                if plan.last_exit_ok:  # with abort a broker's next start would not believe the index
+                    (self.root / "abort").unlink(missing_ok=True)
+                    sync_path(self.root)
+            elif isinstance(error, Exception):
+                reason = f"some of it is as it was, some as it will be: {error}"
+                raise StoreError(f"{self.root}: {reason}: {GO_ON}") from error
+            raise
+
+    def _require_rights(self, plan: Completion) -> None:
+        """Raise now what cutting the log and the swap would fail with when all is built."""
+        require_replaceable(self.root, self.build.parts())
+        paths = {self.root / "checkpoint", *((self.root / part).parent for part in self.build.parts())}
+        for step in plan.steps:
+            paths.add(step.path.parent if step.what == "delete" else step.path)
+        for path in sorted(paths):
+            if path.exists() and not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     def look_only(self, *, last_file: bool = False) -> Completion:
         """Look at the log of a store that is not being written and stays as it is. Parameters: as ``look_at_log``."""
@@ -285,17 +327,22 @@ class Rebuilder:
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
         return plan
 
-    def _finish(self, plan: Completion) -> None:
-        """Have a broker's next start keep all of it."""
+    def _look_at_rest(self, plan: Completion) -> Completion | None:
+        """Find what there is to do to what was not built: it may be behind the log, or beyond its end."""
         has_index = self.config.message_index_enable
-        if not self.build.consume_queue or self.build.topics is not None or self.build.index != has_index:
-            # What was not built may be behind the log, or beyond its end.
-            config = replace(self.config, message_index_enable=has_index and not self.build.index)
-            rest = open_completion(self.root, config)
-            rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
+        if self.build.consume_queue and self.build.topics is None and self.build.index == has_index:
+            return None
+        rest = open_completion(self.root, replace(self.config, message_index_enable=has_index and not self.build.index))
+        rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
+        rest.look(thorough=False)
+        return rest
+
+    def _finish(self, plan: Completion, rest: Completion | None) -> None:
+        """Have a broker's next start keep all of it."""
+        if rest is not None:
             with rest.log:
-                rest.look(thorough=False)
                 rest.apply()
+        has_index = self.config.message_index_enable
         ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
         plan.checkpoint.index_msg_timestamp = max(ends, default=plan.checkpoint.index_msg_timestamp)
         plan.save_checkpoint()

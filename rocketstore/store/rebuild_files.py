@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexHeader, file_size
@@ -21,7 +22,8 @@ from rocketstore.store.recovery_index import IndexCut, cut_index, look_at_index,
 from rocketstore.store.recovery_queues import QUEUE_PARTS, QueueEnd
 
 __all__ = ["INDEX_MADE", "NO_MARK", "can_swap", "cut_index_files", "cut_queue", "index_headers", "is_free", "mark_of"]
-__all__ += ["name_index_files", "read_state", "remove_other_topics", "remove_state", "save_state", "swap"]
+__all__ += ["name_index_files", "read_state", "remove_other_topics", "remove_state", "require_replaceable"]
+__all__ += ["save_state", "swap", "take_back"]
 
 STATE = "rocketstore-rebuild.json"
 FIELDS: dict[str, type] = {"phase": str, "options": dict, "done": int, "mark": list, "batches": list}
@@ -160,8 +162,22 @@ def can_swap(root: Path, staging: Path, state: dict[str, Any]) -> bool:
     return not swapped or ((root / "abort").exists() and all((root / part).exists() for part in swapped))
 
 
-def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
-    """Put what was built in the place of the old directories. Killed in the middle, it is done again."""
+def require_replaceable(root: Path, parts: Iterable[str]) -> None:
+    """Raise StoreError for directories that cannot be renamed, or of which only a link would be."""
+    advice = "build into a directory of its own (out=, on the command line --out), and move what is in it there"
+    for path in (root / part for part in parts):
+        if path.is_symlink():
+            raise StoreError(f"{path}: is a symbolic link, which a real directory would replace: {advice}")
+        place = next(place for place in (path, path.parent, root) if place.exists())
+        if place.stat().st_dev != root.stat().st_dev:
+            raise StoreError(f"{place}: is on another file system than {root}, so it cannot be replaced: {advice}")
+
+
+def swap(root: Path, staging: Path, state: dict[str, Any], renamed: list[tuple[Path, Path]]) -> tuple[Path, ...]:
+    """Put what was built in the place of the old directories. Killed in the middle, it is done again.
+
+    Parameters: renamed: gets what is renamed, from and to, before it is.
+    """
     backups: list[Path] = []
     for part in state["options"]["parts"]:
         made, old = staging / part, root / part
@@ -170,13 +186,28 @@ def swap(root: Path, staging: Path, state: dict[str, Any]) -> tuple[Path, ...]:
             make_directory(old.parent)
             if old.exists():
                 make_directory(free.parent)
+                renamed.append((old, free))
                 old.rename(free)
                 sync_path(free.parent)
                 kept.append(free)
+            renamed.append((made, old))
             made.rename(old)
             sync_path(old.parent)
         backups += kept
     return tuple(backups)
+
+
+def take_back(renamed: list[tuple[Path, Path]]) -> bool:
+    """Rename all back, the last first. Returns whether the system let it."""
+    try:
+        for old, new in reversed(renamed):
+            if new.exists() and not old.exists():
+                new.rename(old)
+                sync_path(new.parent)
+                sync_path(old.parent)
+    except OSError:
+        return False
+    return True
 
 
 def backup_paths(root: Path, part: str, time: str) -> list[Path]:
