@@ -346,6 +346,21 @@ def test_a_delay_that_is_no_number_is_an_error_at_its_place(tmp_path):
     assert error.offset == len(build_record(**rows[0]))
 
 
+@pytest.mark.parametrize("damage", ["truncated", "no file"])
+def test_topics_that_cannot_be_read_are_an_error(tmp_path, damage):
+    """Without queue.type the queues of a topic of batches would become plain ones, and no broker would start."""
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        store.create_topic("B", 1, queue_type="BatchCQ")
+        store.put_message(Message("B", b"x", queue_id=0))
+    for path in (root / "config").glob("topics.json*"):
+        text = path.read_text()
+        path.unlink()
+        path.write_text(text[:50]) if damage == "truncated" else path.mkdir()
+    reason = "cannot be decoded" if damage == "truncated" else "is no regular file"
+    refused(root, StoreError, rf"topics\.json {reason}.*: repair or remove them first")
+
+
 # ---- the system --------------------------------------------------------------------------------------------
 
 

@@ -109,9 +109,15 @@ class BrokerConfig:
         return cls(*[parts.pop(name) for name in TYPED_FILES] + [parts, problems])
 
 
-def read_topics(store_path_root_dir: str | os.PathLike[str]) -> dict[str, TopicConfig]:
-    """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many."""
-    main, bak = _read_both(to_path(store_path_root_dir) / "config" / TOPICS, TYPED_FILES[TOPICS])
+def read_topics(store_path_root_dir: str | os.PathLike[str], *, must_be_good: bool = False) -> dict[str, TopicConfig]:
+    """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
+
+    Parameters: must_be_good: raise StoreError where only bad files are there, which otherwise are no topics.
+    """
+    path = to_path(store_path_root_dir) / "config" / TOPICS
+    main, bak = _read_both(path, TYPED_FILES[TOPICS])
+    if must_be_good:
+        _require_good(path, main, bak)
     return main.value or bak.value or {}
 
 
@@ -175,10 +181,17 @@ def extend_topics(
 def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
     if main.what == bak.what == MISSING:
         return {"dataVersion": {"counter": 0, "stateVersion": 0}}
-    if main.value is None and (bak.value is None or (main.data is None and main.what != MISSING)):
-        raise StoreError(f"{path} {main.what}, {_bak(path).name} {bak.what or 'is good'}: repair or remove them first")
+    _require_good(path, main, bak)
     root: dict[str, Any] = bak.value if main.value is None else main.value
     return root
+
+
+def _require_good(path: Path, main: _Read, bak: _Read) -> None:
+    """Raise StoreError if a file is there and none is good. One that cannot be read may be better than its .bak."""
+    if main.value is not None or main.what == bak.what == MISSING:
+        return
+    if bak.value is None or (main.data is None and main.what != MISSING):
+        raise StoreError(f"{path} {main.what}, {_bak(path).name} {bak.what or 'is good'}: repair or remove them first")
 
 
 def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | None) -> dict[str, Any]:

@@ -115,8 +115,9 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreLockedError, StoreError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that
-        was stopped cleanly still is, unless a StoreError says that the next call goes on.
+    StoreError : topics.json cannot be read, or a directory cannot be replaced; or that the next call goes on.
+    StoreLockedError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that was stopped
+        cleanly still is, but for a StoreError that says that the next call goes on.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
@@ -204,7 +205,7 @@ class Rebuilder:
 
     def __post_init__(self) -> None:
         self.config = with_default_sizes(self.known)
-        self.topics = read_topics(self.root)
+        self.topics = read_topics(self.root, must_be_good=True)  # or queues become those of another type
         self.batches = batch_topics(self.topics)
 
     @classmethod
