@@ -292,6 +292,27 @@ def test_damage_before_the_tail_names_salvage(store, mode, which):
     assert (error.path, error.offset) == (store / "commitlog" / f"{start:020}", position)
 
 
+def test_a_bad_body_crc_in_the_last_files_is_an_error_also_after_a_clean_stop(store):
+    """A broker's next start would cut the log and what was built there."""
+    start, position, _ = next(record for record in reversed(damages.records(store)[:-1]) if body_length(store, record))
+    damages.change_log(store, start, position + 88, b"\xff\0\xff")
+    error = refused(store, CorruptFileError, "salvage")
+    assert (error.path, error.offset) == (store / "commitlog" / f"{start:020}", position)
+
+
+def test_a_last_record_with_a_bad_body_crc_is_cut_as_a_broker_does(store):
+    start, position, size = next(record for record in reversed(damages.records(store)) if body_length(store, record))
+    damages.zero_log_from(store, start, position + size)
+    damages.change_log(store, start, position + 88, b"\xff\0\xff")
+    assert rebuild(store, config=CONFIG, tz="UTC").max_phy_offset == start + position
+    assert_survives(store)
+
+
+def body_length(root, record):
+    start, position, _ = record
+    return int.from_bytes(read_files(root / "commitlog")[start][position + 84 : position + 88], "big")
+
+
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 def test_a_hole_in_the_log_is_an_error(store, mode):
     starts = sorted(read_files(store / "commitlog"))

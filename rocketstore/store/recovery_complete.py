@@ -54,6 +54,7 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
     "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
     "or give {0} this attribute there",
 )
+LAST_FILES = 3  # that a broker reads after a clean stop, until 5.3.1; later only those with the queues' last units
 
 
 @dataclass
@@ -120,12 +121,13 @@ class Completion:
         is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
         flushed = self.checkpoint.physic_msg_timestamp
         if is_clean:
-            self.checked_from = self._tail_begin()
+            self.checked_from = self._tail_begin() if last_file else self._last_files_begin()
         elif last_file and flushed <= 0:
             self.checked_from = self.log.last_begun_file()
         else:
             self.checked_from = self._last_file_before(flushed, self._flushed_record())
-        self._find_end(self.checked_from, verify_crc=not is_clean and self.config.check_crc_on_recover)
+        is_read_by_others = is_clean and last_file
+        self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover and not is_read_by_others)
         self.steps = list(self._log_steps())
 
     def _check_log_files(self) -> None:
@@ -222,6 +224,12 @@ class Completion:
         file, begin = self.log.last_begun_file(), self.checkpoint.confirm_phy_offset - TAIL_SIZE
         found = self.log.find_later(begin, self.checkpoint.confirm_phy_offset + 1) if begin > file else None
         return file if found is None else found
+
+    def _last_files_begin(self) -> int:
+        """Where the files begin that a broker reads after a clean stop, and cuts at the first bad CRC."""
+        last = self.log.last_begun_file()
+        starts = [file.file_from_offset for file in self.log.queue.files if file.file_from_offset <= last]
+        return min(starts[-LAST_FILES:], default=0)
 
     def _flushed_record(self) -> int:
         """The last record on the disk, by a checkpoint whose offset and time are of one; LONG_MAX by another."""
