@@ -8,6 +8,7 @@ import struct
 import zoneinfo
 
 import pytest
+from killed import killed_at
 from puts import INNER_BATCH, PROFILES, SIZES, Pair, fields_of, files_under
 from rebuilt import (
     CONFIG,
@@ -314,6 +315,22 @@ def test_only_some_topics_where_messages_are_for_several_queues(tmp_path, seed, 
     expected = {path: data for path, data in queue_files(model).items() if "/%LMQ%a/" in path}
     assert expected
     assert files_under(tmp_path / "out") | files_under(tmp_path / "out", ".") == expected
+
+
+def test_light_queues_that_are_there_are_built_again_also_if_nothing_says_so(tmp_path, seed):
+    """After a kill in the swap as well, when they are in no place of theirs."""
+    root = make_log(tmp_path / "store", KINDS["light_queues"](random.Random(seed)))
+    built(root, dataclasses.replace(CONFIG, **LIGHT))
+    (root / "config" / "rocketstore.json").unlink()
+    model = dispatched(root, dataclasses.replace(CONFIG, **LIGHT))
+    built(root)
+    assert_rebuilt(root, model)
+    (root / "config" / "rocketstore.json").unlink()
+    assert killed_at(3, lambda: built(root), after=(module, "swap"))
+    assert not (root / "consumequeue").exists()
+    built(root)
+    assert_rebuilt(root, model)
+    assert not (root / "rocketstore-rebuild").exists()
 
 
 def test_into_a_directory_of_its_own(store, tmp_path):

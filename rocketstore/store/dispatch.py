@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
 __all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_more_queues", "follow", "follow_batches",
-           "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_more"]
+           "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_light_queues", "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -303,6 +304,16 @@ def names_and_offsets(
 
 def are_queue_offsets(texts: Iterable[str]) -> bool:
     return all(text.isdecimal() and len(text) <= MAX_DIGITS and int(text) <= MAX_QUEUE_OFFSET for text in texts)
+
+
+def with_light_queues(config: StoreConfig, topics: Iterable[str]) -> StoreConfig:
+    """Give a configuration that builds light queues if some are there: no file of a broker says that it does.
+
+    Parameters: topics: the names of directories of queues.
+    """
+    if config.enable_multi_dispatch or not any(topic.startswith(LMQ_PREFIX) for topic in topics):
+        return config
+    return replace(config, enable_multi_dispatch=True, enable_lmq=True)
 
 
 def is_multi_dispatched(topic: str, config: StoreConfig, batch_topics: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,7 +25,7 @@ from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
-from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name
+from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
 from rocketstore.store.geometry import known_config, require_files, save_geometry, with_default_sizes
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.rebuild_files import (
@@ -105,7 +105,8 @@ def rebuild(
     out : a new directory for what is built; the store is only read then, and may be read-only.
     consume_queue, index : what to build; the other one is completed then as ``recover`` does, unless there is ``out``.
     topics : only the queues of these, and no index.
-    config : sizes of files where none shows them, as for ``open``.
+    config : sizes of files where none shows them, as for ``open``. Light queues are built if it says so, and where
+        directories of theirs are there.
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
     threads : that read the log; None for one for each processor.
     tz : zone of the index files' names, which are the store time of their first item; None for the local one.
@@ -145,6 +146,13 @@ def topics_of(topics: Iterable[str] | None) -> set[str] | None:
     if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
         raise TypeError(f"topics={topics!r}: a list of str was expected")
     return names
+
+
+def topics_in(*directories: Path) -> Iterator[str]:
+    """The names in directories of queues that are there; in the middle of a swap they are where they were built."""
+    for directory in directories:
+        with contextlib.suppress(FileNotFoundError), scandir(directory) as entries:
+            yield from (entry.name for entry in entries)
 
 
 def zone_of(tz: str | None) -> ZoneInfo | None:
@@ -219,6 +227,7 @@ class Rebuilder:
         with scandir(root):
             pass
         known = known_config(root, config, replaced=build.replaced_sizes())
+        known = with_light_queues(known, topics_in(root / "consumequeue", root / STAGING / "consumequeue"))
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)

@@ -24,7 +24,7 @@ from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import local_path
-from rocketstore.store.dispatch import LMQ_PREFIX, batch_topics
+from rocketstore.store.dispatch import batch_topics, with_light_queues
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.intent import intent_path
@@ -117,10 +117,11 @@ class Verification:
         if self.last_exit_ok and not self.is_locked:
             log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
-        light = replace(self.config, enable_multi_dispatch=True, enable_lmq=self._is_lmq())
-        queues = QueueVerifier(
-            log, self.findings, dict(self._queues()), self._has_light_queues(), light, self.batch_topics
-        )
+        light = with_light_queues(self.config, [entry.name for entry in self._entries(self.root / "consumequeue")])
+        multi = light.enable_multi_dispatch
+        if not multi:
+            light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
+        queues = QueueVerifier(log, self.findings, dict(self._queues()), multi, light, self.batch_topics)
         index = IndexVerifier(log, self.findings, self._index_parts())
         whole = LogVerifier(log, self.config, self.findings, queues, index)
         whole.run(stop, quick, threads, progress)
@@ -252,13 +253,6 @@ class Verification:
 
     def _is_rocksdb(self, name: str) -> bool:
         return is_so(lambda: has_rocksdb_data(self.root / name))
-
-    def _has_light_queues(self) -> bool:
-        names = (entry.name for entry in self._entries(self.root / "consumequeue"))
-        return self.config.enable_multi_dispatch or any(name.startswith(LMQ_PREFIX) for name in names)
-
-    def _is_lmq(self) -> bool:
-        return bool(self.config.enable_lmq or not self.config.enable_multi_dispatch)
 
     # ---- state -----------------------------------------------------------------------------------------------
 
