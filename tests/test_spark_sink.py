@@ -12,15 +12,17 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 import pyarrow as pa
 from puts import SIZES, files_under, index_files
 from pyspark.sql import types as T
-from spark_reads import environment_of_classic
+from spark_reads import environment_of_classic, read_table
 
 import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
-from rocketstore.errors import StoreLockedError
+from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.spark import register, sink
 from rocketstore.spark.sink import writer_of
-from rocketstore.store.intent import WriteIntent, pieces_path
+from rocketstore.store import write_job
+from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
+from rocketstore.store.pieces import read_blocks
 
 TIME = 1_700_000_000_000
 OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
@@ -125,6 +127,49 @@ def test_an_abort_leaves_the_pieces_of_what_could_not_be_undone(tmp_path, as_att
     WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].piece]).save(tmp_path)
     writer.abort(messages)
     assert leftovers(tmp_path) == ["rocketstore-intent.json", f"rocketstore-write-{writer.job}"]
+
+
+def spark_bodies(root):
+    return read_table(root, columns="body")["body"].to_pylist()
+
+
+def test_rows_of_a_job_are_read_when_all_are_there(tmp_path, as_attempt, monkeypatch):
+    writer, messages = write(tmp_path / "store", as_attempt, [[batch(("T", b"%d" % i, 0))] for i in range(3)])
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**SIZES)) as store:
+        store.put_message(Message("T", b"before"))
+    seen = []
+
+    def look_and_read(directory, piece):
+        seen.append((len(all_messages(tmp_path / "store")), spark_bodies(tmp_path / "store")))
+        return read_blocks(directory, piece)
+
+    monkeypatch.setattr(write_job, "read_blocks", look_and_read)
+    writer.commit(messages)
+    assert seen == [(1, [b"before"]), (2, [b"before"]), (3, [b"before"])]
+    assert spark_bodies(tmp_path / "store") == [b"before", b"0", b"1", b"2"]
+
+
+def test_rows_of_a_job_that_was_killed_in_its_commit_are_read_once_they_stay(tmp_path, as_attempt, monkeypatch):
+    writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"%d" % i, 0))] for i in range(3)])
+    monkeypatch.setattr(write_job, "undo", lambda *_: None)
+
+    def read_one(directory, piece):
+        if piece != messages[0].piece:
+            raise OSError("killed")
+        return read_blocks(directory, piece)
+
+    monkeypatch.setattr(write_job, "read_blocks", read_one)
+    with pytest.raises(OSError, match="killed"):
+        writer.commit(messages)
+    assert ([message.body for message in all_messages(tmp_path)], spark_bodies(tmp_path)) == ([b"0"], [])
+    intent = intent_path(tmp_path).rename(tmp_path / "intent")  # of which a broker knows nothing
+    with rocketstore.open(tmp_path, "a") as store:
+        store.put_message(Message("T", b"of a broker"))
+    intent.rename(intent_path(tmp_path))
+    assert spark_bodies(tmp_path) == [b"0", b"of a broker"]
+    intent_path(tmp_path).write_bytes(b"[]")
+    with pytest.raises(CorruptFileError, match="remove it to keep the log as it is"):
+        spark_bodies(tmp_path)
 
 
 @pytest.mark.parametrize(("rows", "reason"), [

@@ -24,13 +24,12 @@ from pyspark.sql.datasource import (
 import rocketstore
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import Range, begin_of, lose, parts_of, times_of
+from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import TRANSACTION_ROLLBACK
@@ -66,7 +65,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:
         options, log = self.options, store.commit_log
-        end = LogEnd(log).find()
+        end = CommittedEnd(store).find()
         begin = begin_of(store, options, end)
         if options.ending_phy_offset is not None:
             end = min(end, options.ending_phy_offset)

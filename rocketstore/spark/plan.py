@@ -7,11 +7,14 @@ from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_end import LogEnd
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.storage import is_remote
+from rocketstore.store.intent import WriteIntent, find_unfinished
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["Range", "begin_of", "lose", "lose_later", "parts_of", "times_of"]
+__all__ = ["CommittedEnd", "Range", "begin_of", "lose", "lose_later", "parts_of", "times_of"]
 
 CLOCK_SLACK = 3_600_000  # ms
 Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
@@ -21,6 +24,41 @@ def lose(options: ReadOptions, what: str) -> None:
     """Refuse to go on without what was asked for, unless the user allows it."""
     if options.fail_on_data_loss:
         raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
+
+
+# ---- where to end ------------------------------------------------------------------------------------------
+
+
+class CommittedEnd:
+    """Where a log ends, without the records of a job of the sink that is at its commit, or was ended in it.
+
+    They are cut off if the commit fails, and others may come in their place. Once others follow them they stay.
+    """
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._log_end = LogEnd(store.commit_log)
+        self._staying: WriteIntent | None = None
+
+    def find(self) -> int:
+        """Look where it ends now, bytes. Raises: CorruptFileError for the intent of a job."""
+        root = self._store.path
+        if is_remote(root):  # the sink writes into none
+            return self._log_end.find()
+        while True:
+            intent, end = WriteIntent.read(root), self._log_end.find()
+            if intent is not None and intent != self._staying and intent.begin < end <= intent.end:
+                if self._is_last(end):
+                    return intent.begin
+                if self._log_end.find() < end:  # it is being cut off
+                    continue
+                self._staying = intent
+            if WriteIntent.read(root) == intent:  # else what was seen of the job may be undone by now
+                return end
+
+    def _is_last(self, end: int) -> bool:
+        found = find_unfinished(self._store.path, self._store.commit_log, end)
+        return found is not None and found.end == end and found.what != "leave"
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------
@@ -42,7 +80,7 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
             begin = end if found is None else found
     if options.starting_offsets is not None:
         begin = max(begin, begin_of_queues(store, options, first, end))
-    return begin
+    return min(begin, end)
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:

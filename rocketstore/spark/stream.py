@@ -12,12 +12,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import LogPart, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import begin_of, lose, lose_later, parts_of
+from rocketstore.spark.plan import CommittedEnd, begin_of, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
@@ -59,8 +58,8 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return rocketstore.open(self.options.path)
 
     @cached_property
-    def log_end(self) -> LogEnd:
-        return LogEnd(self.store.commit_log)
+    def log_end(self) -> CommittedEnd:
+        return CommittedEnd(self.store)
 
     def end(self) -> int:
         """Where the log ends now; not after what a query of Trigger.AvailableNow is to read."""
