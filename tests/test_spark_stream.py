@@ -112,12 +112,13 @@ def test_a_stream_has_the_messages_of_a_batch_query(name, tmp_path):
 def test_a_stream_begins_at_the_end_and_goes_on_as_the_log_grows(writer):
     reader, schema = new_reader(writer.path, columns="body")
     start = reader.initialOffset()
-    assert start == {"v": 1, "phyOffset": writer.commit_log.max_phy_offset}
+    assert (start.pop("v"), start.pop("phyOffset"), start.keys()) == (1, writer.commit_log.max_phy_offset, {"mark"})
+    start = reader.initialOffset()
     assert list(batches(reader, start)) == []
     put(writer, 60, first=100)
     ((start, end),) = batches(reader, start)
     assert read_batch(reader, schema, start, end)["body"].to_pylist() == [b"body %d" % i for i in range(100, 160)]
-    assert reader.reportLatestOffset() == end
+    assert reader.reportLatestOffset()["phyOffset"] == end["phyOffset"]
     reader.stop()
 
 
@@ -186,7 +187,7 @@ def test_a_queue_that_is_made_again_is_read_from_its_new_beginning(tmp_path):
     make_commit_log(tmp_path / "commitlog", FILE, records)
     ((start, end),) = batches(reader, start)
     assert read_batch(reader, schema, start, end)["queueOffset"].to_pylist() == [*range(15, 20), *range(20)]
-    assert end.keys() == {"v", "phyOffset"}
+    assert end.keys() == {"v", "phyOffset", "mark"}
     reader.stop()
 
 
@@ -294,7 +295,7 @@ def test_a_query_of_what_is_available_now_ends_there(writer):
     reader.prepareForTriggerAvailableNow()
     end = writer.commit_log.max_phy_offset
     put(writer, 50, first=100)
-    assert list(batches(reader, reader.initialOffset()))[-1][1] == {"v": 1, "phyOffset": end}
+    assert list(batches(reader, reader.initialOffset()))[-1][1]["phyOffset"] == end
     reader.stop()
 
 
@@ -382,6 +383,59 @@ def test_a_log_that_is_cut_and_written_again_loses_no_more_than_was_cut(writer, 
     found = read_batch(reader, schema, start, end)["phyOffset"].to_pylist()
     assert found == [offset for offset in all_offsets(root) if offset >= start["phyOffset"]]
     assert 20 < len(found) <= 30
+
+
+@needs_limits
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_log_that_is_written_again_with_records_of_the_same_sizes_is_noticed(tmp_path, is_begun):
+    root, all_of_it = tmp_path / "store", limits.ReadAllAvailable()
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        put(store, 100, first=100)
+    reader, schema = new_reader(root, columns="body", startingOffsets="earliest" if is_begun else "latest")
+    start = reader.initialOffset()
+    if is_begun:
+        start = reader.latestOffset(start, all_of_it)
+        assert reader.latestOffset(start, all_of_it) == start
+    cut(root, all_offsets(root)[-3])
+    with rocketstore.open(root, "r+") as again:
+        put(again, 30, first=300)
+    end = reader.latestOffset(start, all_of_it)
+    place, last = start["phyOffset"], all_offsets(root)[99]
+    with pytest.raises(StoreError, match=f"the record at {last}, before {place} where the query was, is another"):
+        reader.partitions(start, end)
+    lax, _ = new_reader(root, columns="body", failOnDataLoss="false")
+    new = [b"body %d" % i for i in range(303, 330)]
+    assert read_batch(lax, schema, start, end)["body"].to_pylist() == new
+    assert read_batch(reader, schema, {"v": 1, "phyOffset": place}, end)["body"].to_pylist() == new
+    stale = end | {"mark": [end["mark"][0], end["mark"][1] ^ 1]}
+    with pytest.raises(StoreError, match=f"before {end['phyOffset']} where the query was, is another"):
+        reader.partitions({"v": 1, "phyOffset": place}, stale)
+    for one in (reader, lax):
+        one.stop()
+
+
+@needs_limits
+def test_the_last_record_that_was_read_may_expire(tmp_path, log):
+    reader, schema = new_reader(tmp_path, columns="phyOffset", startingOffsets="earliest", maxFilesPerTrigger="1")
+    start = reader.latestOffset(reader.initialOffset(), limits.ReadMaxFiles(1))
+    assert (start["phyOffset"], start["mark"][0]) == (FILE, max(offset for offset in log if offset < FILE))
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    found = [read_batch(reader, schema, *batch)["phyOffset"].to_pylist() for batch in batches(reader, start)]
+    assert flat(found) == [offset for offset in log if offset >= FILE]
+    reader.stop()
+
+
+@needs_limits
+@pytest.mark.parametrize("size", [10, 5000, 3 << 20])
+def test_an_offset_is_marked_by_the_record_before_it(tmp_path, size):
+    with rocketstore.open(tmp_path / "store", "a", config=StoreConfig.small()) as store:
+        for _ in range(3):
+            store.put_message(Message("T", bytes(size)))
+    offsets = all_offsets(tmp_path / "store")
+    reader, _ = new_reader(tmp_path / "store", startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    assert [end["mark"][0] for _, end in batches(reader, reader.initialOffset())] == offsets
+    assert "mark" not in reader.initialOffset()
+    reader.stop()
 
 
 @pytest.mark.parametrize("limit", [{}, *(pytest.param({name: "1"}, marks=needs_limits) for name in LIMITS)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
@@ -16,6 +17,8 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "lose", "lose_later", "parts_of", "times_of"]
 
+logger = logging.getLogger("rocketstore")
+
 CLOCK_SLACK = 3_600_000  # ms
 Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
 
@@ -24,6 +27,7 @@ def lose(options: ReadOptions, what: str) -> None:
     """Refuse to go on without what was asked for, unless the user allows it."""
     if options.fail_on_data_loss:
         raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
+    logger.warning("%s: %s: the query goes on with what is there", options.path, what)
 
 
 # ---- where to end ------------------------------------------------------------------------------------------

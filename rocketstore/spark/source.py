@@ -88,9 +88,9 @@ def register(spark: SparkSession) -> None:
     is earliest and -1 latest; queues that startingOffsets leaves out begin at earliest, those that endingOffsets leaves
     out end at latest. A timestamp precedes the offsets of its side. With one, files of the log are passed over by the
     times of their first messages: where store times are not in order, filter by the column instead. A start that was
-    deleted is an error, and for a stream one that is not there yet, behind which a batch query finds no rows;
-    failOnDataLoss=false goes on with what is there. Endings are of batch queries alone, max...PerTrigger of streams
-    alone, from PySpark 4.2 on.
+    deleted is an error, and for a stream one that is not there yet, behind which a batch query finds no rows, and a log
+    that was cut, or cut and written again, before where the stream is; failOnDataLoss=false goes on with what is there,
+    and logs a warning. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
 
     Without columns or a schema a table has all but properties, rawBody, tagsCode, bornTimestampMs, storeTimestampMs and
     _corrupt_record, which mode PERMISSIVE adds; offsets all but group and consumerOffset. Tables consumequeue and

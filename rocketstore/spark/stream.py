@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOff
 from rocketstore.spark.plan import CommittedEnd, begin_of, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.rebuild_files import mark_of
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -34,11 +36,13 @@ except ImportError:  # pyspark 4.1 has no limits
 __all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
+LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, LARGE_RECORD  # bytes: remotely, what is near costs less
 
 
 class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
     """Reads a store's messages as they come. Spark keeps where it was as {"v": 1, "phyOffset": bytes}, between records.
 
+    "mark" tells the record before that from one that comes in its place, should the log be cut and written again.
     With it are the options by which the stream began, as long as they leave something out: those given when it goes on
     from there do not count. "startingOffsets" do to before "until", where the log ended when the stream began.
     """
@@ -73,18 +77,18 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if options.starting_timestamp is not None:
             parts = parts_of(self.store.commit_log, options, begin, end)
             begin = parts[0][0] if parts else end
-        return moved(first_offset(options, end), begin)
+        return moved(self.store.commit_log, first_offset(options, end), begin)
 
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
         end = self.end()
         if start is None:  # pyspark 4.1
-            return moved(first_offset(self.options, end), end)
+            return moved(self.store.commit_log, first_offset(self.options, end), end)
         begin = place_of(start)
         if end < begin:
             lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
         elif not isinstance(limit, ReadAllAvailable):
             end = self.limited(replace(self.options, **starting_of(start)), begin, end)
-        return moved(start, end)
+        return start if end == begin else moved(self.store.commit_log, start, end)
 
     def reportLatestOffset(self) -> Offset:
         return {"v": 1, "phyOffset": self.end()}
@@ -112,9 +116,19 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         if begin < stop and not log.begins_record(begin) and (later := log.end_around(begin)) > begin:
             lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
             begin = min(later, stop)
+        for offset in (start, end):
+            self._check_mark(offset)
         starting = starting_of(start)
         options = replace(self.options, **starting)
         return [LogPart([part], starting) for part in parts_of(log, options, begin, stop)]
+
+    def _check_mark(self, offset: Offset) -> None:
+        """Notice a log that was cut and written again, also where records begin at the same places as before."""
+        log, place, mark = self.store.commit_log, place_of(offset), offset.get("mark")
+        with contextlib.suppress(FileNotFoundError):  # it has expired just now
+            if mark is not None and mark[0] >= log.min_phy_offset and mark != mark_of(log, mark[0], place):
+                what = f"the record at {mark[0]}, before {place} where the query was, is another than then"
+                lose(self.options, f"{what}: the log was cut and written again, or is another")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
@@ -181,9 +195,23 @@ def first_offset(options: ReadOptions, end: int) -> Offset:
     return first
 
 
-def moved(offset: Offset, place: int) -> Offset:
-    past = {"startingOffsets", "until"} if place >= offset.get("until", LONG_MAX) else {}
-    return {name: value for name, value in offset.items() if name not in past} | {"phyOffset": place}
+def moved(log: CommitLog, offset: Offset, place: int) -> Offset:
+    past = {"startingOffsets", "until"} if place >= offset.get("until", LONG_MAX) else set()
+    kept = {name: value for name, value in offset.items() if name not in past | {"mark"}}
+    last = record_before(log, place)
+    return kept | {"phyOffset": place} | ({} if last is None else {"mark": mark_of(log, last, place)})
+
+
+def record_before(log: CommitLog, offset: int) -> int | None:
+    """Find the last record before an offset, or what is like one in its body; None if none is near."""
+    begin = log.min_phy_offset
+    for most in LOOK_BACK:
+        scanner, place = log.scanner(()), max(begin, offset - most)
+        while (found := log.find_later(place, offset)) is not None:
+            place = max(log.walk(scanner, found, offset), found + 1)
+        if scanner.last_phy_offset >= 0:
+            return int(scanner.last_phy_offset)
+    return None
 
 
 def starting_of(offset: Offset) -> dict[str, Any]:
