@@ -187,7 +187,7 @@ def test_a_queue_that_is_made_again_is_read_from_its_new_beginning(tmp_path):
     make_commit_log(tmp_path / "commitlog", FILE, records)
     ((start, end),) = batches(reader, start)
     assert read_batch(reader, schema, start, end)["queueOffset"].to_pylist() == [*range(15, 20), *range(20)]
-    assert end.keys() == {"v", "phyOffset", "mark"}
+    assert end.keys() == {"v", "phyOffset", "mark", "begin"}
     reader.stop()
 
 
@@ -329,6 +329,38 @@ def test_what_expired_before_it_was_read_obeys_fail_on_data_loss(tmp_path, log):
 
 
 @needs_limits
+def test_a_first_batch_that_was_not_done_is_the_same_again(writer):
+    """Spark then has where it ends from the checkpoint, and asks anew where the stream begins."""
+    given = {"columns": "body", "startingOffsets": '{"T":{"0":10,"1":-1}}'}
+    old, schema = new_reader(writer.path, **given)
+    start = old.initialOffset()
+    put(writer, 20, first=100)
+    end = json.loads(json.dumps(old.latestOffset(start, limits.ReadAllAvailable())))
+    put(writer, 20, first=120)
+    again, _ = new_reader(writer.path, columns="body", startingOffsets="latest")
+    for reader in (old, again):
+        found = read_batch(reader, schema, reader.initialOffset(), end)["body"].to_pylist()
+        assert found == [b"body %d" % i for i in [*range(20, 100, 2), *range(100, 120)]]
+    ((_, last),) = batches(again, end)
+    assert read_batch(again, schema, end, last)["body"].to_pylist() == [b"body %d" % i for i in range(120, 140)]
+    assert "begin" not in last["begin"]
+    old.stop()
+    again.stop()
+
+
+@needs_limits
+def test_what_expired_before_a_first_batch_was_done_obeys_fail_on_data_loss(tmp_path, log):
+    reader, _ = new_reader(tmp_path, startingOffsets="earliest", columns="phyOffset")
+    end = reader.latestOffset(reader.initialOffset(), limits.ReadAllAvailable())
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    again, _ = new_reader(tmp_path, startingOffsets="earliest", columns="phyOffset")
+    with pytest.raises(StoreError, match="the log from 0 to 4096 was deleted before it was read"):
+        again.partitions(again.initialOffset(), end)
+    reader.stop()
+    again.stop()
+
+
+@needs_limits
 def test_a_log_that_was_cut_behind_the_checkpoint_is_noticed(tmp_path, log):
     start, end = {"v": 1, "phyOffset": log[-1]}, {"v": 1, "phyOffset": log[-1] + 100_000}
     reader, _ = new_reader(tmp_path)
@@ -406,10 +438,12 @@ def test_a_log_that_is_written_again_with_records_of_the_same_sizes_is_noticed(t
     lax, _ = new_reader(root, columns="body", failOnDataLoss="false")
     new = [b"body %d" % i for i in range(303, 330)]
     assert read_batch(lax, schema, start, end)["body"].to_pylist() == new
-    assert read_batch(reader, schema, {"v": 1, "phyOffset": place}, end)["body"].to_pylist() == new
+    old = {"v": 1, "phyOffset": place}
+    end = reader.latestOffset(old, all_of_it)
+    assert read_batch(reader, schema, old, end)["body"].to_pylist() == new
     stale = end | {"mark": [end["mark"][0], end["mark"][1] ^ 1]}
     with pytest.raises(StoreError, match=f"before {end['phyOffset']} where the query was, is another"):
-        reader.partitions({"v": 1, "phyOffset": place}, stale)
+        reader.partitions(old, stale)
     for one in (reader, lax):
         one.stop()
 

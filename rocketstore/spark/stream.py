@@ -43,6 +43,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     """Reads a store's messages as they come. Spark keeps where it was as {"v": 1, "phyOffset": bytes}, between records.
 
     "mark" tells the record before that from one that comes in its place, should the log be cut and written again.
+    "begin" is the offset where the batch begins that ends there.
     With it are the options by which the stream began, as long as they leave something out: those given when it goes on
     from there do not count. "startingOffsets" do to before "until", where the log ended when the stream began.
     """
@@ -88,7 +89,10 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
         elif not isinstance(limit, ReadAllAvailable):
             end = self.limited(replace(self.options, **starting_of(start)), begin, end)
-        return start if end == begin else moved(self.store.commit_log, start, end)
+        if end == begin:
+            return start
+        planned = {name: value for name, value in start.items() if name != "begin"}
+        return moved(self.store.commit_log, planned, end) | {"begin": planned}
 
     def reportLatestOffset(self) -> Offset:
         return {"v": 1, "phyOffset": self.end()}
@@ -107,6 +111,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self.target = self.end()
 
     def partitions(self, start: Offset, end: Offset) -> list[LogPart]:
+        start = end.get("begin", start)  # Spark asks anew for that of a first batch that was planned but not done
         log, begin, stop = self.store.commit_log, place_of(start), place_of(end)
         if (now := self.end()) < stop:
             lose(self.options, f"the log ends at {now}, before {stop} that was to be read: it was cut, or is another")
