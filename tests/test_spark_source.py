@@ -572,6 +572,35 @@ def test_a_missing_file_is_corrupt_too(tmp_path):
     assert phy_offsets(tmp_path, mode="DROPMALFORMED") == expected
 
 
+@pytest.mark.parametrize("begin", [-1, 0, 10])
+def test_damage_where_a_range_begins_is_told(tmp_path, begin):
+    """And damage in or right behind the record where it is to begin."""
+    offsets = make_log(tmp_path, some(20))
+    damage(tmp_path, offsets[5])
+    options = {"startingPhyOffset": str(offsets[5] + begin)}
+    with pytest.raises(CorruptFileError):
+        phy_offsets(tmp_path, **options)
+    assert phy_offsets(tmp_path, mode="DROPMALFORMED", **options) == offsets[6:]
+    rows = read_table(tmp_path, mode="PERMISSIVE", columns="phyOffset,_corrupt_record", **options).to_pylist()
+    assert sorted(row["phyOffset"] or 0 for row in rows) == [0, *offsets[6:]]
+
+
+@pytest.mark.parametrize("begin", [FILE, FILE + 1000])
+def test_a_missing_file_where_a_range_begins_is_told(tmp_path, begin):
+    offsets = make_log(tmp_path, some(90))
+    (tmp_path / "commitlog" / f"{FILE:020d}").unlink()
+    with pytest.raises(CorruptFileError, match="a file is missing"):
+        phy_offsets(tmp_path, startingPhyOffset=str(begin))
+    expected = [offset for offset in offsets if offset >= 2 * FILE]
+    assert phy_offsets(tmp_path, startingPhyOffset=str(begin), mode="DROPMALFORMED") == expected
+
+
+def test_a_range_begins_behind_a_large_message_that_it_begins_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(commit_log, "LARGE_RECORD", 10)
+    offsets = make_log(tmp_path, some(20))
+    assert phy_offsets(tmp_path, startingPhyOffset=str(offsets[5] + 50)) == offsets[6:]
+
+
 def test_a_torn_tail_is_the_end(tmp_path):
     offsets = make_log(tmp_path, some(50))
     damage(tmp_path, offsets[-1])

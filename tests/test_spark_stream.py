@@ -482,6 +482,17 @@ def test_damage_does_not_end_a_stream(tmp_path, log, place, limit):
         stream_all(tmp_path, **limit)
 
 
+def test_a_stream_that_begins_at_damage_tells_it(tmp_path, log):
+    damage(tmp_path, log[30])
+    reader, schema = new_reader(tmp_path, columns="phyOffset", startingPhyOffset=str(log[30]))
+    start = reader.initialOffset()
+    assert start["phyOffset"] == log[30]
+    ((start, end),) = batches(reader, start)
+    with pytest.raises(rocketstore.CorruptFileError):
+        read_batch(reader, schema, start, end)
+    reader.stop()
+
+
 @needs_limits
 def test_a_writer_at_work_loses_and_repeats_nothing(tmp_path, seed):
     """Each message once and in order, with readers that begin anew from the last offset."""

@@ -79,12 +79,18 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
         if options.starting_phy_offset < first:
             lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
         begin = min(max(begin, options.starting_phy_offset), end)
-        if begin not in (first, end):
-            found = log.find_later(log.end_around(begin), end)
-            begin = end if found is None else found
+        begin = end_within(log, begin)
     if options.starting_offsets is not None:
         begin = max(begin, begin_of_queues(store, options, first, end))
     return min(begin, end)
+
+
+def end_within(log: CommitLog, offset: int) -> int:
+    """Give where the record ends that an offset is within; the offset where one begins, or what a task is to tell."""
+    end = log.end_around(offset)
+    if end == offset and not log.begins_record(offset):
+        end = log.end_around(offset, log.mapped_file_size)  # in a record larger than LARGE_RECORD, or in damage
+    return end
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:
