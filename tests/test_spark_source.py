@@ -627,6 +627,24 @@ def test_a_body_that_does_not_decompress_is_corrupt_if_it_is_wanted(tmp_path):
     assert read_table(tmp_path, mode="DROPMALFORMED")["phyOffset"].to_pylist() == offsets[:3] + offsets[4:]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subscribe": "Good"},
+        {"subscribePattern": "Go.*"},
+        {"assign": '{"Good":[0],"Bad":[7]}'},
+        {"endingOffsets": '{"Bad":{"0":0}}'},
+    ],
+)
+def test_a_body_that_does_not_decompress_is_no_matter_if_its_message_is_not_wanted(tmp_path, options):
+    bad = {"topic": "Bad", "queue_id": 0, "sys_flag": 1, "body": b"no zlib"}
+    good = some(3, topic="Good", queue_id=0)
+    offsets = make_log(tmp_path, [*good, bad, *good])
+    for mode in ("FAILFAST", "PERMISSIVE"):
+        table = read_table(tmp_path, mode=mode, **options)
+        assert table["phyOffset"].to_pylist() == offsets[:3] + offsets[4:]
+
+
 def test_bodies_are_compared_with_their_crc_on_request(tmp_path):
     offsets = make_log(tmp_path, some(9))
     damage(tmp_path, offsets[4], b"X", at=88)

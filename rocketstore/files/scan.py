@@ -46,7 +46,8 @@ class Scan:
     Attributes: skipped: what the last iteration left out, in the log's order, if the scan was to skip what is
     corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
     where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
-    whether to begin behind the record that the scan's begin is within; False: it is where a record begins.
+    whether to begin behind the record that the scan's begin is within; False: it is where a record begins. choose:
+    leaves out what is not wanted of each batch, before its bodies are decompressed.
     Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
@@ -65,6 +66,7 @@ class Scan:
         self.has_expired = False
         self.position = 0
         self.resync = True
+        self.choose: Callable[[MessageBatch], MessageBatch] | None = None
         self._log = log
         self._fields = fields
         self._begin, self._end = begin_offset, end_offset
@@ -112,6 +114,8 @@ class Scan:
         if not scanner.rows:
             return iter(())
         batch = lazy_batch_of(scanner.take(), self._fields)
+        if self.choose is not None:
+            batch = self.choose(batch)
         return self._log.with_bodies(batch, MAX_BATCH_BYTES, None if self._on_corrupt == "raise" else skipped)
 
     def _first(self, offset: int) -> int:

@@ -151,8 +151,8 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     if not isinstance(part, LogPart):
         return
     options = replace(options, **part.starting)
-    row_filter = RowFilter(options)
     with rocketstore.open(options.path) as store:
+        row_filter = RowFilter(options)
         for begin, end in part.ranges:
             yield from read_range(store, options, table, row_filter, begin, end)
 
@@ -161,11 +161,11 @@ def read_range(
     store: MessageStore, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
 ) -> Iterator[pa.RecordBatch]:
     log = store.commit_log
-    scan = new_scan(store, options, table, row_filter.is_needed, begin, end)
+    scan = new_scan(store, options, table, row_filter, begin, end)
     reported = 0
     try:
         for batch in scan:
-            yield from finished(options, table, row_filter.apply(batch))
+            yield from finished(options, table, batch)
             reported = yield from corrupt_rows(options, table, scan, reported)
     except CorruptFileError as error:
         check_begin(options, log, begin)
@@ -203,10 +203,10 @@ def wrong_split(options: ReadOptions, edge: int) -> StoreError:
 
 
 def new_scan(
-    store: MessageStore, options: ReadOptions, table: TableSchema, is_filtered: bool, begin: int, end: int
+    store: MessageStore, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
 ) -> Scan:
     columns = {column.source: None for column in table.columns.values() if column.source is not None}
-    if is_filtered or not columns:
+    if row_filter.is_needed or not columns:
         columns |= dict.fromkeys(BOUNDED)
     scan = store.scan(
         begin,
@@ -218,6 +218,7 @@ def new_scan(
         **conditions(options),
     )
     scan.resync = False  # parts begin where a record ends
+    scan.choose = row_filter.apply
     return scan
 
 
@@ -260,7 +261,8 @@ class RowFilter:
         ids = queues.astype(np.uint32).view(np.int32).tolist()
         bounds = [self.bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
         low, high = np.array(bounds, np.int64).T[:, row_queue]
-        wanted = ((batch.queue_offset >= low) | (batch.phy_offset >= self.until)) & (batch.queue_offset < high)
+        wanted = (batch.queue_offset >= low) | (batch.phy_offset >= self.until)
+        wanted &= batch.queue_offset < high
         if self.options.keys is not None:  # which are not in the index
             wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
         return batch if wanted.all() else batch.take(np.flatnonzero(wanted))
