@@ -378,6 +378,21 @@ def test_a_gap_in_the_queue_offsets_of_records_hides_no_message(tmp_path):
         assert phy_offsets(tmp_path, **options) == offsets[first:]
 
 
+def test_an_inner_batch_is_read_from_any_of_its_messages_on(tmp_path):
+    root = stores.unpack("batch-5.5.0", tmp_path)
+    with rocketstore.open(root) as opened:
+        units = opened.consume_queue("BatchCqTopic", 1)[:]
+        firsts, nums = units.queue_offsets.tolist(), units.batch_nums.tolist()
+        for at in range(firsts[-1] + nums[-1]):
+            begin, end = json.dumps({"BatchCqTopic": {"1": at}}), json.dumps({"BatchCqTopic": {"1": at + 1}})
+            for given in ({"assign": '{"BatchCqTopic":[1]}'}, {"subscribe": "BatchCqTopic", "queueIds": "1"}):
+                found = read_table(root, startingOffsets=begin, **given)["queueOffset"].to_pylist()
+                assert found[0] == opened.get_message("BatchCqTopic", 1, at, 1).messages.queue_offset[0]
+                assert found == [first for first, n in zip(firsts, nums, strict=True) if first + n > at]
+                found = read_table(root, endingOffsets=end, **given)["queueOffset"].to_pylist()
+                assert found == [first for first in firsts if first <= at]
+
+
 def test_keys_are_looked_up_in_the_index_where_it_has_all_and_else_in_the_log(store, tmp_path):
     # 8 messages have the key, and there are 3 topics.
     options = {"keys": "k7", "subscribe": "TopicTest,主题"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.message import INNER_BATCH, MAX_BATCH, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, times_of
@@ -152,7 +154,7 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         return
     options = replace(options, **part.starting)
     with rocketstore.open(options.path) as store:
-        row_filter = RowFilter(options)
+        row_filter = RowFilter(options, store.commit_log)
         for begin, end in part.ranges:
             yield from read_range(store, options, table, row_filter, begin, end)
 
@@ -238,8 +240,9 @@ def conditions(options: ReadOptions) -> dict[str, Any]:
 class RowFilter:
     """What a scan's own conditions leave to be decided: by queue, and by the message's place in it."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, log: CommitLog) -> None:
         self.options = options
+        self.log = log
         self.until = LONG_MAX if options.starting_offsets is None else options.starting_offsets.until
         bounds = (options.starting_offsets, options.ending_offsets)
         self.is_needed = (
@@ -262,6 +265,9 @@ class RowFilter:
         bounds = [self.bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
         low, high = np.array(bounds, np.int64).T[:, row_queue]
         wanted = (batch.queue_offset >= low) | (batch.phy_offset >= self.until)
+        is_near = ~wanted & (batch.queue_offset >= low - MAX_BATCH)
+        for row in np.flatnonzero(is_near & (batch.sys_flag & INNER_BATCH != 0)):
+            wanted[row] = int(batch.queue_offset[row]) + messages_in(self.log, int(batch.phy_offset[row])) > low[row]
         wanted &= batch.queue_offset < high
         if self.options.keys is not None:  # which are not in the index
             wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
@@ -279,6 +285,14 @@ class RowFilter:
             high = LONG_MAX if high == LATEST else high
             self._known[topic, queue_id] = low, high if self.options.wants(topic, queue_id) else LONG_MIN
         return self._known[topic, queue_id]
+
+
+def messages_in(log: CommitLog, phy_offset: int) -> int:
+    """How many messages an inner batch has."""
+    with contextlib.suppress(KeyError, CorruptFileError):
+        if (message := log.find_message(phy_offset)) is not None:
+            return number_property(message, "INNER_NUM", MAX_BATCH)
+    return 1
 
 
 # ---- batches -----------------------------------------------------------------------------------------------
