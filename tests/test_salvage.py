@@ -367,6 +367,38 @@ def test_a_wrong_crc_loses_its_record_alone(root, out):
     check(out, report)
 
 
+def properties_cut(root, cut):
+    """Four messages; bytes are missing in the properties of the second, and what is behind them moved up."""
+    properties = b"KEYS\1" + b"key-of-it " * 4 + b"\2TAGS\1A\2"
+    data, places = log_of([b"first", b"second", b"third", b"last"], properties=properties)
+    at = data.index(b"key-of-it", places[1]) + 2
+    put_log(root, (data[:at] + data[at + cut :]).ljust(65536, b"\0"))
+    return places
+
+
+@pytest.mark.parametrize("cut", [1, 4, 5, 8, 30])
+def test_bytes_that_are_missing_in_properties_lose_their_record_alone(tmp_path, out, cut):
+    """Its lengths still fit, and no CRC is of these bytes: that the next record begins inside gives it away."""
+    places = properties_cut(tmp_path / "store", cut)
+    report = salvage(tmp_path / "store", out, config=BIG)
+    assert [record.body for _, record in scan(read_files(out / "commitlog"))] == [b"first", b"third", b"last"]
+    name = f"{0:020d}"
+    damaged, missing = places[2] - cut - places[1], (name, places[2] - cut, cut, places[2] - cut)
+    assert lost_of(report) == [(name, places[1], damaged, places[1]), missing]
+    assert report.out_of_order == 2
+
+
+def test_bytes_that_are_missing_before_the_blank_lose_the_last_record(tmp_path, out):
+    data, places = log_of([b"first", b"last"], properties=b"KEYS\1key-of-it\2")
+    end = places[1] + places[1] + len("last") - len("first")
+    data = data[:end] + struct.pack(">iI", 65536 - end, 0xCBD43194) + data[end + 8 :]
+    at = data.index(b"key-of-it", places[1])
+    put_log(tmp_path / "store", data[:at] + data[at + 5 :])
+    report = salvage(tmp_path / "store", out, config=BIG)
+    assert [record.body for _, record in scan(read_files(out / "commitlog"))] == [b"first"]
+    assert report.lost[0].reason == "size: another record, or a blank, begins inside"
+
+
 def test_a_wrong_crc_property_loses_its_record_alone(root, out):
     at, record = next(each for each in scan(read_files(root / "commitlog")) if each[1].topic == "Crc" and each[0])
     change_log(root, 0, at + 19, b"\x07")  # the flag, of which the body's CRC knows nothing
@@ -488,14 +520,18 @@ BIG = dataclasses.replace(GIVEN, mapped_file_size_commit_log=65536)
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["at its own offset", "of another place"])
-def test_a_record_in_the_body_of_a_sound_one_is_none(tmp_path, out, own):
+@pytest.mark.parametrize("damaged", [False, True], ids=["before a sound one", "before a damaged one"])
+def test_a_record_in_the_body_of_a_sound_one_is_none(tmp_path, out, own, damaged):
     _, (_, second) = log_of([b"first", b""])
     inner = build_record(topic="Inner", body=b"inner", queue_offset=7, phy_offset=second + 88 + 3 if own else 40_000)
-    data, _ = log_of([b"first", b"xyz" + inner + b"zyx", b"last"])
+    data, places = log_of([b"first", b"xyz" + inner + b"zyx", b"third", b"last"])
     put_log(tmp_path / "store", data)
+    if damaged:
+        change_log(tmp_path / "store", 0, places[2], bytes(40))
     report = salvage(tmp_path / "store", out, config=BIG)
-    assert [record.topic for _, record in scan(read_files(out / "commitlog"))] == ["T"] * 3
-    assert (report.records, report.lost, report.duplicates) == (3, (), 0)
+    assert [record.topic for _, record in scan(read_files(out / "commitlog"))] == ["T"] * (4 - damaged)
+    lost = [(f"{0:020d}", places[2], places[3] - places[2], places[2])]
+    assert (lost_of(report), report.duplicates) == (lost if damaged else [], 0)
 
 
 def test_records_of_another_log_in_a_damaged_body_are_none(tmp_path, out):
@@ -579,9 +615,20 @@ def heads_of_another_file_around_one_of_this(data):
     data[: len(first)] = first
 
 
-@pytest.mark.parametrize(
-    "fill", [heads_with_wrong_crcs, heads_in_one_of_another_file, heads_of_another_file_around_one_of_this]
-)
+def heads_of_this_file_with_a_record_behind_their_bodies(data):
+    first = build_record(topic="T", body=b"b", queue_offset=0, phy_offset=0)
+    data[: len(first)] = first
+    data[-len(first) - 4 :] = b"\1T" + struct.pack(">h", len(first)) + first
+    for at in range(96, len(data) - 192, 96):
+        data[at : at + 88] = head_to(len(data), at, at, 0)
+        data[at + 84 : at + 88] = struct.pack(">i", len(data) - at - 92 - len(first))
+
+
+FILLS = [heads_with_wrong_crcs, heads_in_one_of_another_file, heads_of_another_file_around_one_of_this,
+         heads_of_this_file_with_a_record_behind_their_bodies]
+
+
+@pytest.mark.parametrize("fill", FILLS, ids=lambda fill: fill.__name__)
 def test_very_many_heads_of_records_do_not_take_for_ever(fill, tmp_path, out):
     """Each claims to be one up to the end of the file, and its CRC has to be looked at."""
     size = 1 << 20

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from rocketstore.kernels.buffer import Buffer
 
 PIECE: np.dtype[void]
+BAD_INSIDE: int
 BAD_NAME: int
 
 class PieceFinder:

@@ -6,6 +6,7 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
+    rs_load_be32,
     rs_load_be64,
     rs_store_be64,
     rs_utf8_valid,
@@ -19,6 +20,9 @@ from rocketstore.kernels.record cimport (
     CRC_PROPERTY_SIZE,
     FIND_DISPATCH,
     MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
     PHY_OFFSET,
     QUEUE_OFFSET,
     RECORD_BLANK,
@@ -41,7 +45,8 @@ cdef enum:
     STEP = 32 << 20  # bytes between two looks at the signals
     LEAST_BLANK = 8
     MAX_NAME = 255  # bytes of a directory's name
-    NAME_TOO_BAD = 64  # a status of its own, behind those of record.pxd
+    NAME_TOO_BAD = 64  # statuses of its own, behind those of record.pxd
+    RECORD_INSIDE = 65
 
 cdef const char *CRC_PROPERTY = "__CRC32#\1"
 cdef int64_t NOWHERE = -INT64_MAX  # no record has such an offset where its file begins
@@ -56,7 +61,7 @@ cdef struct Piece:
     int64_t status
 
 PIECE = np.dtype([(name, np.int64) for name in ("pos", "size", "base", "count", "status")])
-BAD_NAME = NAME_TOO_BAD
+BAD_NAME, BAD_INSIDE = NAME_TOO_BAD, RECORD_INSIDE
 
 
 cdef class PieceFinder:
@@ -187,7 +192,7 @@ cdef class PieceFinder:
             return RECORD_BLANK if self.extent else BAD_SIZE
         if status != RECORD_OK:
             return status
-        if record.phy_offset < 0 or record.phy_offset > INT64_MAX - record.size:
+        if not has_possible_offset(record):
             return BAD_PHY_OFFSET
         base = record.phy_offset - pos
         # Each of very many places may look like a record to the end of the file.
@@ -197,28 +202,39 @@ cdef class PieceFinder:
         if status != RECORD_OK and base != self.named and base != self.base:
             self.work += record.size
             return status
-        if base != self.named and self.has_own(data, pos + 1, pos + record.size, size):
+        if self.has_another(data, size, pos, status, record):
             self.work += record.size
-            return status if status != RECORD_OK else BAD_PHY_OFFSET
+            return status if status != RECORD_OK else RECORD_INSIDE
         self.extent = record.size
         return status
 
-    cdef bint has_own(self, const uint8_t *data, int64_t pos, int64_t end, int64_t size) noexcept nogil:
-        """Whether a record begins in a part of the file that is where the file's name says.
+    cdef bint has_another(self, const uint8_t *data, int64_t size, int64_t pos, int status,
+                          const Record *record) noexcept nogil:
+        """Whether another record or the blank begins in one: this lacks bytes then, or is a head with another's end.
 
-        Then what seems to be a record of another place is the head of one, and the end of one that stood here.
+        What begins in its body was sent there, if the CRC is right or this record is where the file's name says.
+        Nothing but a next record where this ends proves its topic and properties, which have no bytes of a magic.
         """
-        cdef Record record
-        end = min(end, size - 7)
-        while self.named != NOWHERE and pos < end:
-            pos = next_magic(data, pos, end)
-            if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &record) == RECORD_OK
-                    and record.phy_offset - pos == self.named):
-                if self.work > 4 * size or self.check(&record) == RECORD_OK:
-                    return True
-                self.work += record.size
+        cdef Record other
+        cdef int64_t base = record.phy_offset - pos, end = min(pos + record.size, size - 7)
+        cdef int64_t behind_body = record.body.data + record.body.size - data
+        if status == RECORD_OK or base == self.named:
+            if is_followed(record, data + size):
+                return False
+            pos = behind_body
+        else:
             pos += 1
-        return False
+        while pos < end:
+            if self.work > 4 * size:
+                return base != self.named
+            pos = next_magic(data, pos, end)
+            if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &other) == RECORD_OK
+                    and has_possible_offset(&other) and (pos >= behind_body or other.phy_offset - pos == self.named)):
+                self.work += other.size
+                if self.check(&other) == RECORD_OK:
+                    return True
+            pos += 1
+        return self.find_blank(data, size, behind_body, end, &other) >= 0
 
     cdef int64_t blank_size(self, const uint8_t *data, int64_t size, int64_t pos, int64_t own_size,
                             bint is_search) noexcept nogil:
@@ -262,6 +278,17 @@ cdef class PieceFinder:
         cdef bint room = self.piece.size == 0 or self.pieces.add(&self.piece, sizeof(Piece))
         self.piece.size = 0
         return room
+
+
+cdef inline bint has_possible_offset(const Record *record) noexcept nogil:
+    return 0 <= record.phy_offset <= INT64_MAX - record.size
+
+
+cdef inline bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
+    """Whether what begins where a record ends is the next record of its log."""
+    cdef const uint8_t *following = record.data + record.size
+    return (end - following >= MIN_RECORD and rs_load_be32(following + MAGIC) in (MAGIC_V1, MAGIC_V2)
+            and <int64_t>rs_load_be64(following + PHY_OFFSET) == record.phy_offset + record.size)
 
 
 cdef inline bint has_crc_property(const Record *record) noexcept nogil:

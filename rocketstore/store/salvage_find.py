@@ -19,7 +19,7 @@ from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
-from rocketstore.kernels.salvage import BAD_NAME, PieceFinder
+from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
 
 __all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
@@ -247,4 +247,6 @@ def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def _reason(status: int) -> str:
     if status == BAD_NAME:
         return "topic: cannot be the name of a directory, which its queues need"
+    if status == BAD_INSIDE:
+        return "size: another record, or a blank, begins inside"
     return "{}: {}".format(*bad_reason(status))
