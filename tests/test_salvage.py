@@ -28,6 +28,7 @@ from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.recovery import recover
 from rocketstore.store.salvage import salvage
+from rocketstore.store.verify import verify
 
 MIB = 1 << 20
 OFFSETS = ("phy_offset", "queue_offset", "msg_base_offset", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "__CRC32#")
@@ -414,6 +415,21 @@ def test_a_crc_property_without_its_separator_is_a_wrong_one(root, out):
     report = salvage(root, out, config=GIVEN)
     assert lost_of(report) == [(f"{0:020d}", at, record.total_size, at)]
     check(out, report)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_record_without_a_crc_property_is_taken_unless_the_configuration_asks_for_one(tmp_path, out, force):
+    """Records from before the option was switched on have none."""
+    config = dataclasses.replace(BIG, enabled_append_prop_crc=True, force_verify_prop_crc=force)
+    with rocketstore.open(tmp_path / "store", "a", config=config) as store:
+        puts = [store.put_message(Message("T", b"body", keys=[f"key-{n}"])) for n in range(4)]
+    begin, end = puts[1].phy_offset, puts[1].phy_offset + puts[1].size
+    keys_at = read_files(tmp_path / "store" / "commitlog")[0].index(b"key-1")
+    change_log(tmp_path / "store", 0, keys_at, b"x" * (end - keys_at))
+    report = salvage(tmp_path / "store", out, config=config)
+    assert lost_of(report) == ([(f"{0:020d}", begin, end - begin, begin)] if force else [])
+    assert report.records == 4 - force
+    assert not force or verify(out, config=config).findings == []
 
 
 def test_crc_properties_are_right_at_the_new_places(root, out):

@@ -67,7 +67,8 @@ BAD_NAME, BAD_INSIDE = NAME_TOO_BAD, RECORD_INSIDE
 cdef class PieceFinder:
     """Takes one file apart into pieces: ``scan`` its parts in order, then ``take``.
 
-    Parameters: base: where its name says that it begins, None if it says nothing. message_delay_level: as the broker's.
+    Parameters: base: where its name says that it begins, None if it says nothing. force_verify_prop_crc: a record is to
+    have a CRC property. message_delay_level: as the broker's.
 
     A record is what RocketMQ can parse and dispatch, was written to its end, and agrees with its CRC and CRC property.
     Where one should be and is not, the next is looked for: one that is at its own physical offset, as the name or the
@@ -78,6 +79,7 @@ cdef class PieceFinder:
     cdef Piece piece
     cdef PropertyReader reader
     cdef DelayTable delays
+    cdef bint force_prop_crc
     cdef int64_t named
     cdef int64_t base  # of the last record
     cdef int64_t expected  # where the next record should be
@@ -86,8 +88,9 @@ cdef class PieceFinder:
     cdef int64_t work  # bytes whose CRC was computed of what turned out to be no record
     cdef int lost_status
 
-    def __cinit__(self, base, *, str message_delay_level):
+    def __cinit__(self, base, *, bint force_verify_prop_crc, str message_delay_level):
         fill_delays(&self.delays, message_delay_level)
+        self.force_prop_crc = force_verify_prop_crc
         self.pieces = Growing()
         self.named = self.base = NOWHERE if base is None else base
         self.lost = -1
@@ -254,7 +257,7 @@ cdef class PieceFinder:
     cdef int check(self, Record *record) noexcept nogil:
         cdef int status = parse_record(record.data, record.size, FIND_DISPATCH | CHECK_BODY_CRC, &self.reader,
                                        &self.delays, record)
-        if status == RECORD_OK and has_crc_property(record):
+        if status == RECORD_OK and (self.force_prop_crc or has_crc_property(record)):
             status = parse_record(record.data, record.size, CHECK_PROPERTY_CRC, &self.reader, &self.delays, record)
         if status == RECORD_OK and record.properties.size > 0 and record.data[record.size - 1] == 0:
             status = BAD_HALF  # they end with a separator, or with a character of a value

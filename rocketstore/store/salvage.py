@@ -94,6 +94,7 @@ def salvage(
     path : the root of a store, a directory of commit log files of any names, or one such file.
     out : the root of the new store: a directory that is empty, or does not exist.
     config : sizes of files, and directories of the commit log; else what the old store shows, or RocketMQ's defaults.
+        With ``force_verify_prop_crc`` a record without a right CRC property is lost.
     progress : is called with the bytes done, and how many there are to do.
 
     Returns
@@ -158,8 +159,7 @@ class _Salvage:
         self.root, self.out, self.work = root, out, out / WORK
         self.paths, self.given, self.progress = paths, config, progress
         self.config = _old_config(root, self.work, config)
-        self.delays = self.config.message_delay_level
-        self.scanner = RequestScanner(message_delay_level=self.delays, indexes_tags=False)
+        self.scanner = RequestScanner(message_delay_level=self.config.message_delay_level, indexes_tags=False)
         self.done = 0
         self.total = 2 * sum(path.stat().st_size for path in paths)
 
@@ -173,7 +173,7 @@ class _Salvage:
             counting = []
             for path in self.paths:
                 if length := path.stat().st_size:
-                    file = DamagedFile.look(path, self.delays, functools.partial(self.note, self.done))
+                    file = DamagedFile.look(path, self.config, functools.partial(self.note, self.done))
                     counting.append(thread.submit(self.count, list(file.runs()), offsets))
                     self.done += length
                     files.append(file)

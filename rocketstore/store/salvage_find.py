@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
 from rocketstore.kernels.buffer import Buffer
@@ -52,12 +53,14 @@ class DamagedFile:
     base: int | None = None
 
     @classmethod
-    def look(cls, path: Path, message_delay_level: str, note: Callable[[int], object]) -> DamagedFile:
+    def look(cls, path: Path, config: StoreConfig, note: Callable[[int], object]) -> DamagedFile:
         """Take a file apart."""
         named = int(path.name) if is_offset_name(path.name) else None
         file = cls(path, named, path.stat().st_size, np.empty(0))
         end, pos = nonzero_end(path, 0, file.length), 0
-        finder = PieceFinder(named, message_delay_level=message_delay_level)
+        finder = PieceFinder(
+            named, force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level
+        )
         with file.buffer() as buffer:
             for begin, stop in data_ranges(path, 0, end):
                 while pos < stop:
