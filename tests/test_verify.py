@@ -14,6 +14,7 @@ import hostile_store
 import numpy as np
 import planted
 import pytest
+import rebuilt
 import stores
 from crash_writer import run_writer, store_config
 from puts import PROFILES, Pair
@@ -23,7 +24,7 @@ from reference.java import parse_number
 from reference.message_store import StoreModel, make_store
 
 import rocketstore
-from rocketstore import Message, StoreConfig, StoreError
+from rocketstore import Message, StoreConfig, StoreError, rebuild
 from rocketstore.limits import LONG_MAX
 from rocketstore.store import verify_log
 from rocketstore.store.verify import verify
@@ -244,6 +245,18 @@ def test_messages_of_batch_queues_have_no_units_in_light_queues(tmp_path):
     for config in (pair.config, replace(pair.config, enable_lmq=False, enable_multi_dispatch=False)):
         for quick in (False, True):
             assert verify(tmp_path / "store", config=config, quick=quick).findings == []
+
+
+@pytest.mark.parametrize("gap", [0, 1])
+def test_offsets_of_a_queue_go_to_its_own_messages_and_to_those_dispatched_to_it(tmp_path, gap):
+    """What is at none of these is a gap."""
+    config = replace(rebuilt.CONFIG, **rebuilt.LIGHT)
+    light = {"INNER_MULTI_DISPATCH": "other", "INNER_MULTI_QUEUE_OFFSET": "1"}
+    topics = [("other", 0, {}), ("T", 0, light), ("other", 2 + gap, {})]
+    rows = [{"topic": name, "queue_offset": offset, "properties": properties} for name, offset, properties in topics]
+    rebuild(rebuilt.make_log(tmp_path / "store", rows), config=config)
+    gaps = [finding.detail for finding in verify(tmp_path / "store").findings if finding.kind == "log-queue-offset-gap"]
+    assert gaps == ["at 250: other/0 is at 3 after 1"] * gap
 
 
 RELEASES = ["4.6.0", "4.7.0", "4.7.1", "4.9.1", "4.9.8", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]

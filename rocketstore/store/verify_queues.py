@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import operator
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -178,11 +179,12 @@ class QueueRows:
     """What a piece of the log has for one queue: queue offsets, and which units there are of its records."""
 
     queue: Queue
-    first: int  # the first queue offset, and the one after the last; -1 of a light queue, whose order is not the log's
+    first: int  # the first queue offset, and the one after the last; -1 of what is dispatched from other queues
     following: int
     phy_offset: int
     count: int
     breaks: list[tuple[int, int, int]] = field(default_factory=list)  # phy offset, queue offset expected, found
+    dispatched: list[int] = field(default_factory=list)  # queue offsets of what is dispatched from other queues
     covered: list[np.ndarray | tuple[int, int]] = field(default_factory=list)
     last_phy_offset: int = -1  # of those that have a unit
     missing: list[tuple[int, int]] = field(default_factory=list)  # unit, physical offset
@@ -197,6 +199,7 @@ class QueueVerifier:
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[Queue, int] = {}
+        self._dispatched: defaultdict[Queue, Ranges] = defaultdict(Ranges)  # queue offsets taken from other queues
         self.records: dict[Queue, tuple[int, int]] = {}  # of queues without files: records, the first's offset
 
     # ---- log against queues, in threads ----------------------------------------------------------------------
@@ -210,13 +213,11 @@ class QueueVerifier:
         rows = requests[order]
         bounds = [0, *(np.flatnonzero(np.diff(rows["queue"])) + 1).tolist(), len(rows)]
         packed = packed_as(UNIT, rows)
-        found = []
+        found = self._compare_light(requests[requests["flags"] & MULTI_DISPATCH != 0], names) if self.multi else []
         for first, last in pairwise(bounds):
             queue = names[rows["queue"][first]]
             if is_file_name(queue[0]):
                 found.append(self._compare_queue(queue, rows[first:last], packed[first:last]))
-        if self.multi:
-            found += self._compare_light(requests[requests["flags"] & MULTI_DISPATCH != 0], names)
         return found
 
     def _compare_queue(self, queue: Queue, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
@@ -320,6 +321,7 @@ class QueueVerifier:
             rows = requests[[i for i, _ in pairs]].copy()
             rows["msg_base_offset"] = offsets = np.array([offset for _, offset in pairs])
             result = QueueRows(queue, -1, -1, int(rows["phy_offset"][0]), len(rows))
+            result.dispatched = sorted(offsets.tolist())
             self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
             found.append(result)
         return found
@@ -332,6 +334,8 @@ class QueueVerifier:
 
     def merge(self, results: Sequence[QueueRows], quick: bool) -> None:
         for rows in results:
+            if rows.dispatched and not quick:
+                self._dispatched[rows.queue].add_all(np.array(rows.dispatched))
             if rows.first >= 0 and not quick:
                 expected = self._next.get(rows.queue, rows.first)
                 for phy_offset, should, has in [(rows.phy_offset, expected, rows.first), *rows.breaks]:
@@ -341,7 +345,7 @@ class QueueVerifier:
             files = self.queues.get(rows.queue)
             if files is None:
                 count, first = self.records.get(rows.queue, (0, rows.phy_offset))
-                self.records[rows.queue] = count + rows.count, first
+                self.records[rows.queue] = count + rows.count, min(first, rows.phy_offset)
                 continue
             self._merge_units(rows, files)
 
@@ -373,6 +377,8 @@ class QueueVerifier:
             self.findings.add("unit-missing", path, offset, f"unit {unit}: of the record at {phy_offset}", 1 + more)
 
     def _add_break(self, queue: Queue, phy_offset: int, should: int, has: int) -> None:
+        if should < has and not any(self._dispatched[queue].gaps(should, has)):
+            return  # messages of other queues are there
         kind = "log-queue-offset-gap" if has > should else "log-queue-offset-again"
         self.findings.add_at(self.log, kind, phy_offset, f"{queue[0]}/{queue[1]} is at {has} after {should}")
 
