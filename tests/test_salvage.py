@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import damages
 import hostile_store
 import pytest
+import rebuilt
 from damages import change_log, records
 from hostile_store import GIVEN, LOG_FILE_SIZE, many_bytes, overwrite, read_all
 from puts import Pair, config_of, open_paths, path_of
@@ -23,7 +24,7 @@ from reference.record import build_record, parse_record
 from sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
-from rocketstore import Message, StoreError
+from rocketstore import Message, StoreError, rebuild
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.recovery import recover
@@ -713,6 +714,19 @@ def test_light_queues_are_numbered_without_messages_of_batch_queues(tmp_path, ou
         units = store.consume_queue("%LMQ%a", 0)[2:]
         assert units.queue_offsets.tolist() == [2, 3]
         assert units.phy_offsets.tolist() == [record.phy_offset for record in records[1:3]]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_messages_of_a_queue_and_those_dispatched_to_it_are_numbered_together(tmp_path, out, seed, damaged):
+    root, config = tmp_path / "store", dataclasses.replace(rebuilt.CONFIG, **rebuilt.LIGHT)
+    rebuild(rebuilt.make_log(root, rebuilt.KINDS["light_queues"](random.Random(seed))), config=config)
+    if damaged:
+        at = next(at for at, record in scan(read_files(root / "commitlog")) if record.topic == "other")
+        change_log(root, at // rebuilt.FILE * rebuilt.FILE, at % rebuilt.FILE + 4, b"\0")
+    report = salvage(root, out)
+    assert report.records == 60 - damaged
+    assert damaged or report.renumbered == {}
+    assert verify(out).findings == []
 
 
 def light_offsets(log, name):

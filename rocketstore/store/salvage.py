@@ -251,9 +251,8 @@ class _Salvage:
         offsets: QueueOffsets,
     ) -> int:
         """Copy records, some of which have to be written anew. Returns: how many."""
-        places, numbers = requests["phy_offset"] - run.base, offsets.assign(requests)
+        places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
         first = records = 0
-        changes = offsets.new_properties(requests, numbers, buffer, run.base)
         for row, names in itertools.groupby(changes, key=operator.itemgetter(0)):
             at, end = int(requests["phy_offset"][row]), int(requests["phy_offset"][row] + requests["size"][row])
             record = functools.reduce(lambda made, change: with_property(made, *change[1:]), names, run.bytes(at, end))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import os
 import struct
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,16 @@ BLANK_MAGIC = 0xCBD43194
 MAGIC_V1 = bytes.fromhex("DAA320A7")
 BODY = 84  # where the length of the body is, if both hosts are of IPv4
 Queue = tuple[str, int]
+
+
+class LightMessage(NamedTuple):
+    """A message in a queue that INNER_MULTI_DISPATCH names: ``offset`` is the one at ``place`` of its ``offsets``."""
+
+    row: int
+    place: int
+    queue: Queue
+    offset: int
+    offsets: str
 
 
 class QueueOffsets:
@@ -77,56 +88,60 @@ class QueueOffsets:
     def settle(self, batch_topics: Iterable[str]) -> None:
         """Give each queue its first offset, when all messages were counted."""
         self.batches.update(batch_topics)
-        topics = (topic for topic, _ in self.scanner.queues[: len(self.counts)])
-        self.is_batch = np.array([topic in self.batches for topic in topics], bool)
-        self.next = np.maximum(self.ends - np.where(self.is_batch, self.messages, self.counts), 0)
-        self.changed = np.zeros(len(self.counts), np.int64)
-        light: dict[Queue, tuple[int, int]] = {}
-        for (topic, queue), (count, highest) in self.light.items():
-            if topic not in self.batches:
-                known = light.get(queue, (0, -1))
-                light[queue] = known[0] + count, max(known[1], highest)
-        self.next_light = {queue: max(highest + 1 - count, 0) for queue, (count, highest) in light.items()}
-        self.changed_light: Counter[Queue] = Counter()
-        self.begins_late = bool(self.next[self.counts > 0].any()) or any(self.next_light.values())
+        self.numbers = {queue: number for number, queue in enumerate(self.scanner.queues[: len(self.counts)])}
+        light = {pair: known for pair, known in self.light.items() if not self.batches & {pair[0], pair[1][0]}}
+        for _, queue in light:
+            self.numbers.setdefault(queue, len(self.numbers))
+        self.is_batch = np.array([topic in self.batches for topic, _ in self.numbers], bool)
+        more = np.zeros(len(self.numbers) - len(self.counts), np.int64)
+        counts, messages, ends = (np.append(a, more) for a in (self.counts, self.messages, self.ends))
+        for (_, queue), (count, highest) in light.items():
+            number = self.numbers[queue]
+            counts[number] += count
+            ends[number] = max(ends[number], highest + 1)
+        self.next = np.maximum(ends - np.where(self.is_batch, messages, counts), 0)
+        self.changed = np.zeros(len(self.numbers), np.int64)
+        self.begins_late = bool(self.next[counts > 0].any())
 
-    def assign(self, requests: np.ndarray) -> np.ndarray:
-        """The queue offsets of messages, int64[n]."""
-        queues = requests["queue"]
+    def assign(
+        self, requests: np.ndarray, buffer: Buffer, base: int
+    ) -> tuple[np.ndarray, Iterator[tuple[int, str, str]]]:
+        """The queue offsets of messages, int64[n]; row, name and value of properties that have other offsets now."""
+        light = list(self.light_messages(requests, buffer, base))
+        at = np.array([message.row + 1 for message in light], np.int64)
+        own, old = requests["queue"], requests["msg_base_offset"]
+        sizes = np.where(self.is_batch[own], np.maximum(requests["batch_size"], 0), 1)
+        queues = np.insert(own, at, [self.numbers[message.queue] for message in light])
+        new = self.next_offsets(queues, np.insert(sizes, at, 1))
+        is_changed = new != np.insert(old, at, [message.offset for message in light])
+        np.add.at(self.changed, queues[is_changed], 1)
+        places = at + np.arange(len(at))
+        numbers = np.delete(new, places)
+        batches = self.is_batch[own] & (numbers != old)
+        inner = ((int(row), "INNER_BASE", str(numbers[row])) for row in np.flatnonzero(batches))
+        return numbers, heapq.merge(inner, light_offsets(light, new[places]))
+
+    def next_offsets(self, queues: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Give messages of queues, of as many messages each, the next offsets of these, int64[n]."""
         order = np.argsort(queues, kind="stable")
-        ordered = queues[order]
-        sizes = np.where(self.is_batch[ordered], np.maximum(requests["batch_size"][order], 0), 1)
+        ordered, sizes = queues[order], sizes[order]
         firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
         before = np.cumsum(sizes) - sizes
         new = np.empty(len(order), np.int64)
         rank = before - np.repeat(before[firsts], np.diff(np.append(firsts, len(order))))
         new[order] = self.next[ordered] + rank
         np.add.at(self.next, ordered, sizes)
-        np.add.at(self.changed, queues[new != requests["msg_base_offset"]], 1)
         return new
 
-    def new_properties(
-        self, requests: np.ndarray, new: np.ndarray, buffer: Buffer, base: int
-    ) -> Iterator[tuple[int, str, str]]:
-        """Row, name and value of properties that have other offsets now, in the order of the rows."""
-        batches = self.is_batch[requests["queue"]] & (new != requests["msg_base_offset"])
-        inner = ((int(row), "INNER_BASE", str(new[row])) for row in np.flatnonzero(batches))
-        return heapq.merge(inner, self.light_offsets(requests, buffer, base))
-
-    def light_offsets(self, requests: np.ndarray, buffer: Buffer, base: int) -> Iterator[tuple[int, str, str]]:
-        """Row and INNER_MULTI_QUEUE_OFFSET of each message that gets other ones."""
+    def light_messages(self, requests: np.ndarray, buffer: Buffer, base: int) -> Iterator[LightMessage]:
+        """What messages are in the queues that their properties name; what is for batch queues has no unit there."""
         for row, queue, properties in self.multi_dispatched(requests, buffer, base):
-            offsets = java_split(properties.get("INNER_MULTI_QUEUE_OFFSET", ""))
+            offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "")
             places = [i for i, name in enumerate(java_split(properties["INNER_MULTI_DISPATCH"])) if is_file_name(name)]
-            others = list(more_queues(queue, properties, self.config, self.batches))
-            is_changed = False
+            others = more_queues(queue, properties, self.config, self.batches)
             for place, (other, offset) in zip(places, others, strict=False):
-                if offset != self.next_light[other]:
-                    offsets[place], is_changed = str(self.next_light[other]), True
-                    self.changed_light[other] += 1
-                self.next_light[other] += 1
-            if is_changed:
-                yield row, "INNER_MULTI_QUEUE_OFFSET", ",".join(offsets)
+                if other[0] not in self.batches:
+                    yield LightMessage(row, place, other, offset, offsets)
 
     def topics(self) -> dict[str, int]:
         """How many queues each topic has at least."""
@@ -137,8 +152,19 @@ class QueueOffsets:
         return found
 
     def renumbered(self) -> dict[Queue, int]:
-        changed = zip(self.scanner.queues, self.changed.tolist(), strict=False)
-        return {queue: count for queue, count in changed if count} | dict(self.changed_light)
+        return {queue: count for queue, count in zip(self.numbers, self.changed.tolist(), strict=True) if count}
+
+
+def light_offsets(messages: Iterable[LightMessage], offsets: np.ndarray) -> Iterator[tuple[int, str, str]]:
+    """Row and INNER_MULTI_QUEUE_OFFSET of each message that gets other ones."""
+    pairs = zip(messages, offsets.tolist(), strict=True)
+    for row, group in itertools.groupby(pairs, key=lambda pair: pair[0].row):
+        changes = [(message, offset) for message, offset in group if offset != message.offset]
+        if changes:
+            parts = java_split(changes[0][0].offsets)
+            for message, offset in changes:
+                parts[message.place] = str(offset)
+            yield row, "INNER_MULTI_QUEUE_OFFSET", ",".join(parts)
 
 
 class LogCopy:
