@@ -784,11 +784,27 @@ def test_what_is_written_during_a_flush_is_flushed_by_the_next_one(queue, synced
     assert synced == [f"{0:020}"]
 
 
-def test_a_file_that_somebody_deleted_is_an_error_of_the_flush(queue, directory):
-    put(queue, *messages(15))
-    (directory / f"{0:020}").unlink()
-    with pytest.raises(FileNotFoundError):
+@pytest.mark.parametrize("is_copied", [True, False])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_file_that_somebody_deleted_or_replaced_is_an_error_of_the_flush_or_of_the_next_unit(
+    queue, directory, is_open, is_copied
+):
+    *first, last = messages(16)
+    put(queue, *first)
+    path = directory / f"{FILE_SIZE:020}"
+    path.rename(directory / "old")
+    if is_copied:
+        path.write_bytes((directory / "old").read_bytes())
+    if not is_open:
+        queue.release()
+        with pytest.raises(StoreError, match=f"{path.name}: was removed or replaced"):
+            put(queue, last)
+    with pytest.raises(StoreError, match=f"{path.name}: was removed or replaced"):
         queue.flush()
+    (directory / "old").replace(path)
+    put(queue, last)
+    queue.flush()
+    assert queue.max_queue_offset == 16
 
 
 def test_a_destroyed_queue_is_empty_and_can_be_filled_again(queue, directory):

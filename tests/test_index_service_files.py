@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import rocketstore
-from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig
+from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig, StoreError
 from rocketstore.files import index_file as index_file_module
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.store import index_service
@@ -122,6 +122,21 @@ def test_files_beyond_the_bound_are_closed_and_a_writer_has_but_the_newest_open_
         assert descriptors(index) == 2 + 2  # a mapping that is written has two
         assert [file.mode for file in writer.files] == ["r"] * (FILES - 1) + ["r+"]
     assert descriptors(index) == 0
+
+
+@pytest.mark.parametrize("is_copied", [True, False])
+@pytest.mark.parametrize("end", [IndexService.flush, IndexService.close])
+def test_a_newest_file_that_is_taken_away_is_an_error_of_flush_and_close(index, end, is_copied):
+    service = IndexService.open(index, "a", **GEOMETRY)
+    add(service, KEYS, 2)
+    path = service.files[-1].path
+    data = path.read_bytes()
+    path.unlink()
+    if is_copied:
+        path.write_bytes(data)
+    with pytest.raises(StoreError, match=f"{path.name}: was removed or replaced"):
+        end(service)
+    service.close()  # it was told
 
 
 def test_a_file_in_use_stays_open_beyond_the_bound_until_the_index_is_closed(index, two_open):

@@ -1269,6 +1269,30 @@ def assert_is_built(root, records):
 # ---- failures ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue/T/0", "index"])
+def test_a_file_that_another_process_takes_away_ends_the_writing(part, is_copied, tmp_path):
+    """As a broker does that is started meanwhile: it recovers the store before it asks for the lock."""
+    root = tmp_path / "store"
+    store = open_store(root, allocate_file_ahead=False, flush_interval_commit_log=600_000)
+    store.put_message(Message("T", b"", queue_id=0, keys="k0"))
+    store.flush()
+    (path,) = (root / part).glob("[0-9]*[0-9]")
+    data = path.read_bytes()
+    path.unlink()
+    if is_copied:
+        path.write_bytes(data)
+    store.put_message(Message("T", b"", queue_id=0, keys="k1"))
+    with pytest.raises(StoreError, match="removed or replaced"):
+        store.flush()
+    store.close()
+    assert (root / "abort").exists()
+    if part != "commitlog":
+        with open_store(root) as store:
+            assert store.consume_queue("T", 0).max_queue_offset == 2
+            assert [len(store.query_message("T", key).messages) for key in ("k0", "k1")] == [1, 1]
+
+
 def fail_on(monkeypatch, name, part, error=errno.EIO, times=1 << 30):
     """Let a system call fail for files of a part of the store."""
     real, left = getattr(os, name), [times]

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from rocketstore.errors import CorruptFileError, StoreClosedError
-from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, sync
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
+from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, replaced, sync
 from rocketstore.storage import closing, local_path
 
 __all__ = ["FileRun"]
@@ -33,6 +33,7 @@ class FileRun(ABC):
         self._closed = False
         self._open_start, self._fd = -1, -1
         self._descriptor: weakref.finalize[..., FileRun] = weakref.finalize(self, int)
+        self._opened: dict[int, os.stat_result] = {}  # by their beginning: what a file was when it was first opened
         self._unflushed: set[int] = set()
         self._changed_directories: set[Path] = set()
 
@@ -79,15 +80,16 @@ class FileRun(ABC):
     def flush(self) -> None:
         """Return when all that was written, and every file made or deleted, is on the disk.
 
-        Another thread may write meanwhile. Raises: OSError; what is not on the disk then, the next call tries again.
+        Another thread may write meanwhile. Raises: StoreError if a file that was written is gone; OSError; what is not
+        on the disk then, the next call tries again.
         """
         self._require_open()
         for start in sorted(self._unflushed):
             try:
-                _sync(self._path(start), self._unflushed, start)
-            except FileNotFoundError:
+                _sync(self._path(start), self._unflushed, start, self._opened.get(start))
+            except (FileNotFoundError, StoreError):
                 if start in self._unflushed:  # not deleted meanwhile by us
-                    raise
+                    raise replaced(self._path(start)) from None
         for directory in sorted(self._changed_directories):
             _sync(directory, self._changed_directories, directory)
 
@@ -129,7 +131,14 @@ class FileRun(ABC):
     def _open(self, start: int) -> int:
         if start != self._open_start:
             self.release()
-            self._keep(os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC), start)
+            try:
+                self._keep(os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC), start)
+            except FileNotFoundError:
+                raise replaced(self._path(start)) from None
+            status = os.fstat(self._fd)
+            if not os.path.samestat(self._opened.setdefault(start, status), status):
+                self.release()
+                raise replaced(self._path(start))
         return self._fd
 
     def _keep(self, fd: int, start: int) -> None:
@@ -144,6 +153,7 @@ class FileRun(ABC):
         try:
             self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
             os.ftruncate(self._fd, self.mapped_file_size)
+            self._opened[start] = os.fstat(self._fd)
             self._end = start
             self._unflushed.add(start)
             self._starts.append(start)
@@ -175,6 +185,7 @@ class FileRun(ABC):
             finally:
                 if not self._path(start).exists():  # Ctrl-C may come when it has gone
                     self._starts.remove(start)
+                    self._opened.pop(start, None)
             self._changed_directories.add(self.directory)
 
     def _cut(self, end: int, *, zero: bool) -> None:
@@ -209,10 +220,12 @@ class FileRun(ABC):
         self._unflushed.add(start)  # not before: a flush in between would take it for done
 
 
-def _sync(path: Path, waiting: set[Any], item: object) -> None:
+def _sync(path: Path, waiting: set[Any], item: object, opened: os.stat_result | None = None) -> None:
     """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        if opened is not None and not os.path.samestat(os.fstat(fd), opened):
+            raise replaced(path)
         waiting.discard(item)
         sync(fd)
     except BaseException:

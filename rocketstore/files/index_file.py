@@ -186,6 +186,10 @@ class IndexFile(IndexFileKernel):
         count = self.header.index_count  # after the slots: a writer publishes them first
         return np.where((ordinals < 0) | (ordinals > count), places, -1)
 
+    def check_file(self) -> None:
+        """Raise StoreError unless the file, open for writing, is still the one with its name."""
+        self._file.check_file()
+
     def flush(self) -> None:
         """Write the header and what changed to the disk. Raises: OSError; io.UnsupportedOperation in mode "r".
 

@@ -409,15 +409,8 @@ class LogWriter:
     def check_file(self) -> None:
         """Raise StoreError unless the file that is written is still the one with its name."""
         file = self._file
-        if file is None:
-            return
-        try:
-            found = file.path.stat()
-        except FileNotFoundError:
-            found = None
-        mine = file.buffer.use(os.fstat, file.fd)
-        if found is None or (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
-            raise StoreError(f"{file.path}: was removed or replaced while it was written: another process is here")
+        if file is not None:
+            file.check_file()
 
     def close(self) -> None:
         """Unmap the files, without a flush, and delete the one that was made ahead."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, closing, identity, is_remote, local_path, scandir, to_path
@@ -145,6 +145,15 @@ class MappedFile:
             sync(copy)
         finally:
             os.close(copy)
+
+    def check_file(self) -> None:
+        """Raise StoreError unless this file, open for writing, is still the one with its name."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            raise replaced(self.path) from None
+        if not os.path.samestat(found, self.buffer.use(os.fstat, self.fd)):
+            raise replaced(self.path)
 
     def _copy(self) -> int:
         """Give a descriptor that stays, whoever closes the file meanwhile."""
@@ -452,6 +461,10 @@ def require_regular(path: Path, status: os.stat_result) -> None:
 def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """Open as ``os.open`` does, but wait for nobody at the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK, mode)
+
+
+def replaced(path: Path) -> StoreError:
+    return StoreError(f"{path}: was removed or replaced while it was written: another process is here")
 
 
 def is_offset_name(name: str) -> bool:

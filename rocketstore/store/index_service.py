@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, IndexHeader, geometry_of, given_geometry
 from rocketstore.files.mapped_file import check_mode, make_directory, sync_path
@@ -86,6 +86,7 @@ class IndexService:
         self._flushes: list[Future[None]] = []
         self._flushed_header: IndexHeader | None = None  # of the newest file
         self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode != "r" else None
+        self._is_replaced = False  # whether a file that is written is, and a caller knows it
         self._closed = False
 
     @classmethod
@@ -394,9 +395,17 @@ class IndexService:
 
     def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
         """Bring a full file to the disk. It is open for writing till then."""
+        self._check_file(file)
         file.flush()
         if listed.file is file:
             listed.file = None
+
+    def _check_file(self, file: IndexFile) -> None:
+        try:
+            file.check_file()
+        except StoreError:
+            self._is_replaced = True
+            raise
 
     # ---- query ---------------------------------------------------------------------------------------------
 
@@ -503,7 +512,8 @@ class IndexService:
     def flush(self) -> None:
         """Write what changed since the last flush to the disk, and wait for the full files that are under way.
 
-        Raises: OSError; io.UnsupportedOperation in mode "r". Source: IndexService.flush.
+        Raises: OSError; StoreError if a file that is written was removed or replaced; io.UnsupportedOperation in mode
+        "r". Source: IndexService.flush.
         """
         self._require_open(writing=True)
         self._await_flushes()
@@ -514,18 +524,22 @@ class IndexService:
         newest = self._newest
         if newest is not None:
             newest._check_file_size()
+            self._check_file(newest)
             header = newest.header  # every put changes it
             if header != self._flushed_header:
                 newest.flush()
                 self._flushed_header = header
 
     def close(self) -> None:
-        """Flush, if open for adding, and close all files. Source: IndexService.shutdown."""
+        """Flush, if open for adding, and close all files. Raises: as ``flush``. Source: IndexService.shutdown."""
         if self._closed:
             return
+        newest = self._newest if self.mode != "r" else None
         self._closed = True
         try:
             self._await_flushes()
+            if newest is not None and not newest.closed and not self._is_replaced:
+                self._check_file(newest)
         finally:
             self._abandon()
 
