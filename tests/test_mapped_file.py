@@ -23,6 +23,7 @@ from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoi
 from rocketstore.files import mapped_file
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_path
+from rocketstore.store.recovery_index import IndexCut, cut_index
 
 GEOMETRY = {"hash_slot_num": 100, "index_num": 1_000}
 LENGTH = 40 + 4 * 100 + 20 * 1_000
@@ -146,6 +147,59 @@ def test_a_full_disk_stops_an_index_service_after_three_attempts_and_leaves_no_f
             service.build_indexes({"topic": ["T"], "phy_offset": [0], "store_timestamp": [1]})
         assert not list(small.iterdir())
     assert len(attempts) == 2
+
+
+def made_sparse(path, hash_slot_num, index_num):
+    """As RocketMQ makes an index file."""
+    with path.open("wb") as file:
+        file.truncate(40 + 4 * hash_slot_num + 20 * index_num)
+    return path
+
+
+def test_a_sparse_index_file_is_opened_for_writing_only_where_the_disk_has_room_for_all_of_it(tmp_path):
+    geometry = {"hash_slot_num": 1_000, "index_num": 100_000}
+    with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as small:
+        path = made_sparse(small / NAME, **geometry)
+        IndexFile.open(path, **geometry).close()
+        with pytest.raises(OSError, match=DISK_FULL):
+            IndexFile.open(path, "r+", **geometry)
+        with pytest.raises(OSError, match=DISK_FULL):
+            cut_index(IndexCut(path, 1, 0, 0), *geometry.values(), "5.5.0", lambda phy_offset: -1)
+        assert path.read_bytes() == bytes(path.stat().st_size)
+
+
+@pytest.mark.parametrize("can_allocate", [True, False])
+def test_a_sparse_index_file_is_allocated_when_it_is_written_and_keeps_what_it_has(
+    can_allocate, tmp_path, monkeypatch
+):
+    def refuse(*_):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    if not can_allocate:
+        monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    geometry = {"hash_slot_num": 50_000, "index_num": 50_000}
+    path = made_sparse(tmp_path / NAME, **geometry)
+    with path.open("r+b") as file:
+        file.seek(16)
+        file.write(bytes(range(16)))
+        file.seek(700_000)
+        file.write(b"item")
+    data = path.read_bytes()
+    IndexFile.open(path, **geometry, _is_known=True).close()
+    assert path.stat().st_blocks * 512 < len(data)
+    IndexFile.open(path, "r+", **geometry, _is_known=True).close()
+    assert path.stat().st_blocks * 512 >= len(data)
+    assert path.read_bytes()[40:] == data[40:]
+
+
+def test_a_full_index_file_is_not_allocated(tmp_path):
+    geometry = {"hash_slot_num": 50_000, "index_num": 50_000}
+    path = made_sparse(tmp_path / NAME, **geometry)
+    with path.open("r+b") as file:
+        file.seek(36)
+        file.write((50_000).to_bytes(4, "big"))
+    IndexFile.open(path, "r+", **geometry, _is_known=True).close()
+    assert path.stat().st_blocks * 512 < path.stat().st_size
 
 
 @contextlib.contextmanager

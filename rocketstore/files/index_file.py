@@ -110,9 +110,10 @@ class IndexFile(IndexFileKernel):
     ) -> Self:
         """Open an index file.
 
-        Parameters: mode: "r" changes nothing and works on a read-only directory, "r+" also puts. hash_slot_num,
-        index_num: the geometry, which no file holds. Not given, it is RocketMQ's default if the length fits and
-        sampled items agree; in mode "r" else the only pair with which they do.
+        Parameters: mode: "r" changes nothing and works on a read-only directory, "r+" also puts, and gives a file that
+        is not full all its room on the disk. hash_slot_num, index_num: the geometry, which no file holds. Not given, it
+        is RocketMQ's default if the length fits and sampled items agree; in mode "r" else the only pair with which they
+        do.
         Raises: CorruptFileError if the file cannot be an index of this geometry, or sampled items are found with
         another alone; ValueError if the geometry does not follow from the file; FileNotFoundError and other OSError.
         Source: IndexFile.load.
@@ -127,6 +128,8 @@ class IndexFile(IndexFileKernel):
                 reason = f"the items are found with {other} alone, not with {given}: open it with that geometry"
                 raise CorruptFileError(file.path, 36, "indexCount", reason)
             if mode != "r":
+                if not self.is_write_full:
+                    file.allocate_holes()  # RocketMQ's are sparse
                 self._undo_torn_put()
             return self
         except BaseException:

@@ -128,6 +128,17 @@ class MappedFile:
         finally:
             os.close(copy)
 
+    def allocate_holes(self) -> None:
+        """Have the disk's room for all bytes of a file that was made sparse. Raises: OSError."""
+        copy, begin = self._copy(), 0
+        try:
+            for first, last in data_ranges(self.path, 0, self.buffer.size):
+                allocate(copy, first, begin)
+                begin = last
+            allocate(copy, self.buffer.size, begin)
+        finally:
+            os.close(copy)
+
     def view(self) -> memoryview:
         """Give the bytes. The mapping stays while the view does, also after ``close``."""
         return memoryview(self._map)

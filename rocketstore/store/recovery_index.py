@@ -142,6 +142,7 @@ def cut_index(
     Parameters: store_timestamp_of: from a physical offset to the store time of the record, epoch ms, or -1.
     """
     with closing(MappedFile(cut.path, "r+")) as file:
+        file.allocate_holes()
         data = np.frombuffer(file.view(), np.uint8)
         slots, items = _parts(data, hash_slot_num, index_num)
         kept = items[1 : cut.kept + 1]
