@@ -12,7 +12,7 @@ import pytest
 from puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, path_of, with_host
 from reference.commit_log import read_files, scan
 
-from rocketstore import CommitLog, Message
+from rocketstore import CommitLog, MappedFile, Message
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files import log_writer
 from rocketstore.files.log_writer import LogWriter
@@ -494,6 +494,33 @@ def test_a_log_alone_refuses_what_a_store_does(bad, reason, tmp_path):
             log.append_batch([message(), bad])
         assert log.max_phy_offset == 0
         assert log.append(message()).queue_offset == 0
+
+
+@pytest.mark.parametrize(("flush_disk_type", "is_sync"), [("SYNC_FLUSH", True), ("ASYNC_FLUSH", False)])
+def test_a_log_alone_is_on_the_disk_when_append_returns_under_sync_flush(flush_disk_type, is_sync, tmp_path):
+    with CommitLog.open(tmp_path, "a", config=config_of(flush_disk_type=flush_disk_type)) as log:
+        log.append(message())
+        assert log.writer.flushed_where == RECORD * is_sync
+        log.append_batch([message()] * 2)
+        assert log.writer.flushed_where == 3 * RECORD * is_sync
+        log.append_batch([])
+        log.flush()
+        assert log.writer.flushed_where == 3 * RECORD
+
+
+def test_a_log_alone_acknowledges_nothing_after_a_flush_has_failed_under_sync_flush(tmp_path, monkeypatch):
+    def flush(file):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    log = CommitLog.open(tmp_path, "a", config=config_of(flush_disk_type="SYNC_FLUSH"))
+    log.append(message())
+    with monkeypatch.context() as patch:
+        patch.setattr(MappedFile, "flush", flush)
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            log.append(message())
+    for call in (lambda: log.append(message()), lambda: log.append_batch([message()]), log.close):
+        with pytest.raises(StoreError, match="a flush has failed"):
+            call()
 
 
 def test_mode_r_plus_appends_to_what_exists(tmp_path):

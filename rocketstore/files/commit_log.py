@@ -112,13 +112,19 @@ class CommitLog:
     def append(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
         """Append a message, as ``MessageStore.put_message`` does, but to the log alone: inner batches of any topic.
 
+        With flush_disk_type "SYNC_FLUSH" it is on the disk then, and so is what other threads appended meanwhile. Else
+        ``flush`` and ``close`` bring it there: what a store does by the clock it does itself.
+
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
-        Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError; io.UnsupportedOperation in
-        mode "r". Source: CommitLog.asyncPutMessage.
+        Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError, StoreError: it may be lost;
+        io.UnsupportedOperation in mode "r". Source: CommitLog.asyncPutMessage.
         """
         writer = self._writing()
         with writer.lock:
-            return writer.append_alone(message, store_timestamp)
+            result = writer.append_alone(message, store_timestamp)
+        if writer.is_sync:
+            writer.flush(result.phy_offset + result.size)
+        return result
 
     def append_batch(
         self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
@@ -136,8 +142,10 @@ class CommitLog:
             result = writer.append_together(messages, store_timestamp, is_completed=False)
             if result is None:
                 singles = writer.one_by_one(messages, writer.check_alone)
-                return PutMessagesResult.of([writer.append_alone(message, store_timestamp) for message in singles])
-            return result
+                result = PutMessagesResult.of([writer.append_alone(message, store_timestamp) for message in singles])
+        if writer.is_sync and result:
+            writer.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
+        return result
 
     def flush(self) -> None:
         """Return when all that was appended is on the disk. Raises OSError: it may be lost then.

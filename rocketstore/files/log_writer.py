@@ -45,7 +45,8 @@ class LogWriter:
     """Appends to the last file of a commit log, and makes the next one ahead.
 
     Attributes: lock: held by who calls ``append`` and its like; flushed_where: up to where the log is on the disk, and
-    last_flushed: physical offset and store time of the last record there, None before.
+    last_flushed: physical offset and store time of the last record there, None before; is_sync: whether that is to be
+    waited for.
     Source: CommitLog.asyncPutMessage, MappedFileQueue.getLastMappedFile, AllocateMappedFileService,
     MultiPathMappedFileQueue.
     """
@@ -75,6 +76,7 @@ class LogWriter:
         self.mapped_file_size: int = options["mapped_file_size_commit_log"]
         self.flushed_where = phy_offset
         self.last_flushed: tuple[int, int] | None = None
+        self.is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._store_host = config.store_host
         self._find_queue_id = find_queue_id
         self._max_message_size = config.max_message_size

@@ -80,7 +80,6 @@ class StoreWriter:
             directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
             config.commit_log_paths(root), self._before_roll,
         )
-        self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
         self._read_log = log
         self._topics_lock = threading.Lock()
         self._close_lock = threading.Lock()
@@ -122,7 +121,7 @@ class StoreWriter:
             self._fail(error)
             raise
         self.reput.note(1)
-        if self._is_sync:
+        if log.is_sync:
             self._wait_for_disk(result.phy_offset + result.size)
         return result
 
@@ -168,7 +167,7 @@ class StoreWriter:
             raise
         if result:
             self.reput.note(len(result))
-            if self._is_sync:
+            if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
