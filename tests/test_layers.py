@@ -77,7 +77,7 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     parts |= {"consume_queue": {"consume_queue_writer"}, "consume_queue_ext": {"consume_queue_ext_writer"}}
     parts["batch_consume_queue"] = {"consume_queue", "consume_queue_writer"}  # it is one, with other units
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
-    parts["commit_log"] |= {"log_writer", "put_result"}
+    parts["commit_log"] |= {"log_writer", "put_result", "lock_file"}  # of the store that it is a part of
     parts["log_writer"] = {"allocate_service"}
     assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 

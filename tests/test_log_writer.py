@@ -1,6 +1,7 @@
 """The end of a commit log: its files, made ahead or when they are needed, and bringing them to the disk."""
 
 import errno
+import gc
 import os
 import random
 import resource
@@ -12,8 +13,9 @@ import pytest
 from puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, path_of, with_host
 from reference.commit_log import read_files, scan
 
+import rocketstore
 from rocketstore import CommitLog, MappedFile, Message
-from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.errors import PutMessageError, StoreClosedError, StoreError, StoreLockedError
 from rocketstore.files import log_writer
 from rocketstore.files.log_writer import LogWriter
 
@@ -568,6 +570,56 @@ def test_a_handler_of_a_signal_cannot_close_a_log_that_its_thread_flushes(tmp_pa
     log.close()
     with pytest.raises(StoreClosedError):
         log.flush()
+
+
+def test_the_log_of_a_store_has_one_writer_at_a_time(tmp_path, monkeypatch):
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=config_of()) as store:
+        store.put_message(message())
+        for mode in ("a", "r+"):
+            with pytest.raises(StoreLockedError):
+                CommitLog.open(root / "commitlog", mode)
+        assert len(list(CommitLog.open(root / "commitlog").scan())) == 1
+    monkeypatch.chdir(root / "commitlog")
+    with CommitLog.open(".", "r+", config=config_of()) as log:
+        assert log.append(message()).queue_offset == 1
+        with pytest.raises(StoreLockedError):
+            rocketstore.open(root, "a")
+        with pytest.raises(StoreLockedError):
+            CommitLog.open(root / "commitlog", "a")
+    log.close()
+    with rocketstore.open(root, "r+") as store:
+        assert store.put_message(message()).queue_offset == 2
+
+
+@pytest.mark.parametrize("end", ["drop", "fail"])
+def test_a_log_that_is_dropped_or_cannot_be_opened_gives_the_store_s_lock_back(end, tmp_path):
+    with rocketstore.open(tmp_path, "a", config=config_of()) as store:
+        store.put_message(message())
+    if end == "drop":
+        CommitLog.open(tmp_path / "commitlog", "a", config=config_of())
+        gc.collect()
+    else:
+        with pytest.raises(StoreError, match="recover the store first"):
+            CommitLog.open(tmp_path / "commitlog", "a", mapped_file_size=4 * SIZE)
+    rocketstore.open(tmp_path, "a").close()
+
+
+def test_a_forked_process_appends_nothing_to_the_log_of_a_store(tmp_path):
+    rocketstore.open(tmp_path, "a", config=config_of()).close()
+    with CommitLog.open(tmp_path / "commitlog", "a", config=config_of()) as log:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                log.append(message())
+            except StoreError:
+                log.close()
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert log.append(message()).phy_offset == 0
+        with pytest.raises(StoreLockedError):
+            rocketstore.open(tmp_path, "a")
 
 
 def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):

@@ -8,6 +8,7 @@ import io
 import operator
 import os
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeGuard
@@ -16,6 +17,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
+from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
@@ -61,6 +63,7 @@ class CommitLog:
         self.directories = queue.directories
         self.mode = mode
         self.writer: LogWriter | None = None
+        self._locks: list[StoreLock] = []
         self.queue = queue
         self._options = options
         self._end: int | None = None
@@ -81,12 +84,13 @@ class CommitLog:
     ) -> Self:
         """Open the files of a directory, or of several that make one log.
 
-        Parameters: mode: "r" reads; "r+" also appends, to a log alone: of a store, queues and index are built and the
-        lock is taken by ``rocketstore.open``; "a" also makes the directory. mapped_file_size: bytes of a whole file,
-        else what the files show. force_verify_prop_crc: where a CRC is checked, check the one in the properties and
-        not that of the body. message_delay_level: as the broker's. config: how records are written.
-        Raises: FileNotFoundError; ValueError; StoreError, if records are to be appended behind something else, or in
-        the root of a store.
+        Parameters: mode: "r" reads; "r+" also appends, to a log alone: of a store, queues and index are built by
+        ``rocketstore.open``; "a" also makes the directory. Beside a store's ``lock`` that is held while the log is open
+        for appending; of any other log, that there is one writer at a time is the caller's affair. mapped_file_size:
+        bytes of a whole file, else what the files show. force_verify_prop_crc: where a CRC is checked, check the one in
+        the properties and not that of the body. message_delay_level: as the broker's. config: how records are written.
+        Raises: FileNotFoundError; ValueError; StoreLockedError if somebody writes the store; StoreError, if records are
+        to be appended behind something else, or in the root of a store.
         """
         check_mode(mode)
         if is_list(directory) and not directory:
@@ -95,16 +99,23 @@ class CommitLog:
         for path in paths:
             if mode != "r" and (path / "commitlog").is_dir():
                 raise StoreError(f"{path} is the root of a store: its log is {path / 'commitlog'}")
-        if mode == "a":
-            make_directory(paths[0])
-        queue = open_queue(paths, mapped_file_size=mapped_file_size)
-        options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
-        self = cls(queue, options, mode)
-        self.refresh()
-        if mode != "r":
-            self.whole_to = LONG_MAX
-            self.writer = LogWriter.of_log(self, config or StoreConfig())
-            self.whole_to = self.writer.phy_offset
+        with contextlib.ExitStack() as stack:
+            locks = [] if mode == "r" else [StoreLock(path) for path in lock_paths(paths)]
+            for lock in locks:
+                lock.acquire()
+                stack.callback(lock.release)
+            if mode == "a":
+                make_directory(paths[0])
+            queue = open_queue(paths, mapped_file_size=mapped_file_size)
+            options = {"force_verify_prop_crc": force_verify_prop_crc, "message_delay_level": message_delay_level}
+            self = cls(queue, options, mode)
+            self.refresh()
+            if mode != "r":
+                self.whole_to = LONG_MAX
+                self.writer = LogWriter.of_log(self, config or StoreConfig())
+                self.whole_to = self.writer.phy_offset
+                self._locks = locks
+                weakref.finalize(self, stack.pop_all().close)
         return self
 
     # ---- append --------------------------------------------------------------------------------------------
@@ -159,7 +170,14 @@ class CommitLog:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         if self.writer is None:
             raise io.UnsupportedOperation(f"{self.directories[0]} is open for reading: open it with mode 'a' to append")
+        if self._is_forked:
+            raise StoreError(f"{self.directories[0]}: was opened by another process: open it here, after it was closed")
         return self.writer
+
+    @property
+    def _is_forked(self) -> bool:
+        """Whether the writer is the one of the process that this one was forked from."""
+        return not all(lock.owned for lock in self._locks)
 
     @property
     def mapped_file_size(self) -> int:
@@ -577,16 +595,19 @@ class CommitLog:
         Raises: OSError, StoreError for the flush; RuntimeError from a signal's handler that interrupts ``append`` or
         ``flush`` of this thread, which it would wait for.
         """
-        if self.writer is not None:
-            require_uninterrupted(self.writer, self.directories[0])
+        writer = None if self._is_forked else self.writer
+        if writer is not None:
+            require_uninterrupted(writer, self.directories[0])
         try:
-            if self.writer is not None and not self._closed:
-                self.writer.flush()
+            if writer is not None and not self._closed:
+                writer.flush()
         finally:
             self._closed = True
             self.queue.close()
-            if self.writer is not None:
-                self.writer.close()
+            if writer is not None:
+                writer.close()
+            for lock in self._locks:
+                lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -609,6 +630,12 @@ class CommitLog:
         except (StoreError, OSError) as error:
             return f"<CommitLog {where}, {error}>"
         return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
+
+
+def lock_paths(directories: Sequence[Path]) -> list[Path]:
+    """Give the lock files of the stores whose log these directories are."""
+    paths = dict.fromkeys(directory.absolute().parent / "lock" for directory in directories)
+    return [path for path in paths if path.is_file()]
 
 
 def is_list(directory: object) -> TypeGuard[Sequence[Any]]:
