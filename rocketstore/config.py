@@ -131,11 +131,12 @@ class StoreConfig:
     """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.0.
 
     Sizes of files are bytes; a size that is None is what the files show. ``mapped_file_size_consume_queue`` is rounded
-    up to whole units. ``flush_*``: milliseconds and pages of 4 KiB. ``default_topic_queue_nums``: queues of a new
-    topic, as many as a producer gets. ``file_reserved_time``: hours. ``allocate_file_ahead``: the log's next file is
-    made before it is needed. ``store_host``: "address:port" that records name as their broker.
-    ``store_path_commit_log``: None for ``commitlog`` under the root; with commas, several directories. ``compat``: the
-    release to write as. ``other``: what a broker's file says besides.
+    up to whole units; for writing ``mapper_file_size_batch_consume_queue``, which is not, is a multiple of 46.
+    ``flush_*``: milliseconds and pages of 4 KiB. ``default_topic_queue_nums``: queues of a new topic, as many as a
+    producer gets. ``file_reserved_time``: hours. ``allocate_file_ahead``: the log's next file is made before it is
+    needed. ``store_host``: "address:port" that records name as their broker. ``store_path_commit_log``: None for
+    ``commitlog`` under the root; with commas, several directories. ``compat``: the release to write as. ``other``:
+    what a broker's file says besides.
 
     ``enable_lmq`` gives messages offsets in the light queues that INNER_MULTI_DISPATCH names, ``enable_multi_dispatch``
     builds these queues; releases before 4.9.3 know neither. Those up to 5.3.1 give offsets by other rules: as one of

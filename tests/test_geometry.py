@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+import rocketstore
+from rocketstore import Message
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files import index_file
@@ -53,6 +55,25 @@ def store(tmp_path):
     make_index(tmp_path, "20240101000000000")
     make_index(tmp_path, "20240102000000000", keys=3)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "good"),
+    [("mapper_file_size_batch_consume_queue", 100, 92), ("mapper_file_size_batch_consume_queue", 45, 46),
+     ("mapped_file_size_consume_queue_ext", 23, 24)],
+)
+def test_a_size_whose_files_cannot_be_filled_is_refused_for_writing(name, bad, good, tmp_path):
+    with pytest.raises(ValueError, match=f"{name}={bad}: must be"):
+        writing_config(tmp_path, StoreConfig(**SMALL | {name: bad}))
+    assert getattr(writing_config(tmp_path, StoreConfig(**SMALL | {name: good})), name) == good
+    options = {**SMALL, name: good, "enable_consume_queue_ext": True}
+    with rocketstore.open(tmp_path, "a", config=StoreConfig(**options)) as store:
+        store.create_topic("B", 1, queue_type="BatchCQ")
+        for topic in ("B", "T") * 5:
+            store.put_message(Message(topic, b"", queue_id=0))
+        assert [store.consume_queue(topic, 0).max_queue_offset for topic in ("B", "T")] == [5, 5]
+    with rocketstore.open(tmp_path, "r+") as store:
+        assert store.put_message(Message("B", b"", queue_id=0)).queue_offset == 5
 
 
 INDEX = {name: SMALL[name] for name in ("max_hash_slot_num", "max_index_num")}

@@ -12,7 +12,7 @@ from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
-from rocketstore.files.batch_consume_queue import QUEUE_KINDS
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
@@ -33,6 +33,8 @@ __all__ = [
 ]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
+BATCH, EXT = BatchConsumeQueue.size_name, ConsumeQueueExt.size_name
+LEAST_EXT_FILE = 24  # a unit, and what says that no other follows
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # What rocketstore.json has: all that the bytes of a store depend on.
@@ -70,8 +72,15 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
 
 
 def with_default_sizes(config: StoreConfig) -> StoreConfig:
-    """Give a configuration with RocketMQ's default for each size that is not known."""
+    """Give a configuration to write with: RocketMQ's default for each size that is not known.
+
+    Raises: ValueError for files that no queue can be written into, or on into the next of them.
+    """
     sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    if sizes[BATCH] % BatchConsumeQueue.unit_size:
+        raise ValueError(f"{BATCH}={sizes[BATCH]}: must be a multiple of 46, or no file is ever full and writing stops")
+    if sizes[EXT] < LEAST_EXT_FILE:
+        raise ValueError(f"{EXT}={sizes[EXT]}: must be {LEAST_EXT_FILE} at least: no unit fits into a file")
     return replace(config, **sizes)
 
 
