@@ -7,6 +7,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -116,6 +117,23 @@ def test_what_was_exported_comes_back(name, form, tmp_path, broker_conf):
     flags = [(row["sysFlag"] & ~1, row["queueOffset"]) for row in expected]
     if not name.startswith("cut"):
         assert [(row["sysFlag"], row["queueOffset"]) for row in found] == flags
+
+
+def test_inner_batches_behind_plain_messages_of_their_topic_need_its_type_from_the_old_store(tmp_path):
+    rows = [Message("B", b"plain", queue_id=0)] * 4100  # more than are put at once
+    with rocketstore.open(tmp_path / "old", "a", config=StoreConfig.small()) as store:
+        store.create_topic("B", 1, queue_type="BatchCQ")
+        store.put_messages(rows)
+        store.put_message(Message.batch("B", [Message("B", b"a"), Message("B", b"b")], queue_id=0))
+    source = export(tmp_path / "old", tmp_path / "out.jsonl")
+    for options in ([], ["--resume"]):
+        result = run("import", source, tmp_path / "new", "--small", *options)
+        assert_one_line(result, "topic 'B'", "has no types of topics", "copy config/topics.json")
+    (tmp_path / "typed" / "config").mkdir(parents=True)
+    shutil.copy(tmp_path / "old" / "config" / "topics.json", tmp_path / "typed" / "config")
+    store = import_(source, tmp_path / "typed", "--small")
+    with rocketstore.open(store) as opened:
+        assert opened.consume_queue("B", 0).max_queue_offset == 4102
 
 
 @pytest.mark.parametrize("name", NEW + OLD)

@@ -24,6 +24,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.limits import INT_MAX
 from rocketstore.message import INNER_BATCH, Message
+from rocketstore.store.dispatch import batch_topics
 from rocketstore.store.geometry import require_store
 from rocketstore.store.message_store import MessageStore
 
@@ -70,8 +71,10 @@ def import_(
     """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
 
     Of the columns only topic and body are needed. Arrow comes as a file, and in "-" as a stream. No broker may run on
-    STORE. With --resume an import goes on that was interrupted, that ended at a row which is corrected in SOURCE now,
-    or whose SOURCE grew: the rows that are stored have to be its first ones still, and are not stored twice.
+    STORE. SOURCE has no types of topics: a topic that begins with an inner batch gets that of batches; else copy
+    config/topics.json of the old store into STORE/config first. With --resume an import goes on that was interrupted,
+    that ended at a row which is corrected in SOURCE now, or whose SOURCE grew: the rows that are stored have to be its
+    first ones still, and are not stored twice.
     """
     if resume and force:
         raise click.UsageError("--resume goes on, --force begins anew: give one")
@@ -169,7 +172,8 @@ class Import:
         self.source = source
         self.state = state
         self.keeps_times = state.asked["keep_times"]
-        self.topics = set(store.topics)
+        self.topics = store.topics  # as they were before
+        self.batch_topics = batch_topics(self.topics)
         self.saved = 0.0
 
     def run(self) -> None:
@@ -275,9 +279,21 @@ class Import:
         for place, message in zip(piece.places, piece.messages, strict=True):
             if self.keeps_times and "store_timestamp" not in message.__dict__:
                 raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
-            if message.sys_flag & INNER_BATCH and message.topic not in self.topics:
-                self.store.create_topic(message.topic, queue_type="BatchCQ")
-                self.topics.add(message.topic)
+            if message.sys_flag & INNER_BATCH and message.topic not in self.batch_topics:
+                self.make_batch_topic(message.topic)
+
+    def make_batch_topic(self, topic: str) -> None:
+        """Make a topic whose type no row before its first inner batch tells. Raises: StoreError if that is too late."""
+        try:
+            if topic in self.topics:
+                raise ValueError(f"topic {topic!r:.80} is there, and not of type BatchCQ")
+            self.store.create_topic(topic, queue_type="BatchCQ")
+        except ValueError as error:
+            raise StoreError(
+                f"{self.store.path}: an inner batch comes, but {error}. {self.source.path} has no types of topics: "
+                "copy config/topics.json of the old store into the directory config of a new one, and import there"
+            ) from None
+        self.batch_topics.add(topic)
 
     def put_singly(self, piece: Piece) -> None:
         done = self.pass_over(iter(piece.messages))
