@@ -117,6 +117,15 @@ def test_the_brokers_file_says_the_sizes(store, tmp_path):
     assert run("recover", store, "--broker-conf", conf).exit_code == 0
 
 
+def test_the_release_to_recover_as_is_given(store, tmp_path):
+    assert_one_line(run("recover", store, "--policy", "broker", "--compat", "5.4"), "5.4", "5.3.3 and 5.5.0")
+    assert run("recover", store, "--compat", "9").exit_code == 2
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")
+    for options in ([], ["--broker-conf", conf]):
+        assert run("recover", store, "--policy", "broker", "--compat", "5.3", *options).exit_code == 0
+
+
 def test_a_store_that_is_written_is_left_alone(store):
     with rocketstore.open(store, "a"):
         assert_one_line(run("recover", store), "lock")

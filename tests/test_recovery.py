@@ -305,6 +305,15 @@ def test_policy_broker_trusts_the_index_as_message_index_safe_says(store):
     assert contents(ours) == contents(theirs)
 
 
+@pytest.mark.parametrize(("name", "release"), [("5.3", "5.3.3"), ("5.5", "5.5.0")])
+def test_policy_broker_takes_a_release_without_its_patch_for_the_last_one(store, name, release):
+    ours, same = (store(directory, release) for directory in ("ours", "same"))
+    for root, compat in ((ours, name), (same, release)):
+        damages.unclean(root, None)
+        recover(root, policy="broker", config=dataclasses.replace(CONFIG, compat=compat))
+    assert contents(ours) == contents(same)
+
+
 def test_policy_broker_is_known_of_two_releases(store):
     with pytest.raises(ValueError, match=r"5\.4\.0.*5\.3\.3 and 5\.5\.0"):
         recover(store(), policy="broker", config=dataclasses.replace(CONFIG, compat="5.4.0"))

@@ -10,16 +10,17 @@ from typing import Any
 import click
 
 import rocketstore
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "geometry_options", "once_option", "scan_conditions"]
-__all__ += ["selection_options", "store_argument", "store_or_index_argument", "tags_option"]
+__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
+__all__ += ["refusing", "scan_conditions", "selection_options", "store_argument", "store_or_index_argument", "tags_option"]
 __all__ += ["time_option", "time_options", "time_range", "unknown_topics", "utc_text"]
 
+Command = Callable[..., Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BROKER_CONF = "rocketstore.broker_conf"
 
@@ -50,12 +51,29 @@ def number(least: int, most: int) -> Callable[[Any], int]:
     return n
 
 
+def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Make the callback of an option whose value a function refuses with ValueError."""
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        try:
+            if value is not None:
+                check(value)
+        except ValueError as error:
+            raise click.UsageError(str(error), ctx) from None
+        return value
+
+    return callback
+
+
+def compat_option(text: str) -> Callable[[Command], Command]:
+    """Give the option --compat, a release as ``compat``. Parameters: text: its help."""
+    return click.option("--compat", metavar="RELEASE", callback=refusing(Compat.of), help=text)
+
+
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = number(0, LONG_MAX)
 QUEUE_ID = number(INT_MIN, INT_MAX)
 COUNT = number(1, INT_MAX)
 
-Command = Callable[..., Any]
 
 
 def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Command:

@@ -1,6 +1,5 @@
 """``rocketstore rebuild``: consume queues and index from the commit log alone."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import finish, format_option, note, write_rows
-from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option, compat_option, refusing
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
-from rocketstore.config import DEFAULT_SIZES, Compat
+from rocketstore.config import DEFAULT_SIZES
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.geometry import known_config
 from rocketstore.store.rebuild import rebuild as rebuild_store
@@ -21,27 +20,13 @@ from rocketstore.store.recovery_queues import QUEUE_PARTS
 __all__ = ["rebuild"]
 
 
-def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Make the callback of an option whose value a function refuses with ValueError."""
-    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        try:
-            if value is not None:
-                check(value)
-        except ValueError as error:
-            raise click.UsageError(str(error), ctx) from None
-        return value
-
-    return callback
-
-
 @click.command()
 @click.argument("store", type=PATH)
 @click.option("--index", is_flag=True, help="Only the index, unless --consume-queue is given, too.")
 @click.option("--consume-queue", is_flag=True, help="Only the consume queues, unless --index is given, too.")
 @click.option("--topic", "topics", multiple=True, help="Only the consume queues of this topic; may be given again.")
 @click.option("--out", type=PATH, help="Build in this new directory; STORE is only read then.")
-@click.option("--compat", metavar="RELEASE", callback=refusing(Compat.of),
-              help="The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
+@compat_option("The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
 @click.option("--tz", metavar="ZONE", callback=refusing(zone_of),
               help="Zone of the times that index files are named by, as UTC.  [default: local]")
 @click.option("--memory", metavar="SIZE", default="1G", show_default=True, callback=size_option(0, LONG_MAX),

@@ -1,11 +1,13 @@
 """``rocketstore recover``: a store that a crash left is made sound."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, compat_option
+from rocketstore.store.geometry import known_config
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
 from rocketstore.store.recovery_report import RecoveryReport
@@ -17,16 +19,22 @@ __all__ = ["recover"]
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@compat_option("The RocketMQ release to recover as.  [default: the one that wrote STORE, if it says so, or 5.5.0]")
 @broker_conf_option
 @format_option
 @click.pass_context
-def recover(ctx: click.Context, /, store: Path, policy: str, dry_run: bool, output_format: str | None) -> None:
+def recover(
+    ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, output_format: str | None
+) -> None:
     """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
 
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
-    broker: what a broker does at its next start.
+    broker: what a broker of 5.3.3 or 5.5.0 does at its next start.
     """
-    report = recover_store(store, policy=policy, dry_run=dry_run, config=ctx.meta[BROKER_CONF])
+    config = ctx.meta[BROKER_CONF]
+    if compat is not None:
+        config = replace(config or known_config(store), compat=compat)
+    report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)
     note(summary_of(report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.files.lock_file import StoreLock
@@ -16,6 +17,7 @@ from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
 __all__ = ["RecoveryAction", "RecoveryReport", "recover"]
 
 POLICIES = ("complete", "broker")
+LAST_PATCH = {release.rpartition(".")[0]: release for release in RELEASES}  # as Compat takes "5.3"
 
 
 def recover(
@@ -59,6 +61,8 @@ def recover(
     if policy == "complete":
         require_files(root)
     config = writing_config(root, config)
+    if policy == "broker":
+        config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
     if policy == "broker" and config.compat not in RELEASES:
         raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {' and '.join(RELEASES)}")
     if dry_run:
