@@ -466,6 +466,60 @@ def test_a_part_that_is_a_file_or_a_directory_by_mistake_does_not_prevent_the_ot
         said(found, part)
 
 
+@pytest.mark.parametrize("part", ["consumequeue", "consumequeue/T0", "consumequeue/T0/0"])
+@pytest.mark.parametrize("by", ["nothing", "a file", "a directory"])
+def test_queues_that_are_lost_are_a_problem_and_no_empty_queues(part, by, tmp_path):
+    small_store(tmp_path)
+    (tmp_path / "config/consumerOffset.json").write_text('{"offsetTable":{"T0@G":{0:1}}}')
+    shutil.rmtree(tmp_path / part)
+    if by == "a file":
+        (tmp_path / part).write_bytes(b"oops")
+    elif by == "a directory":
+        (tmp_path / part / "other").mkdir(parents=True)
+    no_queues = f"{tmp_path}: there are no queues, but messages in the log: rebuild makes them"
+    expected = [f"{tmp_path}: queue 0 of topic 'T0' is missing, and had messages: rebuild makes it"]
+    if part == "consumequeue":
+        expected = [f"{tmp_path / part}: a directory was expected"] * (by == "a file") + [no_queues]
+    with rocketstore.open(tmp_path) as store:
+        (lag,) = store.consumer_lag()
+        if part == "consumequeue/T0/0" and by == "a directory":  # a queue of no unit
+            expected = []
+            assert lag[4:] == (0, 0, 0, f"{tmp_path}: T0/0: consumer offset 1 is beyond the queue's end, 0")
+        else:
+            assert lag[4:7] == (None, None, None)
+            no_queue = f"{tmp_path}: there is no queue 0 of topic 'T0': it is lost, or all that was in it has expired"
+            assert lag.problem == (no_queues if part == "consumequeue" else no_queue)
+        assert store.summary().problems == expected
+        assert all(problem in repr(store) for problem in expected)
+
+
+def test_a_queue_of_the_first_message_of_a_file_of_the_log_is_missed_without_consumers(tmp_path):
+    small_store(tmp_path)
+    (tmp_path / "config/consumerOffset.json").unlink()
+    shutil.rmtree(tmp_path / "consumequeue/T0")
+    with rocketstore.open(tmp_path) as store:
+        assert store.summary().problems == [
+            f"{tmp_path}: queue 0 of topic 'T0' is missing, and had messages: rebuild makes it"
+        ]
+
+
+def test_a_file_in_the_place_of_the_index_is_a_problem(tmp_path):
+    small_store(tmp_path)
+    shutil.rmtree(tmp_path / "index")
+    (tmp_path / "index").write_bytes(b"oops")
+    with rocketstore.open(tmp_path) as store:
+        assert store.summary().problems == [f"{tmp_path / 'index'}: a directory was expected"]
+
+
+def test_a_missing_directory_of_the_log_is_a_problem_once_it_must_have_had_a_file(tmp_path):
+    for files, expected in ((2, []), (4, [f"{tmp_path}/b: this directory of the commit log is missing"])):
+        root = tmp_path / str(files)
+        make_store(root, [{"body": bytes(1500), "properties": {"KEYS": "k"}} for _ in range(2 * files)], file_size=4096)
+        config = rocketstore.StoreConfig(store_path_commit_log=f"{root}/commitlog,{tmp_path}/b,{root}/commitlog/.")
+        with rocketstore.open(root, config=config) as store:
+            assert store.summary().problems == expected
+
+
 def test_damage_in_the_middle_of_the_log_is_no_reason_not_to_read_the_rest(tmp_path):  # points 31 and 89
     """RocketMQ would cut all that follows at its next start."""
     small_store(tmp_path)
@@ -854,16 +908,43 @@ def test_lag_of_offsets_that_cannot_be_is_never_negative(tmp_path):
             assert row.max_offset == (2 if row.topic == "T0" and row.queue_id >= 0 else 0)
 
 
+def test_consumers_beyond_the_end_of_a_queue_and_of_a_queue_that_is_lost_are_problems(tmp_path):
+    small_store(tmp_path)
+    (tmp_path / "config/consumerOffset.json").write_text('{"offsetTable":{"T0@G":{0:3,1:1,2:0,9:0},"Gone@G":{0:7}}}')
+    for queue in "12":
+        shutil.rmtree(tmp_path / "consumequeue/T0" / queue)
+    with rocketstore.open(tmp_path) as store:
+        rows = list(store.consumer_lag())
+        assert [row[1:7] for row in rows] == [
+            ("Gone", 0, 7, 0, 0, 0),  # of a topic that is not in topics.json: it was deleted
+            ("T0", 0, 3, 0, 2, 0),
+            ("T0", 1, 1, None, None, None),
+            ("T0", 2, 0, 0, 0, 0),  # perhaps a queue without messages
+            ("T0", 9, 0, 0, 0, 0),
+        ]
+        assert [row.problem for row in rows] == [
+            None,
+            f"{tmp_path}: T0/0: consumer offset 3 is beyond the queue's end, 2",
+            f"{tmp_path}: there is no queue 1 of topic 'T0': it is lost, or all that was in it has expired",
+            None,
+            None,
+        ]
+        assert store.summary().problems == [
+            f"{tmp_path}: queue 1 of topic 'T0' is missing, and had messages: rebuild makes it"
+        ]
+
+
 def test_a_queue_that_is_deleted_while_the_store_is_open_is_no_more(tmp_path):
     """As a broker does with the queues of a topic that is deleted."""
     with rocketstore.open(small_store(tmp_path)) as store:
         assert len(store.get_message("T0", 0, 0).messages) == 2
         shutil.rmtree(tmp_path / "consumequeue/T0")
+        (tmp_path / "config/topics.json").write_text('{"topicConfigTable":{}}')
         assert store.get_message("T0", 0, 0).status == "NO_MATCHED_LOGIC_QUEUE"
         assert store.get_message("T0", 1, 0).status == "NO_MATCHED_LOGIC_QUEUE"
         assert list(store.queues()) == [("T1", 0), ("T1", 1), ("T1", 2)]
         assert [row.max_offset for row in store.consumer_lag("G")] == [0, 0, 2]
-        assert store.summary().messages == 6
+        assert (store.summary().messages, store.summary().problems) == (6, [])
 
 
 def test_a_queue_that_is_not_there_is_not_looked_for_in_every_directory(monkeypatch, tmp_path):
@@ -949,6 +1030,8 @@ def test_a_missing_file_of_the_log_is_named_and_what_is_around_it_reads(tmp_path
         assert there < 60
         assert len(scan.skipped) == 1
         assert store.look_message_by_offset(2048) is None
+        (problem,) = store.summary().problems
+        assert "there is nothing from 2048 to 4096: a file is missing" in problem
         assert sum(len(store.get_message(*queue, 0, 100).messages) for queue in store.queues()) == there
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from rocketstore.errors import StoreError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.kernels.commit_log import END
 from rocketstore.message import utc
 
 if TYPE_CHECKING:
@@ -15,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumerLag", "StoreSummary", "consumer_lag", "describe", "summary"]
 
+DIRECTORIES = *(kind.directory_name for kind in QUEUE_KINDS), ConsumeQueueExt.directory_name, "index"
+PREPARED = 0x4  # of a rolled-back message, too: both are in no queue
+LOOKED_AT_FILES = 64  # of the log, for their first message
 COUNTED_QUEUES = 1000  # more are not opened for a repr
 Span = tuple[int | None, int | None, int | None, int | None]
 
@@ -22,7 +31,8 @@ Span = tuple[int | None, int | None, int | None, int | None]
 class ConsumerLag(NamedTuple):
     """How far a group is behind in a queue: ``lag`` messages from ``consumer_offset``, the next, to ``max_offset``.
 
-    Of a queue that cannot be read these are None, and ``problem`` says why.
+    Of a queue that cannot be read, or is lost, these are None, and ``problem`` says why; and if the next to be consumed
+    is beyond the queue's end.
     """
 
     group: str
@@ -54,26 +64,46 @@ class StoreSummary(NamedTuple):
 
 def consumer_lag(store: MessageStore, group: str | None) -> Iterator[ConsumerLag]:
     """The documentation is MessageStore.consumer_lag's."""
-    for name, topics in sorted(store.broker_config.consumer_offsets.items()):
+    config = store.broker_config
+    for name, topics in sorted(config.consumer_offsets.items()):
         if group not in (None, name):
             continue
         for topic, offsets in sorted(topics.items()):
             for queue_id, offset in sorted(offsets.items()):
-                yield ConsumerLag(name, topic, queue_id, offset, *lag_of(store, topic, queue_id, offset))
+                is_known = topic in config.topics
+                yield ConsumerLag(name, topic, queue_id, offset, *lag_of(store, topic, queue_id, offset, is_known))
 
 
 def lag_of(
-    store: MessageStore, topic: str, queue_id: int, offset: int
+    store: MessageStore, topic: str, queue_id: int, offset: int, is_known: bool
 ) -> tuple[int | None, int | None, int | None, str | None]:
-    """Minimum, maximum, lag; or none of them and why the queue cannot be read."""
+    """Minimum, maximum, lag; or none of them and why the queue cannot be read; and why an offset cannot be.
+
+    Parameters: is_known: whether the topic is in topics.json: of one that was deleted, consumers' offsets stay.
+    """
     try:
-        queue = store.consume_queue(topic, queue_id)
-        least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
-    except KeyError:
-        least = most = 0
+        bounds = bounds_of(store, topic, queue_id, is_known and offset > 0)
     except (OSError, StoreError) as error:
         return None, None, None, str(error)
-    return least, most, max(most - offset, 0), None
+    if bounds is None:
+        return 0, 0, 0, None
+    problem = None
+    if offset > bounds[1]:
+        problem = f"{store.path}: {topic}/{queue_id}: consumer offset {offset} is beyond the queue's end, {bounds[1]}"
+    return *bounds, max(bounds[1] - offset, 0), problem
+
+
+def bounds_of(store: MessageStore, topic: str, queue_id: int, had_messages: bool) -> tuple[int, int] | None:
+    """Give a queue's minimum and maximum, None where there is none yet. Raises: StoreError if it is lost; OSError."""
+    try:
+        queue = store.consume_queue(topic, queue_id)
+    except KeyError as error:
+        if lost := lost_queues(store):
+            raise StoreError(lost) from None
+        if had_messages:
+            raise StoreError(f"{error.args[0]}: it is lost, or all that was in it has expired") from None
+        return None
+    return max(queue.min_queue_offset, 0), queue.max_queue_offset
 
 
 def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
@@ -101,6 +131,8 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             with noted():
                 messages += len(store.consume_queue(*queue))
     with noted():
+        problems += missing_parts(store, queues)
+    with noted():
         _ = store.checkpoint
     with noted():
         log = log_span(store.commit_log)
@@ -120,6 +152,79 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     with noted():
         is_locked = store.is_locked
     return StoreSummary(topics, n_queues, messages, *log, *index, store.last_exit_ok, is_locked, problems)
+
+
+# ---- what is missing ---------------------------------------------------------------------------------------
+
+
+def missing_parts(store: MessageStore, queues: list[tuple[str, int]] | None) -> Iterator[str]:
+    """Say which parts must have been there, by what the others have; nothing is read for that but their ends."""
+    for name in DIRECTORIES:
+        path = store.path / name
+        if path.exists() and not path.is_dir():
+            yield f"{path}: a directory was expected"
+    log = store._log_or_none
+    if log is None:
+        return
+    yield from missing_log_files(log)
+    yield from missing_log_directories(store, log)
+    if queues:
+        yield from missing_queues(store, log, set(queues))
+    elif queues is not None and (lost := lost_queues(store)):
+        yield lost
+
+
+def missing_log_files(log: CommitLog) -> Iterator[str]:
+    """Name the gaps between files; one that was cut is seen when it is read."""
+    for file, later in pairwise(log.queue.files):
+        if log.end_of(file) < later.file_from_offset:
+            yield str(log.error(log.end_of(file), END))
+
+
+def missing_log_directories(store: MessageStore, log: CommitLog) -> Iterator[str]:
+    """Name directories of the log that there are not. A broker makes each for its first file, one after the other."""
+    paths = store.config.commit_log_paths(store.path)
+    files = log.queue.files
+    if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
+        yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
+
+
+def missing_queues(store: MessageStore, log: CommitLog, queues: set[tuple[str, int]]) -> Iterator[str]:
+    """Name queues that are not there, but consumers got messages of them, or a file of the log begins with one.
+
+    Of a topic that was deleted those stay, too; it is not in topics.json any more.
+    """
+    config = store.broker_config
+    had = queues_at_starts(log)
+    if log.min_phy_offset == 0:  # else all that was consumed may have expired, and the queue with it
+        had |= {
+            (topic, queue_id)
+            for topics in config.consumer_offsets.values()
+            for topic, offsets in topics.items()
+            for queue_id, offset in offsets.items()
+            if offset > 0
+        }
+    if had <= queues:
+        return
+    for topic, queue_id in sorted(had.difference(store.queues())):  # some may have come since
+        if topic in config.topics:
+            yield f"{store.path}: queue {queue_id} of topic {topic!r} is missing, and had messages: rebuild makes it"
+
+
+def queues_at_starts(log: CommitLog) -> set[tuple[str, int]]:
+    """Give the queues of the messages with which files of the log begin, but of those that are in none."""
+    begins = np.fromiter(islice(starts(log), LOOKED_AT_FILES), np.int64)
+    messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
+    messages = messages.take(np.flatnonzero(messages.sys_flag & PREPARED == 0))
+    return set(zip((message.topic for message in messages), messages.queue_id.tolist(), strict=True))
+
+
+def lost_queues(store: MessageStore) -> str | None:
+    """Say so if there are no queues at all, but a log that has messages."""
+    log = store._log_or_none
+    if log is None or log.max_phy_offset == log.min_phy_offset or next(store._find_queues(), None) is not None:
+        return None
+    return f"{store.path}: there are no queues, but messages in the log: rebuild makes them"
 
 
 def log_span(log: CommitLog) -> Span:
