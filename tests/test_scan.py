@@ -555,6 +555,29 @@ def test_a_wrong_body_crc_is_damage_only_when_it_is_verified(tmp_path, threads, 
     assert [(skip.begin, skip.end) for skip in scan.skipped] == [(offsets[10], offsets[11])]
 
 
+@pytest.mark.parametrize("at_rest", [False, True])
+def test_a_last_record_that_is_whole_but_for_its_crc_is_no_end_of_the_log(at_rest, tmp_path, threads):
+    log, offsets = make(tmp_path, [*some(10), {"body": b"bad", "body_crc": 1}])
+    os.utime(tmp_path / f"{offsets[-1] // FILE * FILE:020d}", (1, 1) if at_rest else None)
+    with pytest.raises(CorruptFileError, match="is not the CRC of the body") as error:
+        list(log.scan(threads=threads, verify_crc=True))
+    assert error.value.offset == offsets[10] % FILE
+    scan = log.scan(threads=threads, verify_crc=True, on_corrupt="skip")
+    assert offsets_of(scan) == offsets[:10]
+    assert [(skip.begin, skip.end) for skip in scan.skipped] == [(offsets[10], log.max_phy_offset)]
+    assert scan.position == log.max_phy_offset
+    assert offsets_of(log.scan(threads=threads)) == offsets
+
+
+def test_a_record_that_gets_its_body_while_it_is_looked_at_is_read(tmp_path, threads, monkeypatch):
+    log, offsets = make(tmp_path, [*some(10), {"body": b"good"}])
+    path = tmp_path / f"{offsets[-1] // FILE * FILE:020d}"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"good", b"go__"))
+    monkeypatch.setattr(scan_module.time, "sleep", lambda seconds: path.write_bytes(whole))
+    assert offsets_of(log.scan(threads=threads, verify_crc=True)) == offsets
+
+
 def test_the_crc_of_the_property_is_verified_where_the_store_says_so(tmp_path, threads):
     records = [{"body": b"%d" % i, "append_prop_crc": True} for i in range(20)]
     offsets = make_commit_log(tmp_path, FILE, records)

@@ -669,11 +669,13 @@ def test_bodies_are_compared_with_their_crc_on_request(tmp_path):
     assert phy_offsets(tmp_path, verifyCrc="true", mode="DROPMALFORMED") == offsets[:4] + offsets[5:]
 
 
-def test_a_last_record_of_a_wrong_crc_is_a_torn_tail(tmp_path):
+@pytest.mark.parametrize("partitions", ["1", "9"])
+def test_a_last_record_of_a_wrong_crc_is_no_end_of_the_log(partitions, tmp_path):
     offsets = make_log(tmp_path, some(9))
     damage(tmp_path, offsets[-1], b"X", at=88)
-    assert phy_offsets(tmp_path, verifyCrc="true") == offsets[:-1]
-    assert phy_offsets(tmp_path, verifyCrc="true", minPartitions="9") == offsets[:-1]
+    with pytest.raises(CorruptFileError, match="CRC"):
+        phy_offsets(tmp_path, verifyCrc="true", minPartitions=partitions)
+    assert phy_offsets(tmp_path, verifyCrc="true", minPartitions=partitions, mode="DROPMALFORMED") == offsets[:-1]
 
 
 def test_a_log_whose_end_moves_on_is_followed(tmp_path, monkeypatch):

@@ -471,7 +471,8 @@ class CommitLog:
         begin_timestamp, end_timestamp : store time, epoch ms, inclusive.
         verify_crc : compare bodies with their CRC; one that differs is corrupt.
         on_corrupt : "raise" CorruptFileError at bytes that are no record and that records follow, or "skip" them:
-            ``Scan.skipped`` then tells. Bytes that no record follows are the end of the log.
+            ``Scan.skipped`` then tells. Bytes that no record follows are the end of the log, but for a whole record
+            whose CRC is wrong.
         batch_size : messages in a batch at most.
         threads : so many parts of the log are read at once.
 

@@ -141,6 +141,9 @@ class Scan:
         """Decide what bytes are that are no record: (where to go on, whether to)."""
         log = self._log
         later = log.find_later(offset + 1, LONG_MAX)
+        if later is None and status not in (END, HALF):
+            whole_to = log.walk(log.scanner(()), offset, offset + 1)
+            later = whole_to if whole_to > offset else None  # the last record is whole, but its CRC is wrong
         for _ in range(ATTEMPTS):
             if later is None and status in (END, HALF):
                 return offset, False

@@ -181,20 +181,14 @@ def read_range(
     if scan.has_expired:
         lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
     elif scan.position < end:
-        check_end(options, log, scan.position, end)
+        what = f"the log ends at {scan.position}, before {end} that was planned"
+        lose(options, f"{what}: it was cut, or is seen late here")
 
 
 def check_begin(options: ReadOptions, log: CommitLog, begin: int) -> None:
     """Tell a split within a message from damage. Where it is followed by none, the part before shows it by its end."""
     if log.end_around(begin) > begin:
         raise wrong_split(options, begin)
-
-
-def check_end(options: ReadOptions, log: CommitLog, position: int, end: int) -> None:
-    """Refuse a log that ends before what was planned. A last record of a wrong CRC is the end, and is planned."""
-    if not (options.verify_crc and log.begins_record(position)):
-        what = f"the log ends at {position}, before {end} that was planned"
-        lose(options, f"{what}: it was cut, or is seen late here")
 
 
 def wrong_split(options: ReadOptions, edge: int) -> StoreError:
