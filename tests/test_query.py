@@ -1088,17 +1088,38 @@ def test_an_index_file_of_any_other_length_is_said_and_the_rest_of_the_store_rea
             assert other.summary().messages == 1
 
 
-def test_one_damaged_index_file_is_named_and_the_rest_of_the_store_reads(tmp_path):
-    """A query that left it out would look complete."""
+@pytest.mark.parametrize("how", ["cut", "indexCount", "empty"])
+def test_one_damaged_index_file_is_named_and_the_others_answer_queries(how, tmp_path):
+    store, log = store_of(tmp_path, [message(f"k{n}") for n in range(9)], index_num=4, index_tags=False)
+    store.close()
+    paths = sorted((tmp_path / "index").iterdir())
+    path = paths[1]
+    data = path.read_bytes()
+    damaged = {"cut": data[:100], "indexCount": data[:36] + struct.pack(">i", 5000) + data[40:], "empty": b""}[how]
+    for config in (None, rocketstore.StoreConfig(max_hash_slot_num=SLOTS, max_index_num=4)):
+        with rocketstore.open(tmp_path, config=config) as other:
+            path.write_bytes(damaged)
+            found = other.query_messages("TopicTest", ["k0", "k4", "k8"])
+            assert found.phy_offsets.tolist() == [0, log.records[8][0]]
+            assert not found.complete.any()
+            assert found.reasons[0].startswith(f"{path}: ")
+            with pytest.raises(rocketstore.CorruptFileError, match=path.name):
+                _ = other.index
+            assert len(other.get_message("TopicTest", 0, 0).messages) == 9
+            assert path.name in repr(other)
+            (tmp_path / "whole").write_bytes(data)
+            (tmp_path / "whole").replace(path)  # as from a backup
+            found = other.query_messages("TopicTest", ["k0", "k4", "k8"])
+            assert (len(found.phy_offsets), found.complete.all(), found.reasons) == (3, True, [])
+
+
+def test_an_index_of_damaged_files_alone_is_an_error(tmp_path):
     store, _ = store_of(tmp_path, [message(f"k{n}") for n in range(9)], index_num=4, index_tags=False)
     store.close()
-    path = sorted((tmp_path / "index").iterdir())[1]
-    path.write_bytes(path.read_bytes()[:100])
-    with rocketstore.open(tmp_path) as other:
-        with pytest.raises(rocketstore.CorruptFileError, match=path.name):
-            other.query_message("TopicTest", "k8")
-        assert len(other.get_message("TopicTest", 0, 0).messages) == 9
-        assert path.name in repr(other)
+    for path in (tmp_path / "index").iterdir():
+        path.write_bytes(b"oops")
+    with rocketstore.open(tmp_path) as other, pytest.raises(rocketstore.CorruptFileError, match="index"):
+        other.query_message("TopicTest", "k8")
 
 
 def test_wrong_slot_and_index_counts_in_the_configuration_are_refused(tmp_path):  # point 75

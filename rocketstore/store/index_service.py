@@ -59,7 +59,7 @@ class IndexService:
     """The index files of one directory. Made by ``open``; a context manager.
 
     Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``; ``rejected``, the files that a broker
-    would delete at this start (open for adding, they are).
+    would delete at this start (open for adding, they are); ``damaged``, the error of each file that is passed over.
     Source: org.apache.rocketmq.store.index.IndexService.
     """
 
@@ -71,6 +71,7 @@ class IndexService:
         compat: str,
         checkpoint: StoreCheckpoint,
         max_msgs_num_batch: int,
+        passes_over_damage: bool = False,
     ) -> None:
         self.directory = directory
         self.mode = mode
@@ -78,6 +79,8 @@ class IndexService:
         self.checkpoint = checkpoint
         self.max_msgs_num_batch = max_msgs_num_batch
         self.rejected: list[Path] = []
+        self.damaged: dict[object, CorruptFileError] = {}  # exchanged, and never changed
+        self._passes_over_damage = passes_over_damage
         self._geometry = geometry
         self._files: list[ListedIndexFile] = []
         self._opened: deque[ListedIndexFile] = deque()  # for reading, in this order
@@ -101,6 +104,7 @@ class IndexService:
         last_exit_ok: bool = True,
         checkpoint: StoreCheckpoint | None = None,
         max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
+        _passes_over_damage: bool = False,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
@@ -122,7 +126,8 @@ class IndexService:
         directory = to_path(directory) if mode == "r" else local_path(directory)
         if mode == "a":
             make_directory(directory)
-        self = cls(directory, mode, geometry, compat, checkpoint or StoreCheckpoint(), max_msgs_num_batch)
+        made = checkpoint or StoreCheckpoint()
+        self = cls(directory, mode, geometry, compat, made, max_msgs_num_batch, _passes_over_damage)
         try:
             self._load(last_exit_ok)
         except BaseException:
@@ -131,9 +136,8 @@ class IndexService:
         return self
 
     def _load(self, last_exit_ok: bool) -> None:
-        paths = self._paths()
-        self._check_geometry(paths)
-        self._infer_geometry(paths)
+        damaged: dict[object, CorruptFileError] = {}
+        paths = self._find_geometry(self._paths(), damaged)
         expired = (FileNotFoundError,) if self.mode == "r" else ()  # a broker deletes the oldest meanwhile
         kept = []
         for path in paths:
@@ -147,9 +151,31 @@ class IndexService:
         if self.mode != "r" and kept:
             require_successor(kept[-1])
         for path in kept:
-            with contextlib.suppress(*expired):
+            with contextlib.suppress(*expired), self._passing_over(damaged):
                 listed = self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path)
                 self._files.append(listed)
+        if damaged and not self._files:
+            raise next(iter(damaged.values()))
+        self.damaged = damaged
+
+    @contextlib.contextmanager
+    def _passing_over(self, damaged: dict[object, CorruptFileError]) -> Iterator[None]:
+        """Note a damaged file instead of raising, where the others are to be read without it."""
+        try:
+            yield
+        except CorruptFileError as error:
+            if not self._passes_over_damage:
+                raise
+            damaged[error.path] = error
+
+    def _find_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> list[Path]:
+        """Check or find the geometry. Returns: the files, without those that are passed over."""
+        while True:
+            sound = [path for path in paths if path not in damaged]
+            with self._passing_over(damaged):
+                self._check_geometry(sound)
+                self._infer_geometry(sound)
+                return sound
 
     def _paths(self) -> list[Path]:
         paths = index_paths(self.directory)
@@ -189,15 +215,18 @@ class IndexService:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         self._require_open()
         known = {listed.path.name: listed for listed in self._files}
+        damaged: dict[object, CorruptFileError] = {}
         paths = self._paths()
-        self._infer_geometry(paths)
+        if self._geometry is None:
+            paths = self._find_geometry(paths, damaged)
         files = []
         for path in paths:
             try:
-                listed = known.get(path.name)
-                if listed is None or listed.identity != identity(path):
-                    listed = self._list(path)
-                files.append(listed)
+                with self._passing_over(damaged):
+                    listed = known.get(path.name)
+                    if listed is None or listed.identity != identity(path):
+                        listed = self._list(path)
+                    files.append(listed)
             except FileNotFoundError:
                 continue  # it has expired just now
             except CorruptFileError:
@@ -205,6 +234,7 @@ class IndexService:
                     raise  # the newest is being made
         for gone in set(self._files).difference(files):
             self._forget(gone)
+        self.damaged = damaged
         self._files = files
 
     def _is_rejected(self, path: Path) -> bool:

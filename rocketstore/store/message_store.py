@@ -124,10 +124,18 @@ class MessageStore:
 
     @property
     def index(self) -> IndexService | None:
-        """The index, with the files there are now; None if there is none.
+        """The index, with the files there are now; None if there is none. Queries read it without damaged files.
 
         Raises: UnsupportedFormatError for one in RocksDB; CorruptFileError; ValueError if no file shows its geometry.
         """
+        index = self._readable_index
+        if index is not None and index.damaged:
+            raise next(iter(index.damaged.values()))
+        return index
+
+    @property
+    def _readable_index(self) -> IndexService | None:
+        """The index without its damaged files."""
         self._require_open()
         if self._writer is not None:
             self._writer.dispatch_pending()
@@ -151,6 +159,7 @@ class MessageStore:
         """Open the index; where its files do not show their geometry, with the one that their writer noted."""
         config = self.config
         options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
+        options["_passes_over_damage"] = True
         slots, items = config.max_hash_slot_num, config.max_index_num
         try:
             return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
@@ -163,7 +172,7 @@ class MessageStore:
 
     @property
     def _coverage(self) -> Coverage:
-        index, covered = self.index, self._covered
+        index, covered = self._readable_index, self._covered
         if covered is None or covered.index is not index:
             self._covered = covered = Coverage(self.commit_log, index)
         return covered
@@ -406,7 +415,8 @@ class MessageStore:
         were read and the same file has still more, its search ends, and the answer is incomplete; they are read in
         steps, so somewhat more may be. threads: so many at once.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
-        Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError.
+        Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
+        that a search comes to. A damaged index file among others is passed over, and a reason.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and 64 at most.
         """
         times = begin_timestamp, end_timestamp

@@ -311,7 +311,8 @@ class Coverage:
         what = "tags" if index_type == "T" else "keys"
         files = self.index.files
         headers = {(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)}
-        reasons = [
+        reasons = [str(error) for error in self.index.damaged.values()]
+        reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
             for begin, end in self._gaps(headers.values())
             if (first := self._first_indexable(begin, end, index_type)) is not None
