@@ -601,9 +601,15 @@ def test_an_index_in_rocksdb_is_named_and_the_rest_reads(tmp_path, name):
     said(found, "RocksDB")
 
 
-def test_the_log_of_dledger_is_named_and_the_rest_reads(tmp_path):
+@pytest.mark.parametrize("old_log", ["none", "empty", "some"])
+def test_the_log_of_dledger_is_named_and_the_rest_reads(old_log, tmp_path):
+    """Beside it, a broker that has become one of DLedger's keeps the log of before, which is not all."""
     small_store(tmp_path)
-    (tmp_path / "commitlog").rename(tmp_path / "dledger-n0")
+    shutil.copytree(tmp_path / "commitlog", tmp_path / "dledger-n0")
+    if old_log != "some":
+        shutil.rmtree(tmp_path / "commitlog")
+    if old_log == "empty":
+        (tmp_path / "commitlog").mkdir()
     found = assert_only(tmp_path, "log", "queue", "other queue", "index")
     for part in ("log", "queue", "other queue", "index"):
         assert isinstance(found[part], rocketstore.UnsupportedFormatError)
@@ -613,6 +619,18 @@ def test_the_log_of_dledger_is_named_and_the_rest_reads(tmp_path):
         assert len(list(store.queues())) == 6
         assert store.consume_queue("T0", 0).max_queue_offset == 2
         assert store.summary().messages == 12
+
+
+def test_a_log_of_dledger_that_the_configuration_has_elsewhere_is_named(tmp_path):
+    small_store(tmp_path)
+    (tmp_path / "broker.conf").write_text("enableDLegerCommitLog=true\nstorePathDLedgerCommitLog=/elsewhere\n")
+    config = rocketstore.StoreConfig.from_broker_conf(tmp_path / "broker.conf")
+    for _ in range(2):
+        with rocketstore.open(tmp_path, config=config) as store:
+            with pytest.raises(rocketstore.UnsupportedFormatError, match="DLedger"):
+                store.scan()
+            assert len(list(store.queues())) == 6
+        shutil.rmtree(tmp_path / "commitlog", ignore_errors=True)
 
 
 # ---- queues by name ----------------------------------------------------------------------------------------

@@ -110,8 +110,10 @@ class MessageStore:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger's."""
         self._require_open()
         paths = self.config.commit_log_paths(self.path)
-        if not any(path.is_dir() for path in paths) and any(self.path.glob("dledger-*")):
-            raise UnsupportedFormatError(f"{self.path}: the commit log is DLedger's, which is not read")
+        if self.config.other.get("enableDLegerCommitLog", "").lower() == "true" or any(self.path.glob("dledger-*")):
+            what = f"{self.path}: the commit log is DLedger's, which is not read"
+            is_mixed = any(path.is_dir() for path in paths)
+            raise UnsupportedFormatError(what + "; CommitLog.open reads the log of before" * is_mixed)
         log = CommitLog.open(
             [path for path in paths if path.is_dir()] or paths,
             mapped_file_size=self.config.mapped_file_size_commit_log,
