@@ -41,6 +41,7 @@ Entry = dict[str, Any]
 def to_path(path: Any) -> Path:
     """Give a local Path, or the RemotePath of a URI such as ``s3://bucket/store``, or of a path of universal_pathlib.
 
+    A local one is absolute: what is opened stays where it is when the process goes to another directory.
     What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
     Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not, and
     for a file of another host.
@@ -48,7 +49,8 @@ def to_path(path: Any) -> Path:
     if isinstance(path, RemotePath):
         return cast("Path", path)
     if hasattr(path, "fs"):
-        return Path(path.path) if path.protocol in ("", "file") else cast("Path", RemotePath(path.fs, path.path))
+        is_local = path.protocol in ("", "file")
+        return Path(path.path).absolute() if is_local else cast("Path", RemotePath(path.fs, path.path))
     if isinstance(path, str) and path.startswith("file:/"):
         host, _, place = path.removeprefix("file:").removeprefix("//").partition("/")
         if host not in ("", "localhost"):
@@ -60,7 +62,7 @@ def to_path(path: Any) -> Path:
             return cast("Path", RemotePath(*core.url_to_fs(path)))
         except ImportError as error:
             raise ModuleNotFoundError(f"{path}: {error}", name=error.name) from error
-    return Path(path)
+    return Path(path).absolute()
 
 
 def is_remote(path: object) -> TypeGuard[RemotePath]:

@@ -346,7 +346,7 @@ def imported(tmp_path):
         (["query", "STORE", "--topic", "T", "--key", "k"], ["--slots and --items"]),
         (["import", "in.json", "STORE"], ["--slots and --items"]),
         (["recover", "STORE"], ["give maxHashSlotNum and maxIndexNum", "--broker-conf FILE"]),
-        (["salvage", "STORE", "--out", "store/x"], ["--out 'store/x' is inside"]),
+        (["salvage", "STORE", "--out", "store/x"], ["--out '", "store/x' is inside"]),
     ],
     ids=lambda value: value[0],
 )

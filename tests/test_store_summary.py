@@ -331,6 +331,31 @@ def test_a_store_pickles_as_its_path(tmp_path, monkeypatch):
         assert len(again.get_message("T0", 0, 0).messages) == 2
 
 
+def test_a_store_and_its_files_stay_where_they_were_opened_when_the_process_goes_elsewhere(tmp_path, monkeypatch):
+    small_store(tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    (name,) = (tmp_path / "store/index").iterdir()
+    config = rocketstore.StoreConfig(max_hash_slot_num=97, max_index_num=400)
+    with (
+        rocketstore.open("store") as store,
+        rocketstore.CommitLog.open("store/commitlog") as log,
+        rocketstore.ConsumeQueue.open("store/consumequeue/T0/0") as queue,
+        rocketstore.IndexService.open("store/index") as service,
+        rocketstore.IndexFile.open(f"store/index/{name.name}") as file,
+        rocketstore.open("store", "a", config=config) as writer,
+    ):
+        monkeypatch.chdir("/")
+        assert len(list(store.queues())) == 6
+        assert len(store.query_message("T0", "k0").messages) == 1
+        assert writer.put_message(rocketstore.Message("T0", b"x", queue_id=0)).queue_offset == 2
+        writer.flush()
+        assert len(queue[:]) == 3
+        for part in (store, log):
+            assert sum(map(len, pickle.loads(pickle.dumps(part)).scan())) == 13
+        for part in (file, service, queue):
+            assert repr(pickle.loads(pickle.dumps(part))) == repr(part)
+
+
 # ---- parts that are damaged --------------------------------------------------------------------------------
 
 

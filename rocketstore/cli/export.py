@@ -68,7 +68,7 @@ def export(
     conditions = scan_conditions(**options)
     conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
     if target != STANDARD_OUTPUT:
-        asked = json.loads(json.dumps({"store": str(store.path.absolute()), "format": form, **conditions}))
+        asked = json.loads(json.dumps({"store": str(store.path), "format": form, **conditions}))
         export_file(store, conditions, asked, target, resume, force)
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")

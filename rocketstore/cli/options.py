@@ -35,6 +35,8 @@ class StorePath(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":  # of a variable that is not set, and no name of the current directory
             self.fail("it is empty: . is the current directory", param, ctx)
+        if value == "-":  # standard input or output
+            return Path(value)
         try:
             return (to_path if self.remote else local_path)(super().convert(value, param, ctx))
         except ValueError as error:

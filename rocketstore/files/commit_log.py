@@ -619,8 +619,7 @@ class CommitLog:
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
-        paths = [path.absolute() for path in self.directories]
-        return _reopen, (type(self), paths, self.queue.given_size, self._options, self.whole_to)
+        return _reopen, (type(self), self.directories, self.queue.given_size, self._options, self.whole_to)
 
     def __repr__(self) -> str:
         where = ", ".join(repr(str(path)) for path in self.directories)

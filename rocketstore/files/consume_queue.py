@@ -193,12 +193,12 @@ class ConsumeQueue:
 
     @property
     def topic(self) -> str:
-        return self.directory.absolute().parent.name
+        return self.directory.parent.name
 
     @property
     def queue_id(self) -> int:
         """The directory's name. Raises ValueError if that is no number."""
-        return int(self.directory.absolute().name)
+        return int(self.directory.name)
 
     @property
     def mapped_file_size(self) -> int:
@@ -343,7 +343,7 @@ class ConsumeQueue:
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:
             raise TypeError(f"{self.directory} is open for writing: only a reader can be pickled")
-        return type(self), (self.directory.absolute(), self._given_size, self._commit_log)
+        return type(self), (self.directory, self._given_size, self._commit_log)
 
     def __repr__(self) -> str:
         try:

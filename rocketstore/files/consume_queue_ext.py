@@ -125,7 +125,7 @@ class ConsumeQueueExt:
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:
             raise TypeError(f"{self.directory} is open for writing: only a reader can be pickled")
-        return type(self), (self.directory.absolute(), self._given_size)
+        return type(self), (self.directory, self._given_size)
 
     def __repr__(self) -> str:
         return f"<ConsumeQueueExt {str(self.directory)!r}>"

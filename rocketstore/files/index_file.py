@@ -223,7 +223,7 @@ class IndexFile(IndexFileKernel):
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), self.path.absolute(), self.hash_slot_num, self.index_num, self.compat)
+        return _reopen, (type(self), self.path, self.hash_slot_num, self.index_num, self.compat)
 
     def __repr__(self) -> str:
         if self.closed:

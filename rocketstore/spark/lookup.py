@@ -89,7 +89,7 @@ def select_phy_offset(
     """
     given_geometry(hash_slot_num, index_num)
     require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
-    where = to_path(path).absolute()
+    where = to_path(path)
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
     is_verified = is_root if verify is None else verify
     if is_verified and not is_root:

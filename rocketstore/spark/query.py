@@ -91,7 +91,7 @@ def query_messages(
         raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
     given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
-    options = ReadOptions(path=to_path(path).absolute(), columns=names, max_batch_bytes=LONG_MAX)
+    options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
     df = df if isinstance(df, DataFrame) else spark.createDataFrame(df)
     if taken := {MESSAGE, COMPLETE} & {name.lower() for name in df.columns}:

@@ -106,7 +106,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
             given[NAMES[name.lower()]] = text
     path = given.pop("path", "")
     root = local_path(path)
-    if not root.is_absolute():
+    if not (path.startswith("file:/") or Path(path).is_absolute()):
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
     config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})

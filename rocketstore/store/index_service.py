@@ -607,7 +607,7 @@ class IndexService:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
         options = self._geometry, self.compat, self.max_msgs_num_batch
-        return _reopen, (type(self), self.directory.absolute(), *options)
+        return _reopen, (type(self), self.directory, *options)
 
     def __repr__(self) -> str:
         if self._closed:

@@ -645,7 +645,7 @@ class MessageStore:
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), self.path.absolute(), self.config)
+        return _reopen, (type(self), self.path, self.config)
 
     def __repr__(self) -> str:
         return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
