@@ -388,6 +388,18 @@ def test_every_file_of_a_broker_is_checked(store, name):
     assert [problem.path for problem in check(store)] == [path, bak(path)]
 
 
+@pytest.mark.parametrize("name", MAIN_FILES)
+def test_a_bad_bak_of_a_good_file_is_checked_and_is_no_problem_of_reading(store, name):
+    path = store / "config" / name
+    path.write_bytes(b"{}")
+    assert check(store) == []
+    bak(path).write_bytes(b"")
+    assert check(store) == [ConfigProblem(bak(path), "is empty")]
+    assert BrokerConfig.open(store).problems == repair(store) == []
+    bak(path).write_bytes(b"{}")
+    assert check(store) == []
+
+
 @pytest.mark.parametrize("name", broker_config.OTHER_FILES)
 def test_another_file_is_given_as_it_parses(store, name):
     (store / "config" / name).write_text('{"offsetTable":{"a@b":{7:[1,2.5,null]}}}')

@@ -8,7 +8,7 @@ import click
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import PATH, STORE
 from rocketstore.config import StoreConfig
-from rocketstore.files.broker_config import ConfigProblem, check, repair
+from rocketstore.files.broker_config import BrokerConfig, ConfigProblem, check, repair
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.store.geometry import require_store
 
@@ -50,7 +50,8 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
         done = repair(store, dry_run)
     write(done, output_format)
     paths = {problem.path for problem in done}
-    finish(f"{problem.path}: {problem.what}" for problem in check(store) if problem.path not in paths)
+    left = BrokerConfig.open(store).problems
+    finish(f"{problem.path}: {problem.what}" for problem in left if problem.path not in paths)
 
 
 def write(problems: list[ConfigProblem], output_format: str | None) -> None:

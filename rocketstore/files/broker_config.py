@@ -122,8 +122,17 @@ def read_topics(store_path_root_dir: str | os.PathLike[str], *, must_be_good: bo
 
 
 def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
-    """Read the whole configuration of a store and give what is wrong with it. Raises FileNotFoundError."""
-    return BrokerConfig.open(store_path_root_dir).problems
+    """Read every file of a store's configuration and give what is wrong with it. Raises FileNotFoundError.
+
+    Also a .bak that is not used as long as its file is good.
+    """
+    problems = BrokerConfig.open(store_path_root_dir).problems
+    told = {problem.path for problem in problems}
+    for path, decode in _files(store_path_root_dir):
+        bak = _read_again(_bak(path), decode)
+        if bak.what not in ("", MISSING) and told.isdisjoint((path, _bak(path))):
+            problems.append(ConfigProblem(_bak(path), bak.what))
+    return problems
 
 
 def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -> list[ConfigProblem]:
@@ -253,6 +262,16 @@ def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
         if main.what == bak.what == MISSING:
             break
     return main, bak
+
+
+def _read_again(path: Path, decode: Decoder) -> _Read:
+    """Read one file, again and again if it is not good."""
+    for attempt in range(TRIES):
+        time.sleep(PAUSE if attempt else 0)
+        found = _read(path, decode)
+        if found.what in ("", MISSING):
+            break
+    return found
 
 
 def _read(path: Path, decode: Decoder) -> _Read:
