@@ -5,6 +5,7 @@ A fault is a function that damages a `Store` and returns (kind, path below the r
 
 import functools
 import itertools
+import json
 import os
 import shutil
 import struct
@@ -267,7 +268,7 @@ def record_of_another_topic(store):
     at, record = store.middle()
     name, position = store.place(at)
     store.write(name, position + 89 + len(record.body), b"TopicTesu")
-    return "queue-missing", f"consumequeue/TopicTesu/{record.queue_id}", 0
+    return "unit-of-another-queue", store.unit(record)[0], store.unit(record)[1]
 
 
 @fault()
@@ -675,6 +676,16 @@ def missing_queue(store):
 def missing_queues(store):
     shutil.rmtree(store.root / "consumequeue")
     return "queue-missing", "consumequeue/TopicTest/2", 0
+
+
+@fault("batch")
+def deleted_topic(store):
+    shutil.rmtree(store.root / "batchconsumequeue/Inner")
+    path = store.root / "config/topics.json"
+    topics = json.loads(path.read_text())
+    del topics["topicConfigTable"]["Inner"]
+    path.write_text(json.dumps(topics))
+    return "topic-deleted", "consumequeue/Inner/0", 0
 
 
 @fault()

@@ -1,9 +1,11 @@
 """Verification: planted faults are named, sound stores have none, and nothing is changed by looking."""
 
 import faulthandler
+import json
 import os
 import random
 import shutil
+import struct
 import threading
 import time
 from collections import Counter
@@ -19,7 +21,8 @@ import stores
 from crash_writer import run_writer, store_config
 from puts import PROFILES, Pair
 from reference.checkpoint import checkpoint_bytes
-from reference.commit_log import write_file
+from reference.commit_log import make_commit_log, write_file
+from reference.consume_queue import pack_batch_unit
 from reference.java import parse_number
 from reference.message_store import StoreModel, make_store
 
@@ -334,6 +337,49 @@ def test_a_log_in_directories_of_its_own_below_the_root_is_sound(tmp_path):
     (tmp_path / "store" / "c").mkdir()
     findings = verify(tmp_path / "store", config=config).findings
     assert [finding.path.name for finding in findings if finding.kind == "foreign-file"] == ["c"]
+
+
+@pytest.mark.parametrize("of_batches", [False, True])
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_left_of_a_topic_that_was_deleted_and_made_again_is_no_fault(of_batches, times, tmp_path):
+    """Its queues begin at 0 again; of those that got no message again there is nothing."""
+    rows = []
+    for life in range(times + 1):
+        rows += [{"topic": "Kept", "queue_offset": life * 3 + i, "properties": {"KEYS": "k"}} for i in range(3)]
+        rows += [{"topic": "Deleted", "queue_id": queue_id, "queue_offset": i, "properties": {"KEYS": f"o{i}"}}
+                 for i in range(5 - life) for queue_id in range(1 if life == times else 2)]
+    make_commit_log(tmp_path / "commitlog", planted.LOG_FILE, [{"body": b"b", "store_timestamp": 1} | r for r in rows])
+    make_topics(tmp_path, {"Deleted": "BatchCQ" if of_batches else "SimpleCQ"})
+    rocketstore.rebuild(tmp_path, config=StoreConfig(**planted.SIZES))
+    records = planted.Store(tmp_path).records
+    last = [(at, r) for at, r in records if (r.topic, r.queue_id) == ("Deleted", 0)][times - 5 :]
+    (path,) = tmp_path.glob(f"{'batch' if of_batches else ''}consumequeue/Deleted/0/{0:020}")
+    if of_batches:
+        units = [pack_batch_unit(at, r.total_size, 0, 1, r.queue_offset, 1) for at, r in last]
+    else:
+        units = [struct.pack(">qiq", at, r.total_size, 0) for at, r in last]
+    for other in sorted(path.parent.iterdir())[1:]:
+        other.unlink()
+    path.write_bytes(b"".join(units).ljust(path.stat().st_size, b"\0"))
+    shutil.rmtree(path.parent.with_name("1"))
+    found = [(finding.kind, str(finding.path.relative_to(path.parents[1]))) for finding in verify(tmp_path).findings]
+    assert found == [("topic-deleted", "0"), ("topic-deleted", "1")]
+
+
+def make_topics(root, types):
+    """Have topics.json say types of queues."""
+    table = {topic: {"topicName": topic, "attributes": {"queue.type": kind}} for topic, kind in types.items()}
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+def test_a_queue_that_is_gone_is_missing_where_topics_are_not_known(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["plain"], root)
+    shutil.rmtree(root / "consumequeue" / planted.DELAYED)
+    for path in (root / "config").glob("topics.json*"):
+        path.unlink()
+    assert [finding.kind for finding in verify(root).findings] == ["queue-missing"]
 
 
 def test_an_empty_store_is_sound(tmp_path):

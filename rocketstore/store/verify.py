@@ -14,7 +14,7 @@ from typing import Any
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
-from rocketstore.files.broker_config import BrokerConfig
+from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import is_queue_name
@@ -91,6 +91,7 @@ class Verification:
             saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
         self.config: Any = replace(config or StoreConfig(**saved), **sizes)
+        self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()
         self.consumer_offsets: dict[str, dict[str, dict[int, int]]] = {}
         self.checkpoint: StoreCheckpoint | None = None
@@ -121,7 +122,9 @@ class Verification:
         multi = light.enable_multi_dispatch
         if not multi:
             light = replace(light, enable_multi_dispatch=True, enable_lmq=True)
-        queues = QueueVerifier(log, self.findings, dict(self._queues()), multi, light, self.batch_topics)
+        queues = QueueVerifier(
+            log, self.findings, dict(self._queues()), multi, light, self.batch_topics, self.topics
+        )
         index = IndexVerifier(log, self.findings, self._index_parts())
         whole = LogVerifier(log, self.config, self.findings, queues, index)
         whole.run(stop, quick, threads, progress)
@@ -290,7 +293,7 @@ class Verification:
 
     def _check_config(self) -> None:
         config = BrokerConfig.open(self.root)
-        self.batch_topics = batch_topics(config.topics)
+        self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
         self.consumer_offsets = config.consumer_offsets
         for path, what in config.problems:
             kind = "config-bak-used" if what.endswith("is used") else "config-damaged"

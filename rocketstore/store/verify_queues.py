@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import operator
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +23,7 @@ from rocketstore.message import Message
 from rocketstore.store.dispatch import is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
+from rocketstore.store.writer import OF_BROKERS
 
 __all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
 
@@ -99,6 +100,8 @@ class QueueFiles:
         self.covered, self.missing = Ranges(), Ranges()
         self.behind: list[tuple[int, int]] = []  # unit, physical offset: of the records behind the last with a unit
         self.count_behind = 0
+        self.count_deleted = 0  # records of a topic of this name that was deleted
+        self.begins_at: int | None = None  # once it is asked for
 
     def set_size(self, size: int) -> None:
         self.size = size
@@ -182,7 +185,9 @@ class QueueRows:
     first: int  # the first queue offset, and the one after the last; -1 of what is dispatched from other queues
     following: int
     phy_offset: int
+    last_record: int
     count: int
+    count_deleted: int = 0
     breaks: list[tuple[int, int, int]] = field(default_factory=list)  # phy offset, queue offset expected, found
     dispatched: list[int] = field(default_factory=list)  # queue offsets of what is dispatched from other queues
     covered: list[np.ndarray | tuple[int, int]] = field(default_factory=list)
@@ -195,12 +200,14 @@ class QueueVerifier:
     """Compares the log with all queues, in threads, and keeps what is to be known of each for the end."""
 
     def __init__(self, log: CommitLog, findings: Findings, queues: dict[Queue, QueueFiles], multi: bool,
-                 config: StoreConfig, batch_topics: set[str]) -> None:
+                 config: StoreConfig, batch_topics: set[str], topics: Collection[str]) -> None:
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
+        self._topics = {*topics, *(topic for topic, _ in queues)}
+        self._may_be_deleted = len(topics) > 0  # or topics.json was lost
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
         self._next: dict[Queue, int] = {}
         self._dispatched: defaultdict[Queue, Ranges] = defaultdict(Ranges)  # queue offsets taken from other queues
-        self.records: dict[Queue, tuple[int, int]] = {}  # of queues without files: records, the first's offset
+        self.records: dict[Queue, tuple[int, int, int]] = {}  # of queues without files: how many, the first, the last
 
     # ---- log against queues, in threads ----------------------------------------------------------------------
 
@@ -223,7 +230,8 @@ class QueueVerifier:
     def _compare_queue(self, queue: Queue, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
         base, count = rows["msg_base_offset"], rows["batch_size"]
         following = base[:-1] + count[:-1]
-        result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), int(rows["phy_offset"][0]), len(rows))
+        first, last = rows["phy_offset"][[0, -1]].tolist()
+        result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), first, last, len(rows))
         broken = np.flatnonzero(base[1:] != following)
         for i in broken[:NOTED].tolist():
             result.breaks.append((int(rows["phy_offset"][i + 1]), int(following[i]), int(base[i + 1])))
@@ -251,6 +259,12 @@ class QueueVerifier:
 
     def _examine(self, result: QueueRows, files: QueueFiles, rows: np.ndarray, expected: np.ndarray) -> None:
         """Find out what of the units of some records is not as it should be."""
+        if result.first >= 0:
+            is_left = rows["phy_offset"] >= self.begins_at(result.queue, files)
+            result.count_deleted = len(rows) - int(is_left.sum())
+            rows, expected = rows[is_left], expected[is_left]
+        if len(rows) == 0:
+            return
         middle = int(expected[len(expected) // 2])
         low = max(middle - len(rows) - NEAR, min((first for first, _, _ in files.spans), default=0), 0)
         low = max([low, *(first for first, last, _ in files.spans if last <= low < first)])
@@ -320,7 +334,8 @@ class QueueVerifier:
         for queue, pairs in more.items():
             rows = requests[[i for i, _ in pairs]].copy()
             rows["msg_base_offset"] = offsets = np.array([offset for _, offset in pairs])
-            result = QueueRows(queue, -1, -1, int(rows["phy_offset"][0]), len(rows))
+            first, last = rows["phy_offset"][[0, -1]].tolist()
+            result = QueueRows(queue, -1, -1, first, last, len(rows))
             result.dispatched = sorted(offsets.tolist())
             self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
             found.append(result)
@@ -339,15 +354,44 @@ class QueueVerifier:
             if rows.first >= 0 and not quick:
                 expected = self._next.get(rows.queue, rows.first)
                 for phy_offset, should, has in [(rows.phy_offset, expected, rows.first), *rows.breaks]:
-                    if should != has:
+                    if should != has and not self._was_deleted(rows.queue, phy_offset, has):
                         self._add_break(rows.queue, phy_offset, should, has)
                 self._next[rows.queue] = rows.following
             files = self.queues.get(rows.queue)
             if files is None:
-                count, first = self.records.get(rows.queue, (0, rows.phy_offset))
-                self.records[rows.queue] = count + rows.count, min(first, rows.phy_offset)
+                count, first, last = self.records.get(rows.queue, (0, rows.phy_offset, 0))
+                last = max(last, rows.last_record)
+                self.records[rows.queue] = count + rows.count, min(first, rows.phy_offset), last
                 continue
+            files.count_deleted += rows.count_deleted
             self._merge_units(rows, files)
+
+    # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether nothing but records is there of a topic that can be deleted."""
+        return self._may_be_deleted and topic not in self._topics and not topic.startswith(OF_BROKERS)
+
+    def begins_at(self, queue: Queue, files: QueueFiles) -> int:
+        """Where the record is that the queue's unit 0 leads to, if it is the first of a queue; else -1.
+
+        Records of the same queue that are before it are of a topic that was deleted, and made again.
+        """
+        if files.begins_at is None:
+            units = files.units(0, 1)
+            record = self.log.find_message(int(units["phy_offset"][0])) if valid(units).all() and len(units) else None
+            is_first = record is not None and (record.topic, record.queue_id, record.queue_offset) == (*queue, 0)
+            files.begins_at = record.phy_offset if record is not None and is_first else -1
+        return files.begins_at
+
+    def _was_deleted(self, queue: Queue, phy_offset: int, queue_offset: int) -> bool:
+        """Whether a topic was deleted after it had a record, or right before. A missing queue is told of itself."""
+        files = self.queues.get(queue)
+        if files is None:
+            return queue_offset == 0 or self.is_deleted(queue[0])
+        return phy_offset <= self.begins_at(queue, files)
+
+    # ---- units -----------------------------------------------------------------------------------------------
 
     def _merge_units(self, rows: QueueRows, files: QueueFiles) -> None:
         for part in rows.covered:

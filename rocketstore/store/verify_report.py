@@ -67,6 +67,8 @@ KINDS = {
     "log-torn-record": Kind(WARNING, "the last record ends in zeros, as one half written", "takes it as it is"),
     # consume queues
     "queue-missing": Kind(ERROR, "a queue has records, but no files", LOST),
+    "topic-deleted": Kind(INFO, "a topic was deleted: its records are left, and in no queue",
+                          "makes queues of those that recovery reads after a crash"),
     "queue-behind": Kind(INFO, "a queue's last records have no units yet", "dispatches them"),
     "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS),
     "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS),

@@ -40,13 +40,21 @@ class UnitVerifier(NamedTuple):
 
     def finish(self, root: Path, batch_topics: set[str]) -> None:
         """Look at the units that were not met, and say which records have none."""
+        made_again: dict[str, int] = {}
         for queue, files in sorted(self.queues.queues.items()):
             with self.findings.noted(files.directory):
                 self._check_behind(files)
                 self._check_units(queue, files)
-        for (topic, queue_id), (count, first) in sorted(self.queues.records.items()):
+            if files.count_deleted:
+                at = self.queues.begins_at(queue, files)
+                made_again[queue[0]] = min(at, made_again.get(queue[0], at))
+                detail = f"{files.count_deleted} records, the topic was made again at {at}"
+                self.findings.add("topic-deleted", files.directory, 0, detail)
+        for (topic, queue_id), (count, first, last) in sorted(self.queues.records.items()):
             name = "batchconsumequeue" if topic in batch_topics else "consumequeue"
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
+            if kind == "queue-missing" and (self.queues.is_deleted(topic) or last < made_again.get(topic, 0)):
+                kind = "topic-deleted"
             path = root / name / topic / str(queue_id)
             self.findings.add(kind, path, 0, f"{count} records, the first at {first}")
 
