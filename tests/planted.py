@@ -903,6 +903,21 @@ def item_with_a_negative_hash(store):
     return "index-hash", name, item_place(ordinal)
 
 
+@each("plain", {"the first": {"ordinal": 1}, "another": {"ordinal": None}})
+def item_with_a_negative_time(store, ordinal):
+    """At which a broker's walk of a slot ends."""
+    ordinal, name = ordinal or store.linked(1), store.index(1)
+    store.write(name, item_place(ordinal) + 12, struct.pack(">i", -1))
+    return "index-time-negative", name, item_place(ordinal)
+
+
+@fault()
+def first_item_with_other_seconds(store):
+    """Which are from the end of the file before."""
+    store.add(store.index(1), item_place(1) + 12, 4, 1)
+    return "index-item-time", store.index(1), item_place(1)
+
+
 @fault()
 def item_of_another_record(store):
     """The first item of a record leads to the record before it."""

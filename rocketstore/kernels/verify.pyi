@@ -10,6 +10,7 @@ WRONG_LINK: int
 NEWER_LINK: int
 NEGATIVE_HASH: int
 FALLING_OFFSET: int
+NEGATIVE_TIME: int
 
 class LogChecker:
     n_records: int

@@ -10,7 +10,7 @@ from libc.string cimport memcmp, memset
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64
-from rocketstore.kernels.index_item cimport HEADER_SIZE, ITEM_SIZE, PREV_INDEX, SLOT_SIZE
+from rocketstore.kernels.index_item cimport HEADER_SIZE, ITEM_SIZE, PREV_INDEX, SLOT_SIZE, TIME_DIFF
 from rocketstore.kernels.record cimport (
     BAD_BODY_CRC,
     BAD_HALF,
@@ -33,10 +33,11 @@ cdef enum:
     NEWER = 1
     HASH = 2
     ORDER = 3
+    TIME = 4
     NOTED = 16  # faults of each kind
 
 TIME_FALLS = FALLS
-WRONG_LINK, NEWER_LINK, NEGATIVE_HASH, FALLING_OFFSET = CHAIN, NEWER, HASH, ORDER
+WRONG_LINK, NEWER_LINK, NEGATIVE_HASH, FALLING_OFFSET, NEGATIVE_TIME = CHAIN, NEWER, HASH, ORDER, TIME
 
 cdef struct Faults:
     int64_t counts[KINDS]
@@ -155,7 +156,8 @@ def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
 
     Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each.
     Returns: (items that found their slot empty, {kind: (number of faults, the first ordinals)}), kinds WRONG_LINK,
-    NEWER_LINK, which may be a circle, NEGATIVE_HASH, and FALLING_OFFSET before the physical offset of the item before.
+    NEWER_LINK, which may be a circle, NEGATIVE_HASH, NEGATIVE_TIME, and FALLING_OFFSET before the physical offset of the
+    item before.
     Raises: CorruptFileError if the file was cut; StoreClosedError. Source: IndexFile.putKey.
     """
     cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
@@ -196,6 +198,8 @@ cdef int64_t link_items(const uint8_t *items, int64_t k, int64_t stop, uint32_t 
         if <int32_t>key_hash < 0:
             note(faults, HASH, k)
             key_hash = 0
+        if <int32_t>rs_load_be32(item + TIME_DIFF) < 0:
+            note(faults, TIME, k)
         last = &newest[key_hash % slots]
         if prev != last[0]:
             note(faults, NEWER if prev >= k else CHAIN, k)

@@ -16,7 +16,14 @@ from rocketstore.files.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE
 from rocketstore.files.mapped_file import MappedFile, nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
-from rocketstore.kernels.verify import FALLING_OFFSET, NEGATIVE_HASH, NEWER_LINK, WRONG_LINK, check_chains
+from rocketstore.kernels.verify import (
+    FALLING_OFFSET,
+    NEGATIVE_HASH,
+    NEGATIVE_TIME,
+    NEWER_LINK,
+    WRONG_LINK,
+    check_chains,
+)
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.store.recovery_index import HEADER
 from rocketstore.store.verify_report import Findings, read_bytes
@@ -29,6 +36,7 @@ FAULTS = {
     NEWER_LINK: ("index-chain-cycle", "prevIndex is no older item"),
     NEGATIVE_HASH: ("index-hash", "keyHash is negative"),
     FALLING_OFFSET: ("index-order", "phyOffset is less than that of the item before"),
+    NEGATIVE_TIME: ("index-time-negative", "timeDiff is negative"),
 }
 
 
@@ -50,6 +58,7 @@ class IndexPart:
         self.uncounted = self.count if was_killed and self.counted == 0 else 0
         self.count -= self.uncounted
         self.is_live = is_live
+        self.end_before: int | None = None  # epoch ms of the file before
         self.order: np.ndarray | None = None  # of the items by offset, if they are not in it
         self.first, self.last = (self._phy_offset(ordinal) if self.count else -1 for ordinal in (1, self.count))
 
@@ -107,6 +116,8 @@ class IndexVerifier:
     def __init__(self, log: CommitLog, findings: Findings, parts: list[IndexPart]) -> None:
         self.log, self.findings, self.parts = log, findings, parts
         self.is_checked = bool(parts)
+        for before, part in pairwise(parts):
+            part.end_before = before.header.end_timestamp
         self.indexes_tags = any(self._has_tags(part) for part in parts[:1])
         self._chains: list[Future[None]] = []
         self._missing = Items()
@@ -247,10 +258,11 @@ class IndexVerifier:
         """Compare seconds with store times. Source: IndexFile.putKey."""
         for number, part in enumerate(parts):
             # The first item is counted from where the file before ended, which may have gone.
-            rows = np.flatnonzero((owners == number) & (ordinals != 1) & (times != -1))
-            delta = times[rows] - part.header.begin_timestamp
-            seconds = np.clip(delta // 1000, 0, INT_MAX) if part.header.begin_timestamp > 0 else np.zeros_like(delta)
-            wrong = np.flatnonzero(seconds != diffs[rows])
+            is_known = (ordinals != 1) | (part.end_before is not None)
+            rows = np.flatnonzero((owners == number) & is_known & (times != -1))
+            begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
+            seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
+            wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))
             for i in wrong[:NOTED].tolist():
                 ordinal, more = int(ordinals[rows[i]]), max(len(wrong) - NOTED, 0) if i == wrong[0] else 0
                 detail = f"item {ordinal}: {diffs[rows[i]]} s after the begin time, its record {seconds[i]}"

@@ -117,6 +117,7 @@ KINDS = {
     "index-chain-cycle": Kind(ERROR, "an item is linked to a newer one, or itself", "may read in a circle"),
     "index-slot": Kind(ERROR, "a slot does not lead to its newest item", "does not find its keys"),
     "index-hash": Kind(ERROR, "the hash of an item is negative", "never finds it"),
+    "index-time-negative": Kind(ERROR, "the time of an item is negative", "does not find it, nor older ones"),
     "index-order": Kind(ERROR, "an item is of an older record than the one before it", STAYS),
     "index-item-no-record": Kind(ERROR, "an item leads to no record", "skips it when it is asked for"),
     "index-item-no-key": Kind(ERROR, "an item leads to a record without this key", "answers with the wrong message"),
