@@ -1183,10 +1183,19 @@ def damaged_sizes(store):
     return "config-damaged", "config/rocketstore.json", 0
 
 
-@fault()
-def consumer_beyond_the_queue(store):
-    (store.root / "config/consumerOffset.json").write_text('{"offsetTable":{"TopicTest@group":{0:5,1:700}}}')
-    return "config-offset", "config/consumerOffset.json", 0
+@each("batch", {
+    "plain": {"name": "consumerOffset.json", "key": "TopicTest@group", "offsets": "1:26"},
+    "batch": {"name": "consumerOffset.json", "key": "Inner@group", "offsets": "0:51"},
+})
+def consumer_beyond_the_queue(store, name, key, offsets):
+    (store.root / "config" / name).write_text(f'{{"offsetTable":{{"{key}":{{{offsets}}}}}}}')
+    return "config-offset", f"config/{name}", 0
+
+
+@each("plain", {"with messages": {"offsets": "3:16"}, "without": {"offsets": "1:1"}})
+def delay_level_beyond_its_queue(store, offsets):
+    (store.root / "config/delayOffset.json").write_text(f'{{"offsetTable":{{{offsets}}}}}')
+    return "config-offset", "config/delayOffset.json", 0
 
 
 @fault()

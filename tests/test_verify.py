@@ -382,6 +382,15 @@ def test_a_queue_that_is_gone_is_missing_where_topics_are_not_known(sound, tmp_p
     assert [finding.kind for finding in verify(root).findings] == ["queue-missing"]
 
 
+def test_offsets_at_the_ends_of_queues_are_no_fault(sound, tmp_path):
+    root = tmp_path / "store"
+    shutil.copytree(sound["batch"], root)
+    offsets = '{"offsetTable":{"TopicTest@group":{0:25,1:25},"Inner@group":{0:50},"Deleted@group":{0:9}}}'
+    (root / "config" / "consumerOffset.json").write_text(offsets)
+    (root / "config" / "delayOffset.json").write_text('{"offsetTable":{3:15,1:0}}')
+    assert verify(root).findings == verify(root, quick=True).findings == []
+
+
 def test_an_empty_store_is_sound(tmp_path):
     rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES)).close()
     report = verify(tmp_path / "store")

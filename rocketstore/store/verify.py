@@ -35,6 +35,7 @@ from rocketstore.store.verify_log import LogVerifier
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier
 from rocketstore.store.verify_report import Findings, VerifyReport
 from rocketstore.store.verify_units import UnitVerifier
+from rocketstore.store.writer import SCHEDULE_TOPIC
 
 __all__ = ["verify"]
 
@@ -94,6 +95,7 @@ class Verification:
         self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()
         self.consumer_offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self.delay_offsets: dict[int, int] = {}
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
         self.last_exit_ok = not os.path.lexists(root / "abort")
@@ -139,7 +141,7 @@ class Verification:
         self._check_index_files(index, whole)
         if self.checkpoint is not None and not is_live:
             self._check_checkpoint(self.checkpoint, log, whole, index)
-        self._check_consumers(queues)
+        self._check_consumers(queues, quick)
         return VerifyReport(
             self.findings.sorted(), whole.begin, whole.end, whole.n_records, len(queues.queues), len(index.parts),
             self.last_exit_ok, self.is_locked, quick,
@@ -294,19 +296,29 @@ class Verification:
     def _check_config(self) -> None:
         config = BrokerConfig.open(self.root)
         self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
-        self.consumer_offsets = config.consumer_offsets
+        self.consumer_offsets, self.delay_offsets = config.consumer_offsets, config.delay_offsets
         for path, what in config.problems:
             kind = "config-bak-used" if what.endswith("is used") else "config-damaged"
             self.findings.add(kind, path, 0, what)
 
-    def _check_consumers(self, queues: QueueVerifier) -> None:
+    def _check_consumers(self, queues: QueueVerifier, quick: bool) -> None:
+        if quick and not self.last_exit_ok:
+            return  # queues may be behind the log, of which only samples were looked at
         for group, topics in sorted(self.consumer_offsets.items()):
             for topic, offsets in sorted(topics.items()):
                 for queue_id, offset in sorted(offsets.items()):
-                    files = queues.queues.get((topic, queue_id))
-                    if files is not None and not files.is_batch and files.spans and offset > files.spans[-1][1]:
-                        detail = f"{topic}@{group} {queue_id}: {offset} is beyond the queue's last file"
-                        self.findings.add("config-offset", self.root / "config" / "consumerOffset.json", 0, detail)
+                    if (topic, queue_id) in queues.queues:  # or it was deleted, and its consumers' offsets were not
+                        self._check_offset(queues, "consumerOffset.json", group, (topic, queue_id), offset)
+        for level, offset in sorted(self.delay_offsets.items()):
+            if not self._is_rocksdb("consumequeue"):
+                self._check_offset(queues, "delayOffset.json", f"level {level}", (SCHEDULE_TOPIC, level - 1), offset)
+
+    def _check_offset(self, queues: QueueVerifier, name: str, whose: str, queue: Queue, offset: int) -> None:
+        """Note an offset to be consumed next that is beyond a queue's end."""
+        with self.findings.noted(self.root / "consumequeue" / queue[0]):
+            if offset > (end := queues.end(queue)):
+                detail = f"{whose} of {queue[0]}/{queue[1]}: {offset} is beyond the queue's end, {end}"
+                self.findings.add("config-offset", self.root / "config" / name, 0, detail)
 
     def _check_index_files(self, index: IndexVerifier, whole: LogVerifier) -> None:
         directory = self.root / "index"

@@ -15,7 +15,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import LogFile, MappedFileQueue
+from rocketstore.files.mapped_file import LogFile, MappedFileQueue, nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -154,6 +154,18 @@ class QueueFiles:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._is_before(middle, phy_offset) else (low, middle)
         return low
+
+    def end(self) -> int:
+        """The queue offset behind that of the last unit, 0 without one."""
+        for first, _, file in reversed(self.spans):
+            used = -(-nonzero_end(file.path, 0, file.size) // self.unit.itemsize)
+            units = self.units(max(first, first + used - NEAR), first + used)
+            units = units[valid(units)]
+            if len(units) and self.is_batch:
+                return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
+            if len(units):
+                return first + used
+        return 0
 
     def _is_before(self, unit: int, phy_offset: int) -> bool:
         units = self.units(unit, unit + 1)
@@ -365,6 +377,11 @@ class QueueVerifier:
                 continue
             files.count_deleted += rows.count_deleted
             self._merge_units(rows, files)
+
+    def end(self, queue: Queue) -> int:
+        """The queue offset that the next message of a queue gets, once all are dispatched."""
+        files = self.queues.get(queue)
+        return max(self._next.get(queue, 0), 0 if files is None else files.end())
 
     # ---- deleted topics: a broker keeps their records, and forgets their queues and offsets ------------------
 

@@ -144,7 +144,7 @@ KINDS = {
                                     "deletes that file after a crash"),
     "config-damaged": Kind(ERROR, "a file of config, and its .bak, cannot be read", "starts without what it had"),
     "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can", "uses the .bak"),
-    "config-offset": Kind(WARNING, "a consumer's offset is beyond the end of its queue", "resets the consumer"),
+    "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue", "resets it"),
     "foreign-file": Kind(INFO, "a file or directory is none of a store's", "leaves it alone"),
     "foreign-file-fatal": Kind(ERROR, "a file stands among files of which a broker loads each", STOPS),
     "not-checked": Kind(INFO, "a part of the store is in a format that is not read", "reads it"),
