@@ -728,6 +728,8 @@ def plain_queue_in_the_other_root(store):
     "store time": {"field": 20, "size": 8, "kind": "unit-store-time"},
     "base": {"field": 28, "size": 8, "kind": "unit-batch-base"},
     "number": {"field": 36, "size": 2, "kind": "unit-batch-size"},
+    "compacted offset": {"field": 38, "size": 4, "kind": "unit-batch-constant"},
+    "reserved": {"field": 42, "size": 4, "kind": "unit-batch-constant"},
 })
 def batch_unit_with_another(store, field, size, kind):
     name, position = store.batch_unit(7)

@@ -34,6 +34,7 @@ BATCH_UNIT = np.dtype([
 ])
 FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
           "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
+CONSTANTS = {"compacted_offset": -1, "reserved": 0}  # of batch units
 NEAR = 64  # units around where a unit should be, among which it is looked for
 NOTED = 100
 FIRST = operator.itemgetter(0)
@@ -324,6 +325,10 @@ class QueueVerifier:
                 self._add_faults(result, kind, numbers, (has != should) & ~in_ext & ~lost, has, should)
             else:
                 self._add_faults(result, kind, numbers, (has != should) & ~lost, has, should)
+        if files.is_batch:
+            for name, value in CONSTANTS.items():
+                should = np.full(len(units), value)
+                self._add_faults(result, "unit-batch-constant", numbers, units[name] != should, units[name], should)
         lost &= codes != rows["tags_code"]
         self._add_faults(result, "ext-missing", numbers, lost, codes, rows["tags_code"])
 
@@ -448,5 +453,5 @@ def packed_as(unit: np.dtype[Any], rows: np.ndarray) -> np.ndarray:
     """The units of records as they are in a file."""
     packed = np.empty(len(rows), unit)
     for name in unit.names or ():
-        packed[name] = rows[name] if name in (rows.dtype.names or ()) else -1 if name == "compacted_offset" else 0
+        packed[name] = rows[name] if name in (rows.dtype.names or ()) else CONSTANTS[name]
     return packed

@@ -82,6 +82,7 @@ KINDS = {
     "unit-tags-code": Kind(ERROR, "a unit has another tags code than its record", STAYS),
     "unit-batch-base": Kind(ERROR, "a batch unit has another first queue offset than its record", STAYS),
     "unit-batch-size": Kind(ERROR, "a batch unit counts other messages than its record", STAYS),
+    "unit-batch-constant": Kind(WARNING, "compactedOffset of a batch unit is not -1, or reserved not 0", KEEPS),
     "unit-store-time": Kind(ERROR, "a batch unit has another store time than its record", STAYS),
     "unit-invalid": Kind(ERROR, "a unit cannot be one", "ends the queue here if it is in the last three files"),
     "unit-no-record": Kind(ERROR, "a unit leads to no record", STAYS),
