@@ -784,6 +784,27 @@ def ext_unit_of_zeros(store):
     return "ext-missing", name, position
 
 
+@each("ext", {
+    "longer": {"field": 0, "change": 8},
+    "longer than the file": {"field": 0, "change": 1000},
+    "shorter than any": {"field": 0, "change": -1},
+    "with a bitmap": {"field": 18, "change": 8},
+})
+def ext_unit_that_is_not_as_long_as_it_says(store, field, change):
+    *_, ext, at = ext_unit(store, 31)
+    store.add(ext, at + field, 2, change)
+    return "ext-size", ext, at
+
+
+@each("ext", {"nothing": {"mark": b"\0\0"}, "another number": {"mark": b"\xef\xff"}})
+def ext_file_without_an_end(store, mark):
+    *_, ext, _ = ext_unit(store, 0)
+    end = EXT_FILE // 20 * 20
+    assert store.read(ext)[end : end + 2] == b"\xff\xff"
+    store.write(ext, end, mark)
+    return "ext-end", ext, end
+
+
 @each("ext", {"far": {"address": 1 << 40}, "near": {"address": 1 << 12}})
 def ext_address_that_leads_nowhere(store, address):
     name, position, *_ = ext_unit(store, 31)

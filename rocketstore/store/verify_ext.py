@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ __all__ = ["ExtFiles"]
 
 EXT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")])
 MOST = 16 << 20  # bytes
+NOTED = 16
+END = -1  # in the place of a size: the next unit is in the next file
+Fault = tuple[str, Path, int, str, int]  # kind, file, offset in it, detail, number
 
 
 class ExtFiles:
@@ -47,6 +51,15 @@ class ExtFiles:
         times[addresses] = units["store_timestamp"]
         return resolved, lost, times
 
+    def faults(self, is_live: bool) -> Iterator[Fault]:
+        """Walk the units by their sizes, as a broker does when it loads them. Parameters: is_live: one may be writing.
+
+        Source: ConsumeQueueExt.recover.
+        """
+        for file in self.files[: -1 if is_live else None]:
+            if file.size == self.size:
+                yield from faults_in(file, is_last=file is self.files[-1])
+
     @staticmethod
     def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
         first, end = int(at.min()), int(at.max()) + EXT.itemsize
@@ -55,3 +68,33 @@ class ExtFiles:
         data = np.frombuffer(read_bytes(file.path, first, end - first), np.uint8)
         units: np.ndarray = data[(at - first)[:, None] + np.arange(EXT.itemsize)].view(EXT)[:, 0]
         return units
+
+
+def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
+    data, begin, at = b"", 0, 0
+    while True:
+        if at + EXT.itemsize > begin + len(data):
+            data, begin = read_bytes(file.path, at, MOST), at
+        size = int.from_bytes(data[at - begin : at - begin + 2], "big", signed=True)
+        if size <= 0:
+            break
+        units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT)
+        if size < EXT.itemsize or len(units) == 0:
+            yield "ext-size", file.path, at, f"{size} bytes cannot be, {file.size - at} are left", 1
+            return
+        wrong = np.flatnonzero(units["bitmap_size"] != size - EXT.itemsize)
+        for i in wrong[:NOTED].tolist():
+            detail = f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap"
+            count = 1 + (len(wrong) - NOTED if i == wrong[:NOTED][-1] and len(wrong) > NOTED else 0)
+            yield "ext-size", file.path, at + size * i, detail, count
+        at += size * len(units)
+    if size != END and (size < 0 or not is_last):
+        yield "ext-end", file.path, at, f"{size} behind the last unit, not {END}", 1
+
+
+def run_of(data: bytes, at: int, size: int) -> np.ndarray:
+    """The units from a position on, as long as they have the same size."""
+    count = max((len(data) - at - EXT.itemsize) // max(size, EXT.itemsize) + 1, 0)
+    units: np.ndarray = np.ndarray(count, EXT, data, at, (size,))
+    others = np.flatnonzero(units["size"] != size)
+    return units[: others[0]] if len(others) else units

@@ -95,6 +95,8 @@ KINDS = {
     "ext-missing": Kind(ERROR, "a unit leads to no unit in the ext files", "filters by no tags code"),
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS),
+    "ext-size": Kind(ERROR, "an ext unit is not as long as it says", "may lose those behind it"),
+    "ext-end": Kind(WARNING, "an ext file does not end with -1 behind its last unit", KEEPS),
     "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS),
     # index
     "index-missing": Kind(WARNING, "there is no index of what the log has", "makes a new one for new messages alone"),

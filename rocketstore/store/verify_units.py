@@ -45,6 +45,8 @@ class UnitVerifier(NamedTuple):
             with self.findings.noted(files.directory):
                 self._check_behind(files)
                 self._check_units(queue, files)
+                for fault in files.ext.faults(self.is_live) if files.ext is not None else ():
+                    self.findings.add(*fault)
             if files.count_deleted:
                 at = self.queues.begins_at(queue, files)
                 made_again[queue[0]] = min(at, made_again.get(queue[0], at))
