@@ -308,6 +308,18 @@ def inner_batch_that_counts_no_number(store):
     return "log-inner-batch", name, position
 
 
+@each("crc", {
+    "a letter": {"field": -19, "size": 1, "kind": "log-property-crc"},
+    "its name": {"field": -20, "size": 9, "kind": "log-property-crc"},
+    "all": {"field": -20, "size": 20, "kind": "log-property-crc-missing"},
+})
+def destroyed_crc_property(store, field, size, kind):
+    at, record = store.middle()
+    name, position = store.place(at)
+    store.write(name, position + record.total_size + field, b"x" * size)
+    return kind, name, position
+
+
 @each("crc", {"digits": {"field": -2}, "flag": {"field": 19}, "born time": {"field": 47}, "key": {"field": None}})
 def changed_record_with_crc(store, field):
     """Nothing but the CRC of the whole record covers these."""

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from rocketstore.kernels.buffer import Buffer
 
 TIME_FALLS: int
+NO_PROPERTY_CRC: int
 WRONG_LINK: int
 NEWER_LINK: int
 NEGATIVE_HASH: int
@@ -18,7 +19,7 @@ class LogChecker:
     first_store_timestamp: int
     last_store_timestamp: int
     max_store_timestamp: int
-    def __new__(cls, *, force_prop_crc: bool = False) -> Self: ...
+    def __new__(cls, *, force_prop_crc: bool = False, expects_prop_crc: bool = False) -> Self: ...
     def begin(self) -> None: ...
     def faults_found(self) -> dict[int, tuple[int, list[int]]]: ...
     def scan(self, buffer: Buffer, from_offset: int, offset: int, end: int) -> tuple[int, int]: ...

@@ -28,7 +28,8 @@ cdef enum:
     PIECE = 16 << 20  # bytes between two looks at the signals: some milliseconds
     ITEMS = 1 << 19  # likewise
     FALLS = BAD_HALF + 1
-    KINDS = FALLS + 1
+    NO_CRC = FALLS + 1
+    KINDS = NO_CRC + 1
     CHAIN = 0  # kinds of faults of an item
     NEWER = 1
     HASH = 2
@@ -36,7 +37,7 @@ cdef enum:
     TIME = 4
     NOTED = 16  # faults of each kind
 
-TIME_FALLS = FALLS
+TIME_FALLS, NO_PROPERTY_CRC = FALLS, NO_CRC
 WRONG_LINK, NEWER_LINK, NEGATIVE_HASH, FALLING_OFFSET, NEGATIVE_TIME = CHAIN, NEWER, HASH, ORDER, TIME
 
 cdef struct Faults:
@@ -63,12 +64,14 @@ cdef class LogChecker:
     """Walks records of the log, piece by piece, each of which begins with ``begin``.
 
     CRCs are those of bodies, and of records that have one among their properties. Parameters: force_prop_crc: a record
-    without that one is bad. Attributes: n_records; last_phy_offset, where the last one is, -1 before;
-    first_store_timestamp, last_store_timestamp, max_store_timestamp.
+    without that one is bad; expects_prop_crc: one without is noted, as bad if only the property's name is not there.
+    Attributes: n_records; last_phy_offset, where the last one is, -1 before; first_store_timestamp,
+    last_store_timestamp, max_store_timestamp.
     Source: CommitLog.checkMessageAndReturnSize.
     """
 
     cdef bint force_prop_crc
+    cdef bint expects_prop_crc
     cdef Faults faults
     cdef readonly int64_t n_records
     cdef readonly int64_t last_phy_offset
@@ -76,8 +79,8 @@ cdef class LogChecker:
     cdef readonly int64_t last_store_timestamp
     cdef readonly int64_t max_store_timestamp
 
-    def __cinit__(self, *, bint force_prop_crc=False):
-        self.force_prop_crc = force_prop_crc
+    def __cinit__(self, *, bint force_prop_crc=False, bint expects_prop_crc=False):
+        self.force_prop_crc, self.expects_prop_crc = force_prop_crc, expects_prop_crc
         self.begin()
 
     def begin(self):
@@ -87,7 +90,7 @@ cdef class LogChecker:
         self.last_phy_offset = -1
 
     def faults_found(self):
-        """Give what is wrong: {status or TIME_FALLS: (number, first physical offsets)}."""
+        """Give what is wrong: {status, TIME_FALLS or NO_PROPERTY_CRC: (number, first physical offsets)}."""
         return noted(&self.faults)
 
     def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end):
@@ -149,6 +152,11 @@ cdef class LogChecker:
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
         elif self.force_prop_crc:
             note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
+        elif self.expects_prop_crc:
+            if record.properties.size >= CRC_PROPERTY_SIZE and crc_agrees(record, tail + 9, 10):
+                note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
+            else:
+                note(&self.faults, NO_CRC, phy_offset)
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, Window, data_ranges, nonzero_end
 from rocketstore.kernels.commit_log import BLANK, CUT, END, OK, bad_reason, read_message
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.kernels.verify import TIME_FALLS, LogChecker
+from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.recovery_tail import tails
 from rocketstore.store.verify_index import IndexVerifier, Items
@@ -35,6 +35,10 @@ KIND_OF_FIELD = {
     "magic": "log-magic", "size": "log-size", "body length": "log-body-length", "topic length": "log-topic-length",
     "properties length": "log-properties-length", "bodyCrc": "log-body-crc", "__CRC32#": "log-property-crc",
     "DELAY": "log-delay", "INNER_NUM, INNER_BASE": "log-inner-batch", "physicalOffset": "log-phy-offset",
+}
+WITH_SOUND_RECORDS = {
+    TIME_FALLS: ("log-time-falls", "the store time is before that of the record before"),
+    NO_PROPERTY_CRC: ("log-property-crc-missing", "no __CRC32# ends the properties"),
 }
 
 
@@ -64,7 +68,8 @@ class Worker:
 
     def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
         self.log, self.queues, self.index = log, queues, index
-        self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc)
+        has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
+        self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
         self.scanner, self.plain_scanner = (
             RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
             for indexes_tags in (True, False)
@@ -133,8 +138,9 @@ class Worker:
 
     def _compare(self, piece: Piece) -> None:
         for status, (count, places) in self.checker.faults_found().items():
-            kind, detail = "log-time-falls", "the store time is before that of the record before"
-            if status != TIME_FALLS:
+            if status in WITH_SOUND_RECORDS:
+                kind, detail = WITH_SOUND_RECORDS[status]
+            else:
                 name, reason = bad_reason(status)
                 kind, detail = KIND_OF_FIELD[name], f"{name} {reason}"
             numbers = [1] * (len(places) - 1) + [count - len(places) + 1]

@@ -54,6 +54,8 @@ KINDS = {
     "log-properties-length": Kind(ERROR, "the length of properties leads out of the file", CUTS),
     "log-body-crc": Kind(ERROR, "a body is not the one that was stored", CUTS),
     "log-property-crc": Kind(ERROR, "a record is not the one that was stored", f"{CUTS}, with forceVerifyPropCRC"),
+    "log-property-crc-missing": Kind(WARNING, "a record lacks the CRC of its own that the store's writer gives each",
+                                     f"{KEEPS}; {CUTS}, with forceVerifyPropCRC"),
     "log-phy-offset": Kind(ERROR, "a record does not say where it is", "dispatches it to the place it says"),
     "log-delay": Kind(ERROR, "DELAY is no number", CUTS),
     "log-inner-batch": Kind(ERROR, "INNER_NUM or INNER_BASE is no number", CUTS),
