@@ -38,7 +38,7 @@ def test_every_option_is_read():
     options = {
         "SUBSCRIBE": "A, B", "queueIDs": "0,1,-1", "tags": "x||y", "keys": " k1  k,2 a\tb\u30001",
         "startingOffsets": '{"A":{"0":-2,"1":7}}',
-        "endingOffsets": '{"A":{"1":9,"2":-1}}', "startingPhyOffset": "-5", "endingPhyOffset": "100",
+        "endingOffsets": '{"A":{"1":9,"0":-1}}', "startingPhyOffset": "-5", "endingPhyOffset": "100",
         "columns": "topic, body",
         "schemaStyle": "RocketMQ", "minPartitions": "3", "maxPartitionBytes": "128m", "batchSize": "10",
         "maxBatchBytes": "512 KB", "failOnDataLoss": "FALSE", "mode": "permissive", "verifyCrc": "true",
@@ -51,7 +51,7 @@ def test_every_option_is_read():
         tags="x||y",
         keys=("k1", "k,2", "a\tb\u30001"),
         starting_offsets=StartingOffsets(-2, {"A": {0: -2, 1: 7}}),
-        ending_offsets=StartingOffsets(-1, {"A": {1: 9, 2: -1}}),
+        ending_offsets=StartingOffsets(-1, {"A": {1: 9, 0: -1}}),
         starting_phy_offset=-5,
         ending_phy_offset=100,
         columns=("topic", "body"),
@@ -93,17 +93,22 @@ def test_every_option_is_read():
         ("assign", '{"T":0}', "must be JSON like"),
         ("assign", '{"T":["0"]}', "'0' is no queue id"),
         ("assign", '{"T":[true]}', "True is no queue id"),
+        ("assign", '{"T":[0],"T":[1]}', "has a name twice: T, T"),
         ("subscribe", "A,,B", "commas between"),
         ("subscribe", "A,A", "each once"),
         ("subscribePattern", "(", "no regular expression"),
         ("queueIds", "1,x", "integer"),
         ("queueIds", str(2**31), "no queue id"),
         ("keys", " ", "keys with spaces"),
+        ("tags", "||", "names no tag"),
+        ("tags", " || ", "names no tag"),
         ("startingOffsets", "soon", 'must be earliest, latest, or JSON like {"topic": {"0": 23}}'),
         ("startingOffsets", '{"T":{"0":-3}}', "-3 is no queue offset"),
         ("startingOffsets", '{"T":{"0":"5"}}', "'5' is no queue offset"),
         ("startingOffsets", '{"T":{"x":5}}', "must be an integer"),
         ("startingOffsets", '{"T":{"0":5,"00":9}}', "topic 'T' has a queue twice: 0, 00"),
+        ("startingOffsets", '{"T":{"0":5},"U":{},"T":{"1":7}}', "has a name twice: T, U, T"),
+        ("startingOffsets", '{"T":{"0":5,"0":9}}', "has a name twice: 0, 0"),
         ("startingOffsets", '{"T":5}', "must be earliest, latest, or JSON"),
         ("startingOffsets", "[" * 100_000, "must be earliest, latest, or JSON"),
         ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store is of one broker"),
@@ -153,8 +158,9 @@ def test_offsets_of_another_broker_are_refused():
     "options", [{"subscribe": "T"}, {"subscribePattern": "T"}, {"queueIds": "0"}, {"assign": '{"T":[0,1],"U":[0]}'}]
 )
 def test_an_offset_of_a_queue_that_is_not_selected_is_refused(options):
-    with pytest.raises(ValueError, match="option startingOffsets: queue 1 of 'U' is not among those selected"):
-        parse(startingOffsets='{"T":{"0":5},"U":{"1":5}}', **options)
+    for name in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(ValueError, match=f"option {name}: queue 1 of 'U' is not among those selected"):
+            parse(**{name: '{"T":{"0":5},"U":{"1":5}}'}, **options)
 
 
 def test_timestamps_precede_offsets_as_in_kafka_s_source():

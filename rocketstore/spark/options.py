@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from rocketstore.files.commit_log import subscribed_tags
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import URI
 
@@ -97,6 +98,15 @@ def words(text: str) -> tuple[str, ...]:
     return found
 
 
+def tags(text: str) -> str | None:
+    wanted = subscribed_tags(text.strip())
+    if wanted is None:
+        return None
+    if not wanted:
+        raise ValueError("names no tag: must be tags with || between, or *")
+    return text
+
+
 def pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -123,9 +133,18 @@ def like(example: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return parse_json
 
 
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON, which else would have the last of those of one name, and no word about the others."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"has a name twice: {', '.join(name for name, _ in pairs)}")
+    return found
+
+
 @partial(like, 'JSON like {"topic": [0, 1]}')
 def assignment(text: str) -> dict[str, frozenset[int]]:
-    return {topic: frozenset(map(queue_id, ids)) for topic, ids in json.loads(text).items()}
+    given = json.loads(text, object_pairs_hook=each_once)
+    return {topic: frozenset(map(queue_id, ids)) for topic, ids in given.items()}
 
 
 @partial(like, OFFSETS)
@@ -135,7 +154,7 @@ def offsets(text: str) -> StartingOffsets:
         return StartingOffsets(EARLIEST if text.lower() == "earliest" else LATEST, {})
     queues: dict[str, dict[int, int]] = {}
     brokers: dict[str, None] = {}
-    for topic, of_topic in json.loads(text).items():
+    for topic, of_topic in json.loads(text, object_pairs_hook=each_once).items():
         named = [name for name, inner in of_topic.items() if isinstance(inner, dict)]
         if named and len(of_topic) > 1:
             raise ValueError(f"topic {topic!r} has {', '.join(of_topic)}: {ONE_BROKER}")
@@ -174,7 +193,7 @@ class ReadOptions:
     subscribe: frozenset[str] | None = option(lambda text: frozenset(names(text)))
     subscribe_pattern: str | None = option(pattern)
     queue_ids: frozenset[int] | None = option(lambda text: frozenset(queue_id(number(name)) for name in names(text)))
-    tags: str | None = option(lambda text: None if text.strip() in ("", "*") else text)
+    tags: str | None = option(tags)
     keys: tuple[str, ...] | None = option(words)
     starting_offsets: StartingOffsets | None = option(offsets)
     ending_offsets: StartingOffsets | None = option(ending)
@@ -228,14 +247,15 @@ class ReadOptions:
                 given.pop(f"{edge}Offsets", None)
         check(given, streaming)
         self = cls(**{FIELDS[name].name: value for name, value in given.items()})
-        self._check_starting_offsets()
+        self._check_offsets("startingOffsets", self.starting_offsets)
+        self._check_offsets("endingOffsets", self.ending_offsets)
         return self
 
-    def _check_starting_offsets(self) -> None:
-        queues = {} if self.starting_offsets is None else self.starting_offsets.queues
-        for topic, id in ((topic, id) for topic, offsets in queues.items() for id in offsets):
+    def _check_offsets(self, name: str, offsets: StartingOffsets | None) -> None:
+        queues = {} if offsets is None else offsets.queues
+        for topic, id in ((topic, id) for topic, ids in queues.items() for id in ids):
             if not self.wants(topic, id):
-                raise ValueError(f"option startingOffsets: queue {id} of {topic!r} is not among those selected")
+                raise ValueError(f"option {name}: queue {id} of {topic!r} is not among those selected")
 
     @property
     def topics(self) -> frozenset[str] | None:
