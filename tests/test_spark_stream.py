@@ -256,10 +256,21 @@ def test_a_batch_with_damage_in_it_has_as_many_messages_as_others(tmp_path, log)
 
 
 @needs_limits
-def test_only_messages_that_are_wanted_are_counted(writer):
-    found = stream_all(writer.path, maxOffsetsPerTrigger="10", queueIds="1")
+@pytest.mark.parametrize("rows", ["3", "16384"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queueIds": "1"},
+        {"assign": '{"T":[1],"U":[0]}'},
+        {"subscribePattern": "T", "queueIds": "1"},
+        {"startingOffsets": '{"T":{"0":-1,"1":0}}'},
+    ],
+)
+def test_only_messages_that_are_wanted_are_counted(writer, options, rows):
+    found = stream_all(writer.path, maxOffsetsPerTrigger="10", batchSize=rows, **options)
     assert [len(offsets) for offsets in found if offsets] == [10] * 5
     assert flat(found) == all_offsets(writer.path)[1::2]
+    assert len(found) <= 6
 
 
 @needs_limits

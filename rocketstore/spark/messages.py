@@ -36,7 +36,7 @@ from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, T
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import TRANSACTION_ROLLBACK
 
-__all__ = ["LogPart", "MessagesReader", "PushdownReader", "conditions", "read_part"]
+__all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "read_part"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_SCAN = 1 << 40  # entries of the index: all

@@ -15,7 +15,7 @@ import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.scan import Scan
 from rocketstore.limits import LONG_MAX
-from rocketstore.spark.messages import LogPart, conditions, read_part
+from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.spark.plan import CommittedEnd, begin_of, lose, lose_later, parts_of
 from rocketstore.spark.schemas import TableSchema
@@ -158,11 +158,18 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             end = last_end(log, begin, begin + options.max_bytes_per_trigger, end)
         if options.max_offsets_per_trigger is not None:
             most = options.max_offsets_per_trigger
-            scan = log.scan(
-                begin, end, columns=["phy_offset", "size"], on_corrupt="skip", batch_size=most, **conditions(options)
-            )
-            end = end_of_rows(scan, most, end)
+            end = end_of_rows(self._wanted(options, begin, end, most), most, end)
         return end
+
+    def _wanted(self, options: ReadOptions, begin: int, end: int, most: int) -> Scan:
+        """Scan for where the messages are that a task gives rows of."""
+        log, columns = self.store.commit_log, {"phy_offset", "size"}
+        row_filter = RowFilter(options, log)
+        if row_filter.is_needed:
+            most, columns = options.batch_size, columns.union(BOUNDED)  # it leaves rows out, and takes long for a few
+        scan = log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=most, **conditions(options))
+        scan.choose = row_filter.apply
+        return scan
 
 
 def end_of_rows(scan: Scan, most: int, end: int) -> int:
