@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+import stores
 from cli import run, start
 from puts import files_under
 
@@ -88,6 +89,19 @@ def test_a_store_that_does_not_show_its_sizes_needs_them(no_java, store, tmp_pat
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=67108864\nmaxHashSlotNum=97\nmaxIndexNum=101\n")
     assert run("demo", "--store", store, "--broker-conf", conf).exit_code == 0
+
+
+def test_a_store_whose_files_do_not_show_their_geometry_is_taken_with_it(no_java, tmp_path):
+    """It has messages that were rolled back, and have keys."""
+    store = stores.unpack("rich-5.5.0", tmp_path)
+    result = run("demo", "--store", store)
+    assert result.exit_code == 1
+    assert result.stderr.endswith("(it looks like --slots 97, --items 200)\n")
+    result = run("demo", "--store", store, "--slots", 97, "--items", 200, "--lookups", 10**6, "--absent", 10)
+    assert result.exit_code == 0
+    with rocketstore.open(store) as opened:
+        indexed = [m for batch in opened.scan() for m in batch if m.keys and m.sys_flag & 0xC != 0xC]
+    assert result.stdout.count(f"all {len(indexed):,} messages found") == 2
 
 
 @pytest.mark.parametrize(("asked", "found"), [(1, 1), (150, 150), (10**6, "1,800")])

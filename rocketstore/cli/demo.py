@@ -32,6 +32,7 @@ from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.geometry import known_config
 from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.store.query import TRANSACTION_ROLLBACK
 from rocketstore.store.rebuild import rebuild
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 
@@ -89,8 +90,8 @@ def demo(
         raise click.UsageError("--store, --index: give one of them")
     if (store or index) is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--messages: none are written with --store or --index, so give one of them")
-    if index is None and hash_slot_num is not None:
-        raise click.UsageError("--slots, --items: are those of --index")
+    if (store or index) is None and hash_slot_num is not None:
+        raise click.UsageError("--slots, --items: are those of --store or --index")
     reason = why_no_spark()
     if reason:
         note(f"Spark is left out: {reason}.")
@@ -100,6 +101,8 @@ def demo(
             report(look_up(index, config, lookups, absent, scratch, not reason))
             return
         steps, config = [], ctx.meta[BROKER_CONF]
+        if hash_slot_num is not None:
+            config = replace(config or StoreConfig(), max_hash_slot_num=hash_slot_num, max_index_num=index_num)
         if store is None:
             store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
             _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, config))
@@ -188,8 +191,8 @@ def write_store(path: Path, count: int, config: StoreConfig) -> None:
 
 
 def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
-    """Take the first key of so many of the messages that have one, spread over the log."""
-    columns = ("topic", "keys", "phy_offset")
+    """Take the first key of so many of the messages that are indexed by one, spread over the log."""
+    columns = ("topic", "keys", "phy_offset", "sys_flag")
     count = sum(len(with_keys(batch)) for batch in log.scan(columns=columns, on_corrupt="skip"))
     wanted = np.arange(min(most, count)) * count // max(1, min(most, count))  # of those that have one
     topics, keys, phy_offsets, seen = [], [], [], 0
@@ -227,7 +230,8 @@ def keys_of(hashes: np.ndarray) -> list[str]:
 
 
 def with_keys(batch: MessageBatch) -> np.ndarray:
-    return np.flatnonzero(np.diff(batch.keys.offsets))
+    is_rolled_back = batch.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK  # which no index has
+    return np.flatnonzero((np.diff(batch.keys.offsets) > 0) & ~is_rolled_back)
 
 
 def link_log(log: CommitLog, root: Path) -> None:
