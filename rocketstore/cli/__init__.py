@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 
 __all__ = ["main"]
 
@@ -22,6 +23,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
     if logging.lastResort is not None:
         logging.getLogger("rocketstore").addHandler(logging.lastResort)  # warnings, to standard error
+    warnings.filterwarnings("ignore", module="rocketstore")  # which are logged, too
     try:
         from rocketstore.cli.group import rocketstore
 

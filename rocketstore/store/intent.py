@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import shutil
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,8 @@ class UnfinishedWrite:
     def settle(self) -> None:
         """After it was done: have nobody do it again. A write that was left is told of, and its intent renamed."""
         path, job = intent_path(self.root), self.intent.job
-        logger.warning("%s: write %s was ended in the middle: %s", self.root, job, self)
+        told = f"{self.root}: write {job} was ended in the middle: {self}"
+        logger.warning("%s", told)
         with suppress(FileNotFoundError):  # that was done before
             if self.what == "leave":
                 path.rename(path.with_stem(f"{path.stem}-{job}"))
@@ -147,6 +149,8 @@ class UnfinishedWrite:
                 path.unlink()
         sync_path(self.root)
         shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
+        if self.what == "leave":  # which is for somebody to decide about
+            warnings.warn(told, stacklevel=1)
 
     def __str__(self) -> str:
         if self.what == "undo":
