@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -418,6 +419,14 @@ def test_keys_are_looked_for_in_the_log_where_no_index_file_shows_its_geometry(t
     with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
         store.put_message(rocketstore.Message("T", b"x"))
     assert phy_offsets(tmp_path, keys="k0", subscribe="T") == phy_offsets(tmp_path, keys="k0") == []
+
+
+@pytest.mark.parametrize("damaged", [b"x" * 10, b"\x7f" * 7028])
+def test_keys_are_looked_for_in_the_log_where_the_index_is_damaged(store, tmp_path, damaged):
+    root = shutil.copytree(store, tmp_path / "store")
+    expected = phy_offsets(root, keys="k7", subscribe="TopicTest")
+    max((root / "index").iterdir()).write_bytes(damaged)
+    assert phy_offsets(root, keys="k7", subscribe="TopicTest") == expected != []
 
 
 def test_keys_find_no_message_that_was_rolled_back(rich, tmp_path):

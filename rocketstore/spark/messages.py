@@ -138,10 +138,10 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
 
 
 def has_index(store: MessageStore) -> bool:
-    """Whether there is an index that can be read: not one in RocksDB, nor one whose geometry no file shows."""
+    """Whether there is an index that can be read: not one in RocksDB, damaged, or whose geometry no file shows."""
     try:
         return store.index is not None
-    except (UnsupportedFormatError, ValueError):
+    except (CorruptFileError, UnsupportedFormatError, ValueError):
         return False
 
 
