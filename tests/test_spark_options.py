@@ -178,6 +178,11 @@ def test_an_option_that_is_none_was_not_given():
     assert parse(**dict.fromkeys(sorted(FIELDS.keys() - {"path"}))) == parse()
 
 
+def test_several_paths_are_refused():
+    with pytest.raises(ValueError, match="read one store at a time"):
+        ReadOptions.parse({"paths": '["/a","/b"]'})
+
+
 def test_without_a_path_there_is_no_store():
     with pytest.raises(ValueError, match="option path: give the directory"):
         ReadOptions.parse({})

@@ -229,6 +229,8 @@ class ReadOptions:
         """
         if "provider" in options:  # one of CREATE TABLE's own
             raise ValueError("CREATE TABLE: Spark gives a table's options to no query: use CREATE TEMPORARY VIEW")
+        if "paths" in options:  # as load([a, b]) has them
+            raise ValueError("load: give one path: read one store at a time, and join what they give by union")
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
