@@ -390,6 +390,25 @@ def test_bytes_that_are_missing_in_properties_lose_their_record_alone(tmp_path, 
     assert report.out_of_order == 2
 
 
+def test_bytes_that_are_missing_at_the_end_of_one_record_and_the_begin_of_another_lose_both(tmp_path, out):
+    """What is left of the second one has its magic, which no properties have."""
+    properties = b"KEYS\1" + b"key-of-it " * 4 + b"\2TAGS\1A\2"
+    data, places = log_of([b"first", b"second", b"third", b"last"], properties=properties)
+    put_log(tmp_path / "store", (data[: places[2] - 20] + data[places[2] + 3 :]).ljust(65536, b"\0"))
+    salvage(tmp_path / "store", out, config=BIG)
+    assert [record.body for _, record in scan(read_files(out / "commitlog"))] == [b"first", b"last"]
+
+
+def test_a_record_in_the_body_of_one_whose_properties_lack_bytes_is_none(tmp_path, out):
+    inner = build_record(topic="Inner", body=b"inner", queue_offset=7, phy_offset=40_000)
+    data, places = log_of([b"first", b"xyz" + inner + b"zyx", b"last"], properties=b"KEYS\1key-of-it\2")
+    at = data.index(b"key-of-it", places[1])
+    put_log(tmp_path / "store", (data[:at] + data[at + 5 :]).ljust(65536, b"\0"))
+    report = salvage(tmp_path / "store", out, config=BIG)
+    assert [record.topic for _, record in scan(read_files(out / "commitlog"))] == ["T"] * 2
+    assert lost_of(report)[0] == (f"{0:020d}", places[1], places[2] - 5 - places[1], places[1])
+
+
 def test_bytes_that_are_missing_before_the_blank_lose_the_last_record(tmp_path, out):
     data, places = log_of([b"first", b"last"], properties=b"KEYS\1key-of-it\2")
     end = places[1] + places[1] + len("last") - len("first")

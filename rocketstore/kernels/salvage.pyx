@@ -85,6 +85,7 @@ cdef class PieceFinder:
     cdef int64_t expected  # where the next record should be
     cdef int64_t lost  # where bytes began that are none, -1
     cdef int64_t extent  # of what was looked at last, where it is known
+    cdef int64_t after  # where to look next, where it is not
     cdef int64_t work  # bytes whose CRC was computed of what turned out to be no record
     cdef int lost_status
 
@@ -132,14 +133,11 @@ cdef class PieceFinder:
     cdef bint scan_step(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit) noexcept nogil:
         cdef Record record
         cdef int status
-        cdef int64_t found
         while pos[0] < limit:
             if self.lost >= 0:
-                found = self.find(data, size, pos[0], limit, &record)
-                pos[0] = limit if found < 0 else found
-                if found < 0:
+                if not self.find(data, size, pos, limit, &record):
                     continue
-                if not self.add(self.lost, found - self.lost, 0, self.lost_status):
+                if not self.add(self.lost, pos[0] - self.lost, 0, self.lost_status):
                     return False
                 self.lost = -1
             status = self.look(data, size, pos[0], False, &record)
@@ -147,28 +145,31 @@ cdef class PieceFinder:
                 self.base = record.phy_offset - pos[0]
             if self.extent == 0:
                 self.lost, self.lost_status = pos[0], status
-                pos[0] += 1
+                pos[0] = self.after
                 continue
             if not self.add(pos[0], self.extent, 1 if status != RECORD_BLANK else record.size, status):
                 return False
             pos[0] += self.extent
         return True
 
-    cdef int64_t find(self, const uint8_t *data, int64_t size, int64_t pos, int64_t limit,
-                      Record *record) noexcept nogil:
-        """The first place from `pos` up to `limit` where something of known extent begins, -1 if there is none."""
+    cdef bint find(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit,
+                   Record *record) noexcept nogil:
+        """Go to the first place up to `limit` where something of known extent begins. False if there is none."""
         cdef int64_t stop = min(limit, size - 7), place, blank
-        while pos < stop:
-            place = next_magic(data, pos, stop)
-            blank = self.find_blank(data, size, pos, place, record)
+        while pos[0] < stop:
+            place = next_magic(data, pos[0], stop)
+            blank = self.find_blank(data, size, pos[0], place, record)
             if blank >= 0:
-                return blank
+                pos[0] = blank
+                return True
+            pos[0] = place
             if place < stop:
                 self.look(data, size, place, True, record)
                 if self.extent:
-                    return place
-            pos = place + 1
-        return -1
+                    return True
+                pos[0] = self.after
+        pos[0] = max(pos[0], limit)
+        return False
 
     cdef int64_t find_blank(self, const uint8_t *data, int64_t size, int64_t pos, int64_t stop,
                             Record *record) noexcept nogil:
@@ -188,8 +189,9 @@ cdef class PieceFinder:
     cdef int look(self, const uint8_t *data, int64_t size, int64_t pos, bint is_search, Record *record) noexcept nogil:
         """See what is at `pos`. Sets the extent: of a record or blank, or of a bad record in its place; else 0."""
         cdef int status = parse_record(data + pos, size - pos, 0, NULL, NULL, record)
-        cdef int64_t base
-        self.extent = 0
+        cdef int64_t base, behind_body
+        cdef bint has_body
+        self.extent, self.after = 0, pos + 1
         if status == RECORD_BLANK:
             self.extent = self.blank_size(data, size, pos, record.size, is_search)
             return RECORD_BLANK if self.extent else BAD_SIZE
@@ -205,33 +207,34 @@ cdef class PieceFinder:
         if status != RECORD_OK and base != self.named and base != self.base:
             self.work += record.size
             return status
-        if self.has_another(data, size, pos, status, record):
+        # What begins in a body was sent there, if the CRC is right or the record is where the file's name says.
+        has_body = status == RECORD_OK or base == self.named
+        behind_body = record.body.data + record.body.size - data
+        if (not (has_body and is_followed(record, data + size))
+                and self.has_another(data, size, behind_body - MAGIC if has_body else pos + 1, record)):
             self.work += record.size
+            self.after = behind_body if has_body else pos + 1
             return status if status != RECORD_OK else RECORD_INSIDE
         self.extent = record.size
         return status
 
-    cdef bint has_another(self, const uint8_t *data, int64_t size, int64_t pos, int status,
-                          const Record *record) noexcept nogil:
+    cdef bint has_another(self, const uint8_t *data, int64_t size, int64_t pos, const Record *record) noexcept nogil:
         """Whether another record or the blank begins in one: this lacks bytes then, or is a head with another's end.
 
-        What begins in its body was sent there, if the CRC is right or this record is where the file's name says.
-        Nothing but a next record where this ends proves its topic and properties, which have no bytes of a magic.
+        Nothing but a next record where this ends proves its topic and properties; but no writer puts a magic there.
         """
         cdef Record other
-        cdef int64_t base = record.phy_offset - pos, end = min(pos + record.size, size - 7)
-        cdef int64_t behind_body = record.body.data + record.body.size - data
-        if status == RECORD_OK or base == self.named:
-            if is_followed(record, data + size):
-                return False
-            pos = behind_body
-        else:
-            pos += 1
+        cdef int64_t begin = record.data - data, behind_body = record.body.data + record.body.size - data
+        cdef int64_t end = min(begin + record.size, size - 7)
         while pos < end:
             if self.work > 4 * size:
-                return base != self.named
+                return record.phy_offset - begin != self.named
             pos = next_magic(data, pos, end)
-            if (pos < end and parse_record(data + pos, size - pos, 0, NULL, NULL, &other) == RECORD_OK
+            if pos == end:
+                break
+            if behind_body <= pos + MAGIC < begin + record.size:
+                return True
+            if (parse_record(data + pos, size - pos, 0, NULL, NULL, &other) == RECORD_OK
                     and has_possible_offset(&other) and (pos >= behind_body or other.phy_offset - pos == self.named)):
                 self.work += other.size
                 if self.check(&other) == RECORD_OK:
