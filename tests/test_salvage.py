@@ -187,6 +187,16 @@ def test_the_length_of_log_files_is_what_the_old_ones_show(root, out):
     check(out, report)
 
 
+def test_the_length_of_log_files_is_not_that_of_one_that_lacks_bytes(root, out):
+    """Its blank ends where it does, and each of these lengths is a blank's once."""
+    for start in (2 * LOG_FILE_SIZE, 3 * LOG_FILE_SIZE):
+        (root / "commitlog" / f"{start:020d}").unlink()
+    shutil.rmtree(root / "config")
+    path = root / "commitlog" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:2000] + path.read_bytes()[2010:])
+    assert salvage(root, out).mapped_file_size == LOG_FILE_SIZE
+
+
 def renamed(root):
     for i, path in enumerate(sorted((root / "commitlog").iterdir())):
         path.rename(path.with_name(f"found.{9 - i}"))

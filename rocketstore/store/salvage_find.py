@@ -200,17 +200,15 @@ class Finds:
         return LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
 
     def shown_size(self) -> int | None:
-        """The length of a whole file, by where blanks end; else of the longest file, if that can be one."""
-        spans: Counter[int] = Counter()
+        """The length of a whole file, by where most blanks end, how far files are apart, and how long they are."""
+        spans = Counter(file.length for file in self.files if file.length % 1024 == 0)
         for file in self.files:
             spans.update((file.of(BLANK)["pos"] + file.of(BLANK)["count"]).tolist())
-        bases = [file.base for file in self.files if file.base is not None]
-        for span, _ in spans.most_common():
-            if 0 < span < 2**31 and any(base % span == 0 for base in bases):
-                return span
-        longest = max(file.length for file in self.files)
-        fits = longest < 2**31 and longest % 1024 == 0 and all(base % longest == 0 for base in bases)
-        return longest if fits else None
+        bases = sorted({file.base for file in self.files if file.base is not None})
+        spans.update(after - before for before, after in pairwise(bases))
+        fits = {span: sum(base % span == 0 for base in bases) for span in spans if 0 < span < 2**31}
+        known = [span for span in fits if fits[span]]
+        return max(known, key=lambda span: (spans[span], fits[span], -span), default=None)
 
 
 def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
