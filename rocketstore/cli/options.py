@@ -17,8 +17,8 @@ from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
-__all__ += ["refusing", "scan_conditions", "selection_options", "store_argument", "store_or_index_argument", "tags_option"]
-__all__ += ["time_option", "time_options", "time_range", "unknown_topics", "utc_text"]
+__all__ += ["refusing", "scan_conditions", "selection_options", "store_argument", "store_or_index_argument"]
+__all__ += ["tags_option", "time_option", "time_options", "time_range", "unknown_topics", "utc_text"]
 
 Command = Callable[..., Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,7 +75,6 @@ PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = number(0, LONG_MAX)
 QUEUE_ID = number(INT_MIN, INT_MAX)
 COUNT = number(1, INT_MAX)
-
 
 
 def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Command:

@@ -24,7 +24,7 @@ from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import local_path
-from rocketstore.store.dispatch import batch_topics, with_light_queues
+from rocketstore.store.dispatch import SCHEDULE_TOPIC, batch_topics, with_light_queues
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.intent import intent_path
@@ -35,7 +35,6 @@ from rocketstore.store.verify_log import LogVerifier
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier
 from rocketstore.store.verify_report import Findings, VerifyReport
 from rocketstore.store.verify_units import UnitVerifier
-from rocketstore.store.writer import SCHEDULE_TOPIC
 
 __all__ = ["verify"]
 
