@@ -44,7 +44,7 @@ NEWEST = (5, 5, 0)
 
 NO_LMQ = r"%RETRY%|rmq_sys_|SCHEDULE_TOPIC_XXXX\Z"
 
-# Each difference in the bytes: from which release on it is what.
+# Each difference in the bytes, and in what of them survives a start: from which release on it is what.
 DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "counts_every_put": {OLDEST: True, (4, 7, 1): False},
     "indexes_tags": {OLDEST: False, (5, 4, 0): True},
@@ -57,6 +57,7 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "has_logics_physical_offset": {OLDEST: False, (5, 5, 0): True},
     "has_multi_dispatch": {OLDEST: False, (4, 9, 3): True, (5, 3, 2): False},
     "keeps_wait": {OLDEST: False, (5, 2, 0): True},
+    "last_files": {OLDEST: 3, (5, 3, 2): 1},
     "no_lmq": {OLDEST: "", (4, 9, 3): NO_LMQ, (5, 5, 0): f"%DLQ%|{NO_LMQ}"},
     "no_multi_dispatch": {OLDEST: "", (4, 9, 3): "(?!)", (5, 1, 1): "%RETRY%",
                           (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", (5, 2, 0): NO_LMQ},
@@ -76,6 +77,8 @@ class Compat:
     ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
     ``has_multi_dispatch``: offsets in light queues are given by MultiDispatch's rules, not yet by LmqDispatch's.
     ``keeps_wait``: a message that gets such offsets keeps its WAIT property.
+    ``last_files``: so many files of the log a start after a clean stop reads, and cuts at the first bad CRC, if the
+    queues have units of the last one.
     ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
     """
 
@@ -91,6 +94,7 @@ class Compat:
     has_logics_physical_offset: bool
     has_multi_dispatch: bool
     keeps_wait: bool
+    last_files: int
     no_lmq: str
     no_multi_dispatch: str
 

@@ -400,6 +400,7 @@ CHANGES = [
     ("has_multi_dispatch", "4.9.2", "4.9.3", False, True),
     ("has_multi_dispatch", "5.3.1", "5.3.2", True, False),
     ("keeps_wait", "5.1.4", "5.2.0", False, True),
+    ("last_files", "5.3.1", "5.3.2", 3, 1),
     ("no_lmq", "4.9.2", "4.9.3", "", NO_LMQ),
     ("no_lmq", "5.4.0", "5.5.0", NO_LMQ, f"%DLQ%|{NO_LMQ}"),
     ("no_multi_dispatch", "4.9.2", "4.9.3", "", "(?!)"),

@@ -308,6 +308,19 @@ def test_a_last_record_with_a_bad_body_crc_is_cut_as_a_broker_does(store):
     assert_survives(store)
 
 
+@pytest.mark.parametrize(("compat", "is_refused"), [("5.3.1", True), ("5.5.0", False)])
+def test_a_bad_body_crc_before_the_files_that_a_broker_reads_is_passed_over(store, compat, is_refused):
+    last = damages.records(store)[-1][0]
+    start, position, _ = next(r for r in reversed(damages.records(store)) if r[0] < last and body_length(store, r))
+    damages.change_log(store, start, position + 88, b"\xff\0\xff")
+    config = dataclasses.replace(CONFIG, compat=compat)
+    if is_refused:
+        with pytest.raises(CorruptFileError, match="salvage"):
+            rebuild(store, config=config, tz="UTC")
+    else:
+        assert rebuild(store, config=config, tz="UTC").max_phy_offset == sum(damages.records(store)[-1])
+
+
 def body_length(root, record):
     start, position, _ = record
     return int.from_bytes(read_files(root / "commitlog")[start][position + 84 : position + 88], "big")

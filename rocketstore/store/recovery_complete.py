@@ -54,7 +54,6 @@ OTHER_TYPE = (  # of plain queues, and of batch queues
     "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
     "or give {0} this attribute there",
 )
-LAST_FILES = 3  # that a broker reads after a clean stop, until 5.3.1; later only those with the queues' last units
 
 
 @dataclass
@@ -126,8 +125,8 @@ class Completion:
             self.checked_from = self.log.last_begun_file()
         else:
             self.checked_from = self._last_file_before(flushed, self._flushed_record())
-        is_read_by_others = is_clean and last_file
-        self._find_end(self.checked_from, verify_crc=self.config.check_crc_on_recover and not is_read_by_others)
+        is_checked = self.config.check_crc_on_recover and not (is_clean and last_file)
+        self._find_end(self.checked_from, verify_crc=is_checked)
         self.steps = list(self._log_steps())
 
     def _check_log_files(self) -> None:
@@ -229,7 +228,7 @@ class Completion:
         """Where the files begin that a broker reads after a clean stop, and cuts at the first bad CRC."""
         last = self.log.last_begun_file()
         starts = [file.file_from_offset for file in self.log.queue.files if file.file_from_offset <= last]
-        return min(starts[-LAST_FILES:], default=0)
+        return min(starts[-Compat.of(self.config.compat).last_files :], default=0)
 
     def _flushed_record(self) -> int:
         """The last record on the disk, by a checkpoint whose offset and time are of one; LONG_MAX by another."""
