@@ -367,7 +367,7 @@ def test_the_log_is_under_the_root_unless_a_path_is_given():
 
 def test_a_path_with_commas_is_several_directories_each_once_read_only_ones_last():
     config = StoreConfig(store_path_commit_log=" /b,/a,,/b, /c ", read_only_commit_log_store_paths="/d,/a")
-    assert config.commit_log_paths("/root") == [Path("/b"), Path("/a"), Path(" /c"), Path("/d")]
+    assert config.commit_log_paths("/root") == [Path("/b"), Path("/a"), Path(" /c").absolute(), Path("/d")]
 
 
 def test_read_only_paths_count_only_beside_several_others():
