@@ -191,6 +191,13 @@ def test_files_go_to_several_directories_in_turn_of_their_names(count, tmp_path)
         assert sorted(read_files(tmp_path / name)) == [i * SIZE for i in range(5, 12) if i % count == number]
 
 
+def test_directories_are_sorted_as_texts(tmp_path):
+    writer = writer_of(tmp_path / "m" / "x", tmp_path / "m-1" / "x")
+    writer.append(message(), BEGIN)
+    writer.close()
+    assert list(read_files(tmp_path / "m-1" / "x")) == [0]
+
+
 def test_the_bytes_are_the_reference_s(seed, tmp_path):
     rng = random.Random(f"{seed} writer")
     config = config_of(store_host="1.2.3.4:5")

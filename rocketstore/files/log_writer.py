@@ -71,7 +71,7 @@ class LogWriter:
         options = vars(config)
         self.lock = threading.Lock()
         self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
-        self.directories = sorted(directories)
+        self.directories = sorted(directories, key=str)  # as RocketMQ sorts them; paths sort by their parts
         self._all_directories = dict.fromkeys([*self.directories, *read_only])
         self.mapped_file_size: int = options["mapped_file_size_commit_log"]
         self.flushed_where = phy_offset
