@@ -927,6 +927,25 @@ def test_columns_of_keys_may_be_numpy_arrow_or_pandas(tmp_path):
             assert (found.offsets.dtype, found.phy_offsets.dtype, found.complete.dtype) == (np.int64, np.int64, bool)
 
 
+def test_columns_may_be_arrow_streams_that_are_read_only_once(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+    store, log = store_of(tmp_path, [message(f"k{i}") for i in range(4)])
+
+    class Once:
+        def __init__(self, *chunks):
+            self.chunks = [pa.chunked_array(list(chunks), pa.string())]
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return self.chunks.pop().__arrow_c_stream__(requested_schema)
+
+    with store:
+        found = store.query_messages(Once(["TopicTest"], ["TopicTest"] * 2), Once(["k3"], [], ["no", "k1"]))
+        assert (found.phy_offsets.tolist(), found.offsets.tolist()) == (
+            [log.records[3][0], log.records[1][0]],
+            [0, 1, 1, 2],
+        )
+
+
 def test_one_key_twice_in_a_batch_has_its_messages_twice(tmp_path):
     store, log = store_of(tmp_path, [message("a")])
     with store:

@@ -14,6 +14,7 @@ cdef class TextColumn:
     cdef int get(self, Py_ssize_t row, Text *text) except -1
 
 
+cdef TextColumn text_column(column, str name)
 cdef int java_hash_str(uint32_t seed, value, uint32_t *hash_ret) except -1
 cdef inline int32_t key_hash_of(uint32_t code) noexcept nogil:
     """IndexFile.indexKeyHashMethod: abs, and 0 for the one int that has none."""

@@ -95,6 +95,11 @@ cdef TextChunk numpy_chunk(array, str name):
 # ---- hashing -----------------------------------------------------------------------------------------------
 
 
+cdef TextColumn text_column(column, str name):
+    """Take a column of strings; one that was taken already stays, since a stream can be taken only once."""
+    return column if isinstance(column, TextColumn) else TextColumn(column, name)
+
+
 def hash_keys(keys, *, topic=None):
     """Hash index keys as an index item stores them.
 
@@ -129,13 +134,13 @@ def java_hash_codes(keys, *, topic=None):
 
     Source: java.lang.String.hashCode.
     """
-    cdef TextColumn column = TextColumn(keys, "keys"), topics = None
+    cdef TextColumn column = text_column(keys, "keys"), topics = None
     cdef Py_ssize_t n = column.length, start, size
     cdef uint32_t[::1] seeds = np.zeros(1, np.uint32)
     if isinstance(topic, str):
         java_hash_str(0, topic + "#", &seeds[0])
     elif topic is not None:
-        topics = TextColumn(topic, "topic")
+        topics = text_column(topic, "topic")
         if topics.length != n:
             raise ValueError(f"topic has {topics.length} rows, keys has {n}")
         seeds = np.empty(min(n, <Py_ssize_t>PIECE), np.uint32)

@@ -3,7 +3,7 @@
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from rocketstore.kernels.keys cimport TextColumn
+from rocketstore.kernels.keys cimport TextColumn, text_column
 from rocketstore.kernels.record cimport (
     FIND_PROPERTIES,
     RECORD_OK,
@@ -47,7 +47,7 @@ cdef class Utf8Texts:
     cdef VarValues values
 
     def __cinit__(self, column, str name):
-        cdef TextColumn texts = TextColumn(column, name)
+        cdef TextColumn texts = text_column(column, name)
         cdef Text text
         cdef Py_ssize_t row
         self.length, self.values = texts.length, VarValues()

@@ -17,7 +17,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
-from rocketstore.kernels.keys import hash_keys
+from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message_batch import MessageBatch
@@ -105,6 +105,8 @@ def query_messages(
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+    keys = TextColumn(keys, "keys")
+    topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
     log, index = coverage.log, coverage.index
     search = _Search(
