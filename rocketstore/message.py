@@ -122,6 +122,8 @@ class Message:
         if name == "body" and ("raw_body" in self.__dict__ or "_stored" in self.__dict__):
             self.body = self._decompressed()
             return self.body
+        if name == "raw_body" and "_stored" in self.__dict__:
+            return self._stored[0]
         if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
             return offset_msg_id(self.store_host, self.phy_offset)
         why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
