@@ -615,9 +615,13 @@ def test_the_empty_rocksdb_of_every_5_5_0_store_is_no_index(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["000009.sst", "000004.log"])
-def test_an_index_in_rocksdb_is_named_and_the_rest_reads(tmp_path, name):
+@pytest.mark.parametrize("other_file", [False, True])
+def test_an_index_in_rocksdb_is_named_and_the_rest_reads(other_file, tmp_path, name):
     small_store(tmp_path)
     shutil.rmtree(tmp_path / "index")
+    if other_file:
+        (tmp_path / "index").mkdir()
+        (tmp_path / "index/notes.txt").touch()
     (tmp_path / "rocksdbstore").mkdir()
     (tmp_path / "rocksdbstore/CURRENT").write_text("MANIFEST-000005\n")
     (tmp_path / "rocksdbstore" / name).write_bytes(b"data")

@@ -38,7 +38,7 @@ from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, 
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
-from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService
+from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.reput import OwnDispatcher
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
@@ -149,7 +149,7 @@ class MessageStore:
                 return index
         directory = self.path / "index"
         with contextlib.suppress(FileNotFoundError):  # it is renamed just now
-            if directory.is_dir() and any(directory.iterdir()):
+            if directory.is_dir() and index_paths(directory):
                 # The one before it is let go, not closed: a query may be in it.
                 self._index = index = self._open_index(directory)
                 return index
