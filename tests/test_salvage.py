@@ -420,13 +420,14 @@ def test_a_record_in_the_body_of_one_whose_properties_lack_bytes_is_none(tmp_pat
 
 
 def test_bytes_that_are_missing_before_the_blank_lose_the_last_record(tmp_path, out):
-    data, places = log_of([b"first", b"last"], properties=b"KEYS\1key-of-it\2")
-    end = places[1] + places[1] + len("last") - len("first")
+    data, places = log_of([b"first", b"last", b""], properties=b"KEYS\1key-of-it\2")
+    end = places[2]
     data = data[:end] + struct.pack(">iI", 65536 - end, 0xCBD43194) + data[end + 8 :]
     at = data.index(b"key-of-it", places[1])
     put_log(tmp_path / "store", data[:at] + data[at + 5 :])
     report = salvage(tmp_path / "store", out, config=BIG)
     assert [record.body for _, record in scan(read_files(out / "commitlog"))] == [b"first"]
+    assert report.lost[0][1:3] == (places[1], places[2] - 5 - places[1])
     assert report.lost[0].reason == "size: another record, or a blank, begins inside"
 
 

@@ -213,7 +213,7 @@ cdef class PieceFinder:
         if (not (has_body and is_followed(record, data + size))
                 and self.has_another(data, size, behind_body - MAGIC if has_body else pos + 1, record)):
             self.work += record.size
-            self.after = behind_body if has_body else pos + 1
+            self.extent, self.after = 0, behind_body if has_body else pos + 1
             return status if status != RECORD_OK else RECORD_INSIDE
         self.extent = record.size
         return status
