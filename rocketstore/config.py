@@ -51,6 +51,8 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "batch_properties": {OLDEST: "none", (4, 8, 0): "joined", (4, 9, 3): "separated", (5, 4, 0): "none"},
     "trailing_separator": {OLDEST: True, (4, 9, 1): False, (5, 2, 0): True},
     "has_ipv6": {OLDEST: False, (4, 6, 0): True},
+    "has_compression_types": {OLDEST: False, (4, 9, 4): True},
+    "has_inner_batches": {OLDEST: False, (5, 0, 0): True},
     "has_v2": {OLDEST: False, (5, 1, 0): True},
     "has_prop_crc": {OLDEST: False, (5, 2, 0): True},
     "has_confirm_phy_offset": {OLDEST: False, (5, 1, 1): True},
@@ -74,6 +76,8 @@ class Compat:
     they follow as they are; "separated", they follow after a 0x02.
     ``trailing_separator``: the last property ends with 0x02 too.
     ``has_ipv6``, ``has_v2``, ``has_prop_crc``: records have IPv6 hosts, topics beyond 127 bytes, a CRC property.
+    ``has_compression_types``: bodies may be of LZ4 and zstd. ``has_inner_batches``: and inner batches, whose topics
+    have batch queues.
     ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
     ``has_multi_dispatch``: offsets in light queues are given by MultiDispatch's rules, not yet by LmqDispatch's.
     ``keeps_wait``: a message that gets such offsets keeps its WAIT property.
@@ -88,6 +92,8 @@ class Compat:
     batch_properties: str
     trailing_separator: bool
     has_ipv6: bool
+    has_compression_types: bool
+    has_inner_batches: bool
     has_v2: bool
     has_prop_crc: bool
     has_confirm_phy_offset: bool

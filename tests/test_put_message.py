@@ -35,8 +35,9 @@ from reference.message_store import Refused
 from reference.record import MAGIC_V1, MAGIC_V2, blank, parse_record
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import CommitLog, Message, StoreConfig
 from rocketstore.errors import PutMessageError
+from rocketstore.files.broker_config import extend_topics
 from rocketstore.store import writer as writer_module
 
 HEAD = 91  # of a record without body, topic and properties
@@ -445,6 +446,37 @@ def test_a_release_without_ipv6_refuses_such_hosts(tmp_path):
         with pytest.raises(ValueError, match=r"IPv6|host"):
             store.put_message(Message("T", b"", born_host="[::1]:1"))
         assert store.put_message(Message("T", b"", born_host="127.0.0.1:1")).phy_offset == 0
+
+
+@pytest.mark.parametrize(("before", "since"), [("4.9.3", "4.9.4"), ("4.9.3", "5.0.0"), ("4.5.2", "5.5.0")])
+def test_a_release_that_reads_zlib_alone_refuses_other_bodies(before, since, tmp_path):
+    bodies = [Message("T", b"x", sys_flag=0x1 | kind << 8) for kind in (1, 2)]  # as they are stored
+    with open_store(tmp_path / "before", compat=before) as store:
+        for message in bodies:
+            assert refusal(store, message) == "MESSAGE_ILLEGAL"
+            with pytest.raises(PutMessageError, match=r"row 1: .*zlib alone"):
+                store.put_messages([Message("T", b""), message])
+        assert store.put_messages([Message("T", b"x", compress="zlib"), Message("T", b"", sys_flag=0x100)]).sizes.all()
+    with open_store(tmp_path / "since", compat=since) as store:
+        assert len(store.put_messages(bodies)) == 2
+
+
+@pytest.mark.parametrize(("before", "since"), [("4.9.8", "5.0.0"), ("4.5.2", "5.5.0")])
+def test_a_release_without_batch_queues_refuses_them_and_inner_batches(before, since, tmp_path):
+    batch = Message.batch("B", [Message("B", b"x")], queue_id=0)
+    with open_store(tmp_path / "before", compat=before) as store:
+        with pytest.raises(ValueError, match=f"'BatchCQ': {before} has no batch queues"):
+            store.create_topic("B", 1, queue_type="BatchCQ")
+        assert refusal(store, batch) == "MESSAGE_ILLEGAL"
+        assert "B" not in store.topics
+    with (
+        CommitLog.open(tmp_path / "log", "a", config=config_of(compat=before)) as log,
+        pytest.raises(PutMessageError, match=r"before 5\.0\.0 have no inner batches"),
+    ):
+        log.append(batch)
+    with open_store(tmp_path / "since", compat=since) as store:
+        store.create_topic("B", 1, queue_type="BatchCQ")
+        assert store.put_message(batch).phy_offset == 0
 
 
 def test_ipv6_bits_of_a_message_from_elsewhere_follow_the_hosts(tmp_path):
@@ -890,8 +922,9 @@ def test_what_older_releases_give_other_offsets_in_light_queues_is_refused_as_on
     topic, names, options, tmp_path
 ):
     for release in ("4.9.3", "5.3.1"):
+        (tmp_path / release).mkdir()
+        extend_topics(tmp_path / release, {"Batched": 1}, {"Batched": "BatchCQ"})  # of another release
         with open_store(tmp_path / release, compat=release, **options) as store:
-            store.create_topic("Batched", queue_type="BatchCQ")
             message = message_of(light(names, topic))
             assert refusal(store, message) == "MESSAGE_ILLEGAL"
             with pytest.raises(PutMessageError, match=rf"INNER_MULTI_DISPATCH.*{release}"):

@@ -46,6 +46,8 @@ cdef class RecordEncoder:
     cdef bint trailing_separator
     cdef bint has_v2
     cdef bint has_ipv6
+    cdef bint has_compression_types
+    cdef bint has_inner_batches
     cdef readonly bint is_special  # a record has properties that are completed when it is put
     cdef readonly object last_store_host
     cdef bint has_separator  # a name or value has one that is read for the end of the property
@@ -62,6 +64,7 @@ cdef class RecordEncoder:
     cdef bytes host_bytes(self, host)
     cdef int add_properties(self, dict properties) except -1
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1
+    cdef int require_known(self, int32_t sys_flag, str topic) except -1
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1
     cdef int clear_all(self) except -1
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1

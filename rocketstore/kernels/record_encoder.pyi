@@ -25,6 +25,8 @@ class RecordEncoder:
         trailing_separator: bool = True,
         has_v2: bool = True,
         has_ipv6: bool = True,
+        has_compression_types: bool = True,
+        has_inner_batches: bool = True,
         batch_properties: str = "none",
         max_message_size: int = ...,
         mapped_file_size: int = ...,

@@ -56,6 +56,9 @@ cdef enum:
     MAX_TOPIC = 32767
     CRC_DIGITS = 9  # where they are in the property
     BEYOND_BODY = 65536  # what a record may have besides the largest body
+    COMPRESSION_SHIFT = 8  # of the type, in sysFlag
+    LZ4 = 1
+    ZSTD = 2
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
@@ -92,14 +95,14 @@ cdef class RecordEncoder:
 
     Parameters: store_host: "address:port", for messages that have none. find_queue_id: gives the queue of a topic for
     a message without one. append_prop_crc: a last property for the CRC of the record. trailing_separator, has_v2,
-    has_ipv6, batch_properties: as Compat says. max_message_size: of a body, bytes. mapped_file_size: of the log's
-    files, bytes, which have room for a record and a blank.
+    has_ipv6, has_compression_types, has_inner_batches, batch_properties: as Compat says. max_message_size: of a body,
+    bytes. mapped_file_size: of the log's files, bytes, which have room for a record and a blank.
     Source: MessageExtEncoder.
     """
 
     def __init__(self, store_host, find_queue_id, *, bint append_prop_crc=False, bint trailing_separator=True,
-                 bint has_v2=True, bint has_ipv6=True, str batch_properties="none", int64_t max_message_size=4 << 20,
-                 int64_t mapped_file_size=INT64_MAX):
+                 bint has_v2=True, bint has_ipv6=True, bint has_compression_types=True, bint has_inner_batches=True,
+                 str batch_properties="none", int64_t max_message_size=4 << 20, int64_t mapped_file_size=INT64_MAX):
         self.data, self.encoded, self.properties = Growing(), Growing(), Growing()
         self.queues, self.kept, self.numbers = [], [], {}
         self.hosts = {}
@@ -109,6 +112,8 @@ cdef class RecordEncoder:
         self.trailing_separator = trailing_separator
         self.has_v2 = has_v2
         self.has_ipv6 = has_ipv6
+        self.has_compression_types = has_compression_types
+        self.has_inner_batches = has_inner_batches
         self.batch_properties = batch_properties
         self.max_message_size = max_message_size
         self.mapped_file_size = mapped_file_size
@@ -340,6 +345,8 @@ cdef class RecordEncoder:
         cdef int64_t size
         cdef Encoded *made
         cdef bint is_v2 = parts.topic.size > MAX_V1_TOPIC and self.has_v2 and utf16_length(&parts.topic) > MAX_V1_TOPIC
+        if parts.sys_flag & (COMPRESSED | INNER_BATCH):
+            self.require_known(parts.sys_flag, topic)
         if properties and not self.trailing_separator:
             properties -= 1
         if self.append_prop_crc:
@@ -374,6 +381,14 @@ cdef class RecordEncoder:
             self.require_readable(made.start, <int32_t>size, topic)
         self.data.size += size
         self.encoded.size += sizeof(Encoded)
+        return 0
+
+    cdef int require_known(self, int32_t sys_flag, str topic) except -1:
+        """Refuse what the release to write as could not read."""
+        if sys_flag & INNER_BATCH and not self.has_inner_batches:
+            raise refused(ILLEGAL, topic, "releases before 5.0.0 have no inner batches")
+        if sys_flag & COMPRESSED and not self.has_compression_types and sys_flag >> COMPRESSION_SHIFT & 7 in (LZ4, ZSTD):
+            raise refused(ILLEGAL, topic, "a body of lz4 or zstd: releases before 4.9.4 read zlib alone")
         return 0
 
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1:

@@ -261,6 +261,8 @@ class StoreWriter:
     def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
+        if queue_type == "BatchCQ" and not self._compat.has_inner_batches:
+            raise ValueError(f"queue_type={queue_type!r}: {self._compat.release} has no batch queues, 5.0.0 has")
         types = {} if queue_type is None else {topic: queue_type}
         nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
         self._require_sound()
