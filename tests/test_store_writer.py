@@ -496,11 +496,22 @@ def test_a_number_of_queues_that_cannot_be_is_refused_and_nothing_written(queue_
         assert (tmp_path / "store" / "config" / "topics.json").read_bytes() == before
 
 
+def test_topics_json_tells_of_a_topic_but_not_of_a_queue_that_is_far_from_all_others(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.put_message(Message("T", b"", queue_id=65536))
+        store.flush()
+        assert store.topics["T"].write_queue_nums == 4
+        store.put_message(Message("T", b"", queue_id=4))
+        store.put_message(Message("T", b"", queue_id=2**31 - 1))
+        store.flush()
+        assert store.topics["T"].write_queue_nums == 5
+
+
 @pytest.mark.parametrize("is_opened_again", [False, True])
 def test_a_topic_that_has_simple_queues_gets_no_batch_queues(is_opened_again, tmp_path):
     root = tmp_path / "store"
     store = open_store(root)
-    store.put_message(Message("T", b"", queue_id=65536))  # of which topics.json tells nothing
+    store.put_message(Message("T", b"", queue_id=65536))  # of which queue topics.json tells nothing
     if is_opened_again:
         store.close()
         store = open_store(root)

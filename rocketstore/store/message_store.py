@@ -474,9 +474,10 @@ class MessageStore:
     def put_message(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
         """Append a message. It is dispatched within a millisecond, and before any query of this object.
 
-        A queue_id that the topic does not have gives it all queues up to that one, for good: 100 makes 101. A body that
-        was read decompressed, as ``scan`` gives it, is stored so. To keep the bytes read the columns raw_body and
-        sys_flag, too: ``scan(columns=["topic", ..., "raw_body", "sys_flag"])``.
+        A queue_id that the topic does not have gives it all queues up to that one, for good: 100 makes 101. Of one from
+        65536 on topics.json does not tell a broker, which would keep something for each. A body that was read
+        decompressed, as ``scan`` gives it, is stored so. To keep the bytes read the columns raw_body and sys_flag, too:
+        ``scan(columns=["topic", ..., "raw_body", "sys_flag"])``.
 
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own, and its store host, as it was
         read from another store. Returns: PutMessageResult; with flush_disk_type "SYNC_FLUSH" it is on the disk then.

@@ -296,9 +296,9 @@ class StoreWriter:
         found = self._topics.get(topic)
         if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
             least = self.config.default_topic_queue_nums if found is None else 1
-            if queue_id < MAX_DECLARED_QUEUES:
-                with self._topics_lock:
-                    self._new_queues[topic] = max(self._new_queues.get(topic, least), queue_id + 1)
+            needed = queue_id + 1 if queue_id < MAX_DECLARED_QUEUES else least
+            with self._topics_lock:
+                self._new_queues[topic] = max(self._new_queues.get(topic, least), needed)
         with self.reput.lock:
             return self.dispatcher.queue(topic, queue_id).max_queue_offset
 
