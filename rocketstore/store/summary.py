@@ -11,6 +11,7 @@ import numpy as np
 
 from rocketstore.errors import StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
+from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.commit_log import END
@@ -119,10 +120,12 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
 
     queues: list[tuple[str, int]] | None = None
     messages = None
+    config: BrokerConfig | None = None
     log: Span = (None, None, None, None)
     index: tuple[int | None, int | None] = (None, None)
     with noted():
-        problems += [f"{problem.path}: {problem.what}" for problem in store.broker_config.problems]
+        config = store.broker_config
+        problems += [f"{problem.path}: {problem.what}" for problem in config.problems]
     with noted():
         queues = list(store.queues())
     if count_messages and queues is not None:
@@ -131,7 +134,7 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             with noted():
                 messages += len(store.consume_queue(*queue))
     with noted():
-        problems += missing_parts(store, queues)
+        problems += missing_parts(store, config, queues)
     with noted():
         _ = store.checkpoint
     with noted():
@@ -157,7 +160,9 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
 # ---- what is missing ---------------------------------------------------------------------------------------
 
 
-def missing_parts(store: MessageStore, queues: list[tuple[str, int]] | None) -> Iterator[str]:
+def missing_parts(
+    store: MessageStore, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
+) -> Iterator[str]:
     """Say which parts must have been there, by what the others have; nothing is read for that but their ends."""
     for name in DIRECTORIES:
         path = store.path / name
@@ -168,9 +173,9 @@ def missing_parts(store: MessageStore, queues: list[tuple[str, int]] | None) -> 
         return
     yield from missing_log_files(log)
     yield from missing_log_directories(store, log)
-    if queues:
-        yield from missing_queues(store, log, set(queues))
-    elif queues is not None and (lost := lost_queues(store)):
+    if queues and config is not None:
+        yield from missing_queues(store, config, log, set(queues))
+    elif queues == [] and (lost := lost_queues(store)):
         yield lost
 
 
@@ -189,12 +194,13 @@ def missing_log_directories(store: MessageStore, log: CommitLog) -> Iterator[str
         yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
 
 
-def missing_queues(store: MessageStore, log: CommitLog, queues: set[tuple[str, int]]) -> Iterator[str]:
+def missing_queues(
+    store: MessageStore, config: BrokerConfig, log: CommitLog, queues: set[tuple[str, int]]
+) -> Iterator[str]:
     """Name queues that are not there, but consumers got messages of them, or a file of the log begins with one.
 
     Of a topic that was deleted those stay, too; it is not in topics.json any more.
     """
-    config = store.broker_config
     had = queues_at_starts(log)
     if log.min_phy_offset == 0:  # else all that was consumed may have expired, and the queue with it
         had |= {
