@@ -318,7 +318,8 @@ class Rebuilder:
         require_replaceable(self.root, self.build.parts())
         paths = {self.root / "checkpoint", *((self.root / part).parent for part in self.build.parts())}
         for step in plan.steps:
-            paths.add(step.path.parent if step.what == "delete" else step.path)
+            if step.what in ("zero", "extend", "delete"):
+                paths.add(step.path.parent if step.what == "delete" else step.path)
         for path in sorted(paths):
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
