@@ -383,6 +383,7 @@ DAMAGED = {
     "a null": (b'{"max_index_num":null}', 0), "a flag that is a number": (b'{"enable_lmq":1}', 0),
     "what no release has": (b'{"compat":"3.0"}', 0), "another field": (b'{"flush_disk_type":"SYNC_FLUSH"}', 0),
     "an unknown field": (b'{"new_in_a_later_release":1}', 0), "objects in objects": (b'{"a":' * 100_000, 0),
+    "a size of no whole units": (b'{"mapper_file_size_batch_consume_queue":660}', 0),
     "many digits": (b'{"max_index_num":%b}' % (b"9" * 5000), 0),
 }
 

@@ -139,7 +139,7 @@ def read_saved(path: Path) -> dict[str, Any]:
         for name, value in values.items():
             if name not in SAVED or type(value) is not SAVED[name]:
                 raise ValueError(f"{name}={value!r} is not known here")
-        StoreConfig(**values)
+        with_default_sizes(StoreConfig(**values))
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, RecursionError) as error:
