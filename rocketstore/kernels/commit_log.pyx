@@ -77,8 +77,8 @@ cdef class RecordScanner:
     properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
     Use one in one thread at a time.
 
-    Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the last
-    record that was found, wanted or not; -1 before the first.
+    Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the
+    last record that was found, wanted or not; -1 before the first.
     """
 
     cdef RecordColumns columns

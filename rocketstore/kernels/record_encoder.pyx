@@ -387,7 +387,8 @@ cdef class RecordEncoder:
         """Refuse what the release to write as could not read."""
         if sys_flag & INNER_BATCH and not self.has_inner_batches:
             raise refused(ILLEGAL, topic, "releases before 5.0.0 have no inner batches")
-        if sys_flag & COMPRESSED and not self.has_compression_types and sys_flag >> COMPRESSION_SHIFT & 7 in (LZ4, ZSTD):
+        if (sys_flag & COMPRESSED and not self.has_compression_types
+                and sys_flag >> COMPRESSION_SHIFT & 7 in (LZ4, ZSTD)):
             raise refused(ILLEGAL, topic, "a body of lz4 or zstd: releases before 4.9.4 read zlib alone")
         return 0
 

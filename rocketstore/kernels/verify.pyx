@@ -164,8 +164,8 @@ def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
 
     Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each.
     Returns: (items that found their slot empty, {kind: (number of faults, the first ordinals)}), kinds WRONG_LINK,
-    NEWER_LINK, which may be a circle, NEGATIVE_HASH, NEGATIVE_TIME, and FALLING_OFFSET before the physical offset of the
-    item before.
+    NEWER_LINK, which may be a circle, NEGATIVE_HASH, NEGATIVE_TIME, and FALLING_OFFSET before the physical offset of
+    the item before.
     Raises: CorruptFileError if the file was cut; StoreClosedError. Source: IndexFile.putKey.
     """
     cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
