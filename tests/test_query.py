@@ -1132,6 +1132,16 @@ def test_one_damaged_index_file_is_named_and_the_others_answer_queries(how, tmp_
             assert (len(found.phy_offsets), found.complete.all(), found.reasons) == (3, True, [])
 
 
+def test_an_index_file_that_a_broker_is_making_is_no_damaged_one(tmp_path):
+    store, log = store_of(tmp_path, [message(f"k{n}") for n in range(9)], index_num=4, index_tags=False)
+    with store:
+        assert store.index is not None
+        (tmp_path / "index" / "99991231235959999").write_bytes(bytes(100))  # it gets its whole length next
+        found = store.query_messages("TopicTest", ["k0", "k8"])
+        assert (found.phy_offsets.tolist(), found.reasons) == ([0, log.records[8][0]], [])
+        assert store.index is not None
+
+
 def test_an_index_of_damaged_files_alone_is_an_error(tmp_path):
     store, _ = store_of(tmp_path, [message(f"k{n}") for n in range(9)], index_num=4, index_tags=False)
     store.close()

@@ -164,7 +164,7 @@ class IndexService:
         try:
             yield
         except CorruptFileError as error:
-            if not self._passes_over_damage:
+            if not self._passes_over_damage or error.path in damaged:  # which was passed over, and in vain
                 raise
             damaged[error.path] = error
 
@@ -222,7 +222,7 @@ class IndexService:
         files = []
         for path in paths:
             try:
-                with self._passing_over(damaged):
+                with contextlib.nullcontext() if path == paths[-1] else self._passing_over(damaged):
                     listed = known.get(path.name)
                     if listed is None or listed.identity != identity(path):
                         listed = self._list(path)
