@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rocketstore.files.commit_log import CommitLog
 
-__all__ = ["MAX_BATCH_BYTES", "Scan", "Skipped"]
+__all__ = ["LOOK_BACK", "MAX_BATCH_BYTES", "Scan", "Skipped"]
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.files.scan import Scan
+from rocketstore.files.scan import LOOK_BACK, Scan
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
@@ -36,7 +36,6 @@ except ImportError:  # pyspark 4.1 has no limits
 __all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
-LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, LARGE_RECORD  # bytes: remotely, what is near costs less
 
 
 class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
@@ -218,7 +217,7 @@ def record_before(log: CommitLog, offset: int) -> int | None:
     """Find the last record before an offset, or what is like one in its body; None if none is near."""
     begin = log.min_phy_offset
     for most in LOOK_BACK:
-        scanner, place = log.scanner(()), max(begin, offset - most)
+        scanner, place = log.scanner(()), max(begin, offset - (most or LARGE_RECORD))
         while (found := log.find_later(place, offset)) is not None:
             place = max(log.walk(scanner, found, offset), found + 1)
         if scanner.last_phy_offset >= 0:
