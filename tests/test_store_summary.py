@@ -23,7 +23,7 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from reference.record import blank, build_record
 
 import rocketstore
-from rocketstore.store import message_store
+from rocketstore.store import queue_directories
 
 T0 = 1_700_000_000_000
 LOG = f"{0:020d}"
@@ -256,7 +256,7 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
 
 
 def test_a_topic_that_cannot_be_listed_is_an_error_and_not_taken_for_none(tmp_path, monkeypatch):
-    scandir = message_store.scandir
+    scandir = queue_directories.scandir
 
     def refuse(path):
         if path.name == "T1":
@@ -264,7 +264,7 @@ def test_a_topic_that_cannot_be_listed_is_an_error_and_not_taken_for_none(tmp_pa
         return scandir(path)
 
     with rocketstore.open(small_store(tmp_path)) as store:
-        monkeypatch.setattr(message_store, "scandir", refuse)
+        monkeypatch.setattr(queue_directories, "scandir", refuse)
         for call in (store.queues, lambda: store.get_offset_by_time("T1", T0)):
             with pytest.raises(OSError, match="T1"):
                 call()
@@ -865,10 +865,10 @@ def by_time(root, *times):
 
 
 def test_by_time_of_a_topic_no_other_topic_is_looked_at(tmp_path, monkeypatch):
-    scandir, listed = message_store.scandir, []
+    scandir, listed = queue_directories.scandir, []
     with rocketstore.open(small_store(tmp_path)) as store:
         expected = {queue_id: store.get_offset_by_time("T1", T0 + 6000, queue_id) for queue_id in range(3)}
-        monkeypatch.setattr(message_store, "scandir", lambda path: listed.append(path.name) or scandir(path))
+        monkeypatch.setattr(queue_directories, "scandir", lambda path: listed.append(path.name) or scandir(path))
         assert store.get_offset_by_time("T1", T0 + 6000) == expected
         assert set(listed) == {"T1"}
         for topic in ("T", "", "..", "../consumequeue/T1", "T1/0", "\0"):
@@ -999,8 +999,8 @@ def test_a_queue_that_is_not_there_is_not_looked_for_in_every_directory(monkeypa
     small_store(tmp_path)
     for number in range(100):
         (tmp_path / f"consumequeue/More{number}/0").mkdir(parents=True)
-    listed, real = [], message_store.scandir
-    monkeypatch.setattr(message_store, "scandir", lambda path: listed.append(path) or real(path))
+    listed, real = [], queue_directories.scandir
+    monkeypatch.setattr(queue_directories, "scandir", lambda path: listed.append(path) or real(path))
     with rocketstore.open(tmp_path) as store:
         assert store.get_message("Gone", 0, 0).status == "NO_MATCHED_LOGIC_QUEUE"
     assert len(listed) < 10

@@ -569,20 +569,38 @@ def test_a_store_with_queues_in_rocksdb_is_not_written_before_rebuild_makes_file
         assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
 
 
-@pytest.mark.parametrize("is_beside", [False, True])
-def test_a_store_whose_log_is_dledger_s_is_not_written(is_beside, tmp_path):
+@pytest.fixture(params=["beside", "alone", "elsewhere"])
+def dledger_store(request, tmp_path):
+    """A store whose log is DLedger's, and the configuration: beside the log of before, or elsewhere."""
     root = tmp_path / "store"
     with open_store(root) as store:
         store.put_message(Message("T", b"", queue_id=0))
-    if not is_beside:
+    if request.param == "alone":
         (root / "commitlog").rename(tmp_path / "log")
+    if request.param == "elsewhere":
+        return root, rocketstore.StoreConfig(other={"enableDLegerCommitLog": "true"})
     (root / "dledger-n0" / "data").mkdir(parents=True)
+    return root, None
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        partial(rocketstore.open, mode="a"),
+        partial(rocketstore.open, mode="r+"),
+        rocketstore.recover,
+        partial(rocketstore.recover, policy="broker"),
+        rocketstore.rebuild,
+        lambda root, config: rocketstore.rebuild(root, out=root / "new", config=config),
+        lambda root, config: rocketstore.salvage(root, root.parent / "new", config=config),
+    ],
+)
+def test_a_store_whose_log_is_dledger_s_is_not_written_nor_what_is_beside_taken_for_all(dledger_store, attempt):
+    root, config = dledger_store
     before = everything(root)
-    opened = (partial(rocketstore.open, root, mode) for mode in ("a", "r+"))
-    for attempt in (*opened, partial(rocketstore.recover, root)):
-        with pytest.raises(UnsupportedFormatError, match="DLedger"):
-            attempt()
-        assert everything(root) == before
+    with pytest.raises(UnsupportedFormatError, match="DLedger"):
+        attempt(root, config=config)
+    assert everything(root) == before
 
 
 # ---- flushing ----------------------------------------------------------------------------------------------

@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
-from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import replace_file
-from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory, read_regular
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
+from rocketstore.store.other_formats import has_dledger_log
+from rocketstore.store.queue_directories import queue_directories
 
 __all__ = [
     "known_config",
     "read_saved",
-    "require_files",
     "require_store",
     "save_geometry",
     "saved_path",
@@ -51,19 +51,8 @@ def require_store(root: Path, config: StoreConfig) -> None:
     with scandir(root):
         pass
     parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
-    if not any(part.is_dir() for part in parts) and not any(root.glob("dledger-*")):
+    if not any(part.is_dir() for part in parts) and not has_dledger_log(root):
         raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
-
-
-def require_files(root: Path) -> None:
-    """Raise UnsupportedFormatError if something else than files has the log or the queues of a store to be written."""
-    if any(root.glob("dledger-*")):
-        raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not written")
-    for name in ("consumequeue", "consumequeue_rocksdb"):
-        if (root / name / "CURRENT").exists() and not _has_queues(root):
-            raise UnsupportedFormatError(
-                f"{root / name}: the queues are in RocksDB, which is not written: rebuild makes files of all queues"
-            )
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
@@ -107,7 +96,7 @@ def known_config(
     shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
     for name, kind in QUEUES.items():
         if not (name in replaced and given[name]):
-            directories = _queue_directories(root / kind.directory_name)
+            directories = queue_directories(root / kind.directory_name)
             shown[name] = _length(name, directories, given[name], saved.get(name), kind.unit_size)
     if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
         shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
@@ -146,20 +135,6 @@ def read_saved(path: Path) -> dict[str, Any]:
         reason = f"{error}: repair the file, or remove it and give what it had"
         raise CorruptFileError(path, getattr(error, "pos", 0), "JSON", reason) from None
     return values
-
-
-def _queue_directories(directory: Path) -> Iterator[Path]:
-    """Give the directories of queues."""
-    with contextlib.suppress(FileNotFoundError), scandir(directory) as topics:
-        for topic in topics:
-            if topic.is_dir():
-                path = directory / topic.name
-                with scandir(path) as queues:
-                    yield from (path / queue.name for queue in queues if is_queue_name(queue.name))
-
-
-def _has_queues(root: Path) -> bool:
-    return any(any(_queue_directories(root / kind.directory_name)) for kind in QUEUE_KINDS)
 
 
 def _length(

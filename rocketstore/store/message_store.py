@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import io
 import operator
@@ -21,7 +20,7 @@ from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueue, is_queue_name
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp, require_uninterrupted
@@ -33,13 +32,15 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import phy_offset_of
-from rocketstore.storage import RemotePath, local_path, scandir, to_path
+from rocketstore.storage import RemotePath, local_path, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
+from rocketstore.store.other_formats import has_rocksdb_data, require_file_log, require_file_queues
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
+from rocketstore.store.queue_directories import queue_directories, queue_ids_in
 from rocketstore.store.reput import OwnDispatcher
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
 from rocketstore.store.writer import StoreWriter, open_writer
@@ -48,7 +49,6 @@ __all__ = ["MessageStore"]
 
 MAX_QUEUES = 256  # kept open
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
-NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 P = ParamSpec("P")
 
@@ -110,10 +110,7 @@ class MessageStore:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger's."""
         self._require_open()
         paths = self.config.commit_log_paths(self.path)
-        if self.config.other.get("enableDLegerCommitLog", "").lower() == "true" or any(self.path.glob("dledger-*")):
-            what = f"{self.path}: the commit log is DLedger's, which is not read"
-            is_mixed = any(path.is_dir() for path in paths)
-            raise UnsupportedFormatError(what + "; CommitLog.open reads the log of before" * is_mixed)
+        require_file_log(self.path, self.config, "read")
         log = CommitLog.open(
             [path for path in paths if path.is_dir()] or paths,
             mapped_file_size=self.config.mapped_file_size_commit_log,
@@ -218,14 +215,11 @@ class MessageStore:
         """
         self._require_open()
         self._dispatch_pending()
-        found = set(self._find_queues())
+        paths = (path for kind in QUEUE_KINDS for path in queue_directories(self.path / kind.directory_name))
+        found = {(path.parent.name, int(path.name)) for path in paths}
         if not found:
-            self._refuse_rocksdb()
+            require_file_queues(self.path, "read")
         return iter(sorted(found))
-
-    def _find_queues(self) -> Iterator[tuple[str, int]]:
-        for topic_dir in self._topic_directories():
-            yield from ((topic_dir.name, queue_id) for queue_id in queue_ids_in(topic_dir))
 
     def _queue_ids(self, topic: str) -> list[int]:
         """The queue ids of a topic, sorted."""
@@ -233,19 +227,9 @@ class MessageStore:
         self._dispatch_pending()
         kinds = QUEUE_KINDS if is_file_name(topic) else ()
         found = sorted({number for kind in kinds for number in queue_ids_in(self.path / kind.directory_name / topic)})
-        if not found and next(self._find_queues(), None) is None:
-            self._refuse_rocksdb()
+        if not found:
+            require_file_queues(self.path, "read")
         return found
-
-    def _refuse_rocksdb(self) -> None:
-        for name in ("consumequeue", "consumequeue_rocksdb"):
-            if (self.path / name / "CURRENT").exists():
-                raise UnsupportedFormatError(f"{self.path / name}: the queues are in RocksDB, which is not read")
-
-    def _topic_directories(self) -> Iterator[Path]:
-        for kind in QUEUE_KINDS:
-            directory = self.path / kind.directory_name
-            yield from (directory / entry.name for entry in entries_of(directory))
 
     def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Open a queue. Some hundred are kept open; use one at once, or keep it and close it.
@@ -272,8 +256,7 @@ class MessageStore:
                     queue = kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
                     queue.mappings = self._mappings
                     return queue
-        if next(self._find_queues(), None) is None:
-            self._refuse_rocksdb()
+        require_file_queues(self.path, "read")
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
@@ -656,31 +639,3 @@ def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig) -> Message
     return cls.open(path, config=config)
 
 
-def entries_of(directory: Path) -> Iterator[Any]:
-    """Give what is in a directory, nothing if there is none. Raises: OSError for one that cannot be listed."""
-    try:
-        with scandir(directory) as entries:
-            yield from entries
-    except OSError as error:
-        if error.errno not in NO_DIRECTORY:
-            raise
-
-
-def queue_ids_in(topic_dir: Path) -> Iterator[int]:
-    return (int(entry.name) for entry in entries_of(topic_dir) if is_queue(entry))
-
-
-def is_queue(entry: os.DirEntry[str]) -> bool:
-    with contextlib.suppress(OSError):  # a link that leads to itself
-        return is_queue_name(entry.name) and entry.is_dir()
-    return False
-
-
-def has_rocksdb_data(directory: Path) -> bool:
-    """Whether a RocksDB holds anything: 5.5.0 makes an empty one in every store."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
-        return any(
-            entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
-            for entry in entries
-        )
-    return False

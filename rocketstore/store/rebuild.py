@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,8 +26,10 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
-from rocketstore.store.geometry import known_config, require_files, save_geometry, with_default_sizes
+from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import index_file_name, open_index
+from rocketstore.store.other_formats import require_file_log, require_file_queues
+from rocketstore.store.queue_directories import topics_in
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
     NO_MARK,
@@ -117,6 +119,7 @@ def rebuild(
     ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
     StoreError : topics.json cannot be read, or a directory cannot be replaced; or that the next call goes on.
+    UnsupportedFormatError : the log is DLedger's; or, for a part to be rebuilt in place, the queues are in RocksDB.
     StoreLockedError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that was stopped
         cleanly still is, but for a StoreError that says that the next call goes on.
 
@@ -146,13 +149,6 @@ def topics_of(topics: Iterable[str] | None) -> set[str] | None:
     if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
         raise TypeError(f"topics={topics!r}: a list of str was expected")
     return names
-
-
-def topics_in(*directories: Path) -> Iterator[str]:
-    """The names in directories of queues that are there; in the middle of a swap they are where they were built."""
-    for directory in directories:
-        with contextlib.suppress(FileNotFoundError), scandir(directory) as entries:
-            yield from (entry.name for entry in entries)
 
 
 def zone_of(tz: str | None) -> ZoneInfo | None:
@@ -226,8 +222,10 @@ class Rebuilder:
         root, zone = to_path(path), zone_of(tz)
         with scandir(root):
             pass
+        require_file_log(root, config or StoreConfig(), "rebuilt from")
         known = known_config(root, config, replaced=build.replaced_sizes())
-        known = with_light_queues(known, topics_in(root / "consumequeue", root / STAGING / "consumequeue"))
+        places = (root, root / STAGING)  # in the middle of a swap they are where they were built
+        known = with_light_queues(known, (topic for place in places for topic in topics_in(place / "consumequeue")))
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
@@ -265,7 +263,7 @@ class Rebuilder:
         """Build beside the store's own files, and put it in their place."""
         staging = self.root / STAGING
         if not self.build.consume_queue or self.build.topics is not None:
-            require_files(self.root)  # the other queues are completed
+            require_file_queues(self.root, "written")  # the other queues are completed
         plan = self._look()
         with plan.log:
             plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))

@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueue, CqUnit, is_queue_name
+from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
 from rocketstore.files.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
 from rocketstore.files.mapped_file import RECOVERED_FILES
 from rocketstore.kernels.buffer import Buffer
@@ -21,6 +21,7 @@ from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import values_of
 from rocketstore.store.dispatch import SCHEDULE_TOPIC, is_file_name, with_more
+from rocketstore.store.queue_directories import queue_directories
 from rocketstore.store.recovery_ext import QueueExt, queue_files
 from rocketstore.store.request_pieces import RequestPieces
 
@@ -195,7 +196,7 @@ class QueueEnd:
 def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
     """Find the queues of a store."""
     kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
-    queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in _directories(path)]
+    queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in queue_directories(path)]
     for queue in queues if config.enable_consume_queue_ext else ():
         if queue.kind is ConsumeQueue:
             directory = Path(root, ConsumeQueueExt.directory_name, *queue.directory.parts[-2:])
@@ -209,17 +210,8 @@ def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
     Raises: CorruptFileError for ext files of another length.
     """
     size = config.mapped_file_size_consume_queue_ext or 0
-    directories = _directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
+    directories = queue_directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
     return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
-
-
-def _directories(path: Path) -> Iterator[Path]:
-    """The directories of queues."""
-    topics = sorted(entry.path for entry in os.scandir(path) if entry.is_dir()) if path.is_dir() else []
-    for topic in topics:
-        with os.scandir(topic) as entries:
-            names = sorted(entry.name for entry in entries if is_queue_name(entry.name) and entry.is_dir())
-        yield from (Path(topic, name) for name in names)
 
 
 def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection[str]) -> list[bool]:

@@ -29,6 +29,7 @@ from rocketstore.storage import local_path
 from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
 from rocketstore.store.index_service import open_index
+from rocketstore.store.other_formats import require_file_log
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run
@@ -103,8 +104,9 @@ def salvage(
 
     Raises
     ------
-    StoreError : there is no record. FileExistsError : ``out`` is not empty. ValueError : it is inside ``path``, or, if
-        that is one file, inside the file's directory. OSError. What was made in ``out`` is removed again.
+    StoreError : there is no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
+        empty. ValueError : it is inside ``path``, or, if that is one file, inside the file's directory. OSError. What
+        was made in ``out`` is removed again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
     """
@@ -136,6 +138,7 @@ def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
     """The files that may have records, in the order of their names."""
     if root.is_file():
         return [root]
+    require_file_log(root, config or StoreConfig(), "salvaged")
     directories = [path for path in (config or StoreConfig()).commit_log_paths(root) if path.is_dir()] or [root]
     files = (file for path in directories for file in path.iterdir() if file.is_file())
     return sorted(files, key=lambda path: path.name)

@@ -16,6 +16,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.commit_log import END
 from rocketstore.message import utc
+from rocketstore.store.other_formats import has_file_queues
 
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore
@@ -228,7 +229,7 @@ def queues_at_starts(log: CommitLog) -> set[tuple[str, int]]:
 def lost_queues(store: MessageStore) -> str | None:
     """Say so if there are no queues at all, but a log that has messages."""
     log = store._log_or_none
-    if log is None or log.max_phy_offset == log.min_phy_offset or next(store._find_queues(), None) is not None:
+    if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.path):
         return None
     return f"{store.path}: there are no queues, but messages in the log: rebuild makes them"
 

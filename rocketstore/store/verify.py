@@ -28,7 +28,8 @@ from rocketstore.store.dispatch import SCHEDULE_TOPIC, batch_topics, with_light_
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.intent import intent_path
-from rocketstore.store.message_store import MessageStore, has_rocksdb_data
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.other_formats import has_rocksdb_data
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_index import IndexPart, IndexVerifier
 from rocketstore.store.verify_log import LogVerifier

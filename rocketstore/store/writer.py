@@ -35,8 +35,9 @@ from rocketstore.store.dispatch import (
 )
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import require_files, writing_config
+from rocketstore.store.geometry import writing_config
 from rocketstore.store.index_service import IndexService, open_index
+from rocketstore.store.other_formats import require_file_log, require_file_queues
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
@@ -478,7 +479,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         for path in root.iterdir():
             if path.name.isdecimal() and path.is_file():
                 raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
-    require_files(root)
+    require_file_log(root, config or StoreConfig(), "written")
+    require_file_queues(root, "written")
     lock = StoreLock(root / "lock")
     lock.acquire()
     with contextlib.ExitStack() as stack:
