@@ -6,7 +6,7 @@ import click
 
 from rocketstore.files.index_file import IndexFile
 from rocketstore.files.mapped_file import is_offset_name
-from rocketstore.store.index_service import IndexService
+from rocketstore.store import index_service
 
 __all__ = ["find_offsets", "index_paths"]
 
@@ -15,7 +15,7 @@ def index_paths(path: Path) -> list[Path]:
     """Return the index files that a path names, oldest first. Raises ClickException if it names none."""
     paths = [path]
     if path.is_dir():
-        paths = sorted(child for child in path.iterdir() if child.name.isdecimal() and child.is_file())
+        paths = index_service.index_paths(path)
     paths = [path for path in paths if not is_offset_name(path.name)]  # which are of a commit log or a queue
     if not paths:
         hint = "give a store, its index directory, or one of the files there"
@@ -29,7 +29,7 @@ def find_offsets(path: Path, geometry: tuple[int | None, int | None], topic: str
     slots, items = geometry
     index_paths(path)
     if path.is_dir():
-        with IndexService.open(path, hash_slot_num=slots, index_num=items) as index:
+        with index_service.IndexService.open(path, hash_slot_num=slots, index_num=items) as index:
             return index.query_offset(topic, key, *limits, index_type=index_type).phy_offsets
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
         return file.select_phy_offset(f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}", *limits)

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from reprlib import repr as short
@@ -107,6 +107,12 @@ class BrokerConfig:
             elif main.value is None and (main.what, bak.what) != (MISSING, MISSING):
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
         return cls(*[parts.pop(name) for name in TYPED_FILES] + [parts, problems])
+
+    def next_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """Give (group, topic, queue id, queue offset to be consumed next), sorted."""
+        for group, topics in sorted(self.consumer_offsets.items()):
+            for topic, offsets in sorted(topics.items()):
+                yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
 
 
 def read_topics(store_path_root_dir: str | os.PathLike[str], *, must_be_good: bool = False) -> dict[str, TopicConfig]:

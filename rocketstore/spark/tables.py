@@ -137,8 +137,8 @@ class OffsetsReader(TableReader):
     def plan(self, store: MessageStore) -> Iterator[list[Queue]]:
         queues = self.queues(store)
         if self.wants_groups:
-            known = {(topic, i) for _, topic, i, _ in consumer_offsets(store) if self.options.wants(topic, i)}
-            queues = sorted({*queues, *known})
+            consumed = {(topic, queue_id) for _, topic, queue_id, _ in store.broker_config.next_offsets()}
+            queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):
             yield queues[start : start + QUEUES]
 
@@ -149,7 +149,7 @@ class OffsetsReader(TableReader):
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         groups: dict[Queue, list[tuple[str | None, int | None]]] = {}
         if self.wants_groups:
-            for group, topic, queue_id, offset in consumer_offsets(store):
+            for group, topic, queue_id, offset in store.broker_config.next_offsets():
                 groups.setdefault((topic, queue_id), []).append((group, offset))
         rows = [
             (*queue, *span, *consumer)
@@ -161,14 +161,6 @@ class OffsetsReader(TableReader):
         for start in range(0, len(rows), self.options.batch_size):
             some = rows[start : start + self.options.batch_size]
             yield dict(zip(names, map(list, zip(*some, strict=True)), strict=True)), len(some)
-
-
-def consumer_offsets(store: MessageStore) -> Iterator[tuple[str, str, int, int]]:
-    """Give (group, topic, queue id, offset) of all consumers."""
-    for group, topics in sorted(store.broker_config.consumer_offsets.items()):
-        for topic, offsets in topics.items():
-            for queue_id, offset in offsets.items():
-                yield group, topic, queue_id, offset
 
 
 def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None, int | None, int | None, int | None]:

@@ -41,6 +41,7 @@ BEYOND_BODY = 65536  # what a record may have besides the largest body
 MAX_DESCRIPTORS = 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user makes
 MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # the next ones of the queue must be some, too
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",

@@ -26,14 +26,13 @@ from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.storage import local_path
-from rocketstore.store.dispatch import Dispatcher, batch_topics
+from rocketstore.store.dispatch import OF_BROKERS, Dispatcher, batch_topics
 from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
 from rocketstore.store.index_service import open_index
 from rocketstore.store.other_formats import require_file_log
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run
-from rocketstore.store.writer import OF_BROKERS
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]
 

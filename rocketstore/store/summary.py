@@ -67,13 +67,10 @@ class StoreSummary(NamedTuple):
 def consumer_lag(store: MessageStore, group: str | None) -> Iterator[ConsumerLag]:
     """The documentation is MessageStore.consumer_lag's."""
     config = store.broker_config
-    for name, topics in sorted(config.consumer_offsets.items()):
-        if group not in (None, name):
-            continue
-        for topic, offsets in sorted(topics.items()):
-            for queue_id, offset in sorted(offsets.items()):
-                is_known = topic in config.topics
-                yield ConsumerLag(name, topic, queue_id, offset, *lag_of(store, topic, queue_id, offset, is_known))
+    for name, topic, queue_id, offset in config.next_offsets():
+        if group in (None, name):
+            lag = lag_of(store, topic, queue_id, offset, topic in config.topics)
+            yield ConsumerLag(name, topic, queue_id, offset, *lag)
 
 
 def lag_of(
@@ -204,13 +201,7 @@ def missing_queues(
     """
     had = queues_at_starts(log)
     if log.min_phy_offset == 0:  # else all that was consumed may have expired, and the queue with it
-        had |= {
-            (topic, queue_id)
-            for topics in config.consumer_offsets.values()
-            for topic, offsets in topics.items()
-            for queue_id, offset in offsets.items()
-            if offset > 0
-        }
+        had |= {(topic, queue_id) for _, topic, queue_id, offset in config.next_offsets() if offset > 0}
     if had <= queues:
         return
     for topic, queue_id in sorted(had.difference(store.queues())):  # some may have come since

@@ -94,7 +94,7 @@ class Verification:
         self.config: Any = replace(config or StoreConfig(**saved), **sizes)
         self.topics: dict[str, TopicConfig] = {}
         self.batch_topics: set[str] = set()
-        self.consumer_offsets: dict[str, dict[str, dict[int, int]]] = {}
+        self.next_offsets: list[tuple[str, str, int, int]] = []
         self.delay_offsets: dict[int, int] = {}
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
@@ -296,7 +296,7 @@ class Verification:
     def _check_config(self) -> None:
         config = BrokerConfig.open(self.root)
         self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
-        self.consumer_offsets, self.delay_offsets = config.consumer_offsets, config.delay_offsets
+        self.next_offsets, self.delay_offsets = list(config.next_offsets()), config.delay_offsets
         for path, what in config.problems:
             kind = "config-bak-used" if what.endswith("is used") else "config-damaged"
             self.findings.add(kind, path, 0, what)
@@ -304,11 +304,9 @@ class Verification:
     def _check_consumers(self, queues: QueueVerifier, quick: bool) -> None:
         if quick and not self.last_exit_ok:
             return  # queues may be behind the log, of which only samples were looked at
-        for group, topics in sorted(self.consumer_offsets.items()):
-            for topic, offsets in sorted(topics.items()):
-                for queue_id, offset in sorted(offsets.items()):
-                    if (topic, queue_id) in queues.queues:  # or it was deleted, and its consumers' offsets were not
-                        self._check_offset(queues, "consumerOffset.json", group, (topic, queue_id), offset)
+        for group, topic, queue_id, offset in self.next_offsets:
+            if (topic, queue_id) in queues.queues:  # or it was deleted, and its consumers' offsets were not
+                self._check_offset(queues, "consumerOffset.json", group, (topic, queue_id), offset)
         for level, offset in sorted(self.delay_offsets.items()):
             if not self._is_rocksdb("consumequeue"):
                 self._check_offset(queues, "delayOffset.json", f"level {level}", (SCHEDULE_TOPIC, level - 1), offset)

@@ -20,10 +20,9 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.store.dispatch import is_file_name, more_queues
+from rocketstore.store.dispatch import OF_BROKERS, is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
-from rocketstore.store.writer import OF_BROKERS
 
 __all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
 

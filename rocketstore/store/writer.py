@@ -26,7 +26,7 @@ from rocketstore.message import INNER_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
 from rocketstore.store.dispatch import (
     LMQ_PREFIX,
-    SCHEDULE_TOPIC,
+    OF_BROKERS,
     Dispatcher,
     batch_topics,
     check_more_queues,
@@ -46,7 +46,6 @@ __all__ = ["StoreWriter", "open_writer"]
 
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
 PIECE = 4096  # messages of an iterator that are put together
-OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)
 
 
 class StoreWriter:
