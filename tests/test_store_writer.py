@@ -951,6 +951,24 @@ def test_closing_leaves_no_thread_and_no_descriptor(tmp_path, is_enabled):
             assert open_paths(tmp_path) == []
 
 
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_what_was_put_while_the_index_was_turned_off_is_indexed_when_it_is_on_again(tmp_path, is_noted, monkeypatch):
+    """Where it is not noted, as a broker does not, the records behind the index's last show it."""
+    monkeypatch.setattr("rocketstore.store.recovery_complete.NEAR", 4096)
+    root = tmp_path / "store"
+    for key, is_enabled in (("a", True), ("b", False), ("c", True)):
+        with open_store(root, message_index_enable=is_enabled) as store:
+            if is_noted and not is_enabled:
+                store.put_messages([Message("T", bytes(500))] * 20)  # without a key, and more than is near
+            store.put_message(Message("T", b"", keys=key))
+        if not is_noted:
+            (root / "config" / "rocketstore.json").unlink()
+    with rocketstore.open(root) as store:
+        for key in "abc":
+            found = store.query_message("T", key)
+            assert (len(found.messages), found.complete) == (1, True)
+
+
 def test_several_threads_may_close(tmp_path):
     for number in range(10):
         store = open_store(tmp_path / str(number))

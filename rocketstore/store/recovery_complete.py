@@ -22,7 +22,7 @@ from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, syn
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics
-from rocketstore.store.geometry import save_geometry
+from rocketstore.store.geometry import read_saved, save_geometry, saved_path
 from rocketstore.store.index_service import index_paths, open_index
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.store.recovery_index import (
@@ -49,6 +49,7 @@ __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 
 CHUNK = 1 << 20
 TAIL_SIZE = 64 << 20
+NEAR = 16 << 20  # bytes behind the index's last record where one that it lacks is looked for
 OTHER_TYPE = (  # of plain queues, and of batch queues
     "topics.json says that {0} has queue.type BatchCQ; these have not",
     "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
@@ -176,7 +177,9 @@ class Completion:
                 return False
             if not self._are_of_record(newest[0]):
                 return False
-            self.index_begin = max(last, self._end_of_record(newest[0].last_phy_offset))
+            if not read_saved(saved_path(self.root)).get("message_index_enable", True):
+                return False  # all that was put then has no items
+            self.index_begin = self._first_not_indexed(self._end_of_record(newest[0].last_phy_offset), last)
             self._pass_what_has_no_items(newest)
         return not self._find_missing(others_begin=last)
 
@@ -411,6 +414,15 @@ class Completion:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
         self._pass_what_has_no_items(files)
+
+    def _first_not_indexed(self, begin: int, last: int) -> int:
+        """Find the first record that has an item, near the index's end: a broker may have had its index turned off.
+
+        Behind that, and before ``last``, nothing is looked for: of a store without keys it would be all of it.
+        """
+        near = min(begin + NEAR, last)
+        first = first_item(self.log, self.config, begin, near) if begin < near else near
+        return first if first < near else max(begin, last)
 
     def _are_of_record(self, items: IndexItems) -> bool:
         """Whether the last items are those of their record, if the log still has it."""
