@@ -282,6 +282,14 @@ def test_what_is_not_built_is_completed(store, part):
     assert_survives(store)
 
 
+def test_a_lost_queue_is_completed_as_recover_does_where_the_index_alone_is_built(store):
+    """Else the next message in it would get an offset that one of the log has."""
+    built(store)
+    shutil.rmtree(store / "consumequeue" / "Orders")
+    built(store, consume_queue=False)
+    assert_rebuilt(store, dispatched(store), names=None)
+
+
 def test_an_index_alone_keeps_the_names_and_bytes_of_its_last_file(tmp_path, seed):
     """The queues are completed then; the index, which is new, is not looked at as after a crash."""
     root = make_log(tmp_path / "store", KINDS["keys_that_fill_a_file"](random.Random(seed)))

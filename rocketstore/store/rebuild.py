@@ -343,7 +343,7 @@ class Rebuilder:
             return None
         rest = open_completion(self.root, replace(self.config, message_index_enable=has_index and not self.build.index))
         rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
-        rest.look(thorough=False)
+        rest.look(thorough=True)
         return rest
 
     def _finish(self, plan: Completion, rest: Completion | None) -> None:
