@@ -8,8 +8,10 @@ import random
 import shutil
 import struct
 import time
+from pathlib import Path
 
 import damages
+import numpy as np
 import pytest
 import stores
 from killed import killed_at
@@ -1369,3 +1371,53 @@ def test_a_directory_of_a_store_is_not_taken_for_one(name, policy, tmp_path):
     with pytest.raises(StoreError, match="give the root of a store"):
         rocketstore.open(root / name, "a", config=CONFIG)
     assert sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+# ---- an index of several files -----------------------------------------------------------------------------
+
+
+def indexed_store(root, count=20):
+    """A store with several index files, at whose ends are messages that have one key in each of two files."""
+    config = dataclasses.replace(CONFIG, mapped_file_size_commit_log=1 << 16, max_hash_slot_num=3, max_index_num=10)
+    with rocketstore.open(root, "a", config=config) as store:
+        for i in range(count):
+            store.put_message(Message("A", b"", keys=[f"k{i}", f"m{i}"], queue_id=0))
+    return root
+
+
+def index_contents(root):
+    return [path.read_bytes() for path in sorted((root / "index").iterdir())]
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def zeros(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
+@pytest.mark.parametrize("number", [0, 1, 3, -1])
+@pytest.mark.parametrize("lose", [zeros, Path.unlink], ids=("zeros", "missing"))
+def test_an_index_file_that_is_lost_anywhere_is_built_again_by_recover(tmp_path, mode, number, lose):
+    root = indexed_store(tmp_path / "store")
+    expected = index_contents(root)
+    lose(sorted((root / "index").iterdir())[number])
+    mode(root, None)
+    recover(root)
+    assert index_contents(root) == expected
+    assert recover(root).actions == ()
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 9, 20])
+@pytest.mark.parametrize("lose", [zeros, empty, Path.unlink], ids=("zeros", "empty", "missing"))
+def test_an_index_whose_newest_file_is_lost_goes_on_where_it_ends_now(tmp_path, count, lose):
+    """With the rest of a message's keys, too."""
+    root = indexed_store(tmp_path / "store", count)
+    expected = index_contents(root)
+    lose(max((root / "index").iterdir()))
+    with rocketstore.open(root, "a") as store:
+        assert index_contents(root)[: len(expected)] == expected
+        found = store.query_messages("A", [f"{name}{i}" for i in range(count) for name in "km"])
+    assert (np.diff(found.offsets).tolist(), found.complete.all()) == ([1] * 2 * count, True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import TopicConfig, read_topics
@@ -171,16 +171,8 @@ class Completion:
         self.queue_begin, self.index_begin = begin, last
         if self._empty_index_files():
             return False
-        if self.config.message_index_enable:
-            newest = [self._look_at_index_file(path) for path in self._index_paths()[-1:]]
-            if not newest or newest[0].sound < newest[0].total or not newest[0].slots_agree:
-                return False
-            if not self._are_of_record(newest[0]):
-                return False
-            if not read_saved(saved_path(self.root)).get("message_index_enable", True):
-                return False  # all that was put then has no items
-            self.index_begin = self._first_not_indexed(self._end_of_record(newest[0].last_phy_offset), last)
-            self._pass_what_has_no_items(newest)
+        if self.config.message_index_enable and not self._look_at_index_end(last):
+            return False
         return not self._find_missing(others_begin=last)
 
     def _is_cut_off(self) -> bool:
@@ -219,7 +211,7 @@ class Completion:
                 if queue.queue in wrong:
                     queue.forget()
             self.queue_begin = minimum
-        self._look_at_index()
+        self._look_at_index(whole_log)
 
     def _tail_begin(self) -> int:
         """Where to begin after a clean stop: in the last file, some way before what was last at some start or stop."""
@@ -387,22 +379,37 @@ class Completion:
         is_older = is_full and header.end_timestamp < flushed.index_msg_timestamp
         return self.last_exit_ok or (is_older and is_dispatched)
 
-    def _look_at_index(self) -> None:
+    def _look_at_index_end(self, last: int) -> bool:
+        """After a clean stop: find what the index lacks by its last file that has items. False: look at all of it."""
+        if not read_saved(saved_path(self.root)).get("message_index_enable", True):
+            return False  # all that was put then has no items
+        paths = self._index_paths()
+        files = [self._look_at_index_file(path) for path in paths[-1:]]
+        if files and not files[0].total:  # an empty one may follow a full one
+            files = [self._look_at_index_file(path) for path in paths[-2:]]
+        if not files or any(items.sound < items.total or not items.slots_agree for items in files):
+            return False
+        newest = files[0]
+        if (not newest.total and len(paths) > 1) or not self._are_of_record(newest) or not self._has_all([newest]):
+            return False
+        self.index_begin = self._first_not_indexed(self._end_of_record(newest.last_phy_offset), last)
+        self._pass_what_has_no_items(files)
+        return True
+
+    def _look_at_index(self, whole_log: bool) -> None:
         """Keep each file up to its first bad item, and after a crash not what was put last: it may be incomplete."""
         if not self.config.message_index_enable:
             self.index_cuts = [IndexCut(path, 0, 0, 0) for path in self._empty_index_files()]
             return
         files = [self._look_at_index_file(path) for path in self._index_paths()]
-        is_bad = [items.sound < items.total or (self.last_exit_ok and not items.slots_agree) for items in files]
-        if not self.last_exit_ok:  # a file that others follow is full
-            is_bad[:-1] = [bad or items.total < self.config.max_index_num - 1
-                           for bad, items in zip(is_bad, files[:-1], strict=False)]
-        bad = next((i for i, is_so in enumerate(is_bad) if is_so), len(files))
+        bad = self._first_bad(files, whole_log)
         kept = [items.sound if i <= bad else 0 for i, items in enumerate(files)]
         newest = max((items.last_phy_offset for items, count in zip(files, kept, strict=True) if count), default=-1)
         begin = self._end_of_record(newest)
         is_last = [items.last_phy_offset == newest for items in files]
-        if bad < len(files) or not self.last_exit_ok or not all(map(self._are_of_record, compress(files, is_last))):
+        lasts = [*compress(files, is_last)]
+        are_whole = all(map(self._are_of_record, lasts)) and self._has_all(lasts)
+        if bad < len(files) or not self.last_exit_ok or not are_whole:
             begin = newest
             kept = [min(kept[i], items.before_last) if is_last[i] else kept[i] for i, items in enumerate(files)]
         self.index_begin = max(begin, self.log.min_phy_offset)
@@ -414,6 +421,23 @@ class Completion:
                 size = (items.total - count) * ITEM.itemsize
                 self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
         self._pass_what_has_no_items(files)
+
+    def _first_bad(self, files: list[IndexItems], whole_log: bool) -> int:
+        """Find the first file that is bad, or behind which files are missing: -1 for before all; else their number."""
+        most = self.config.max_index_num - 1
+        for i, items in enumerate(files):
+            if items.sound < items.total or (self.last_exit_ok and not items.slots_agree):
+                return i
+            # A file that others follow is full.
+            if i + 1 < len(files) and items.total < most and (whole_log or not self.last_exit_ok):
+                return i
+        end = self.log.min_phy_offset
+        for i, items in enumerate(files if whole_log else ()):
+            begin = items.first_phy_offset
+            if begin > end and first_item(self.log, self.config, end, begin) < begin:
+                return i - 1
+            end = max(end, self._end_of_record(items.last_phy_offset))
+        return len(files)
 
     def _first_not_indexed(self, begin: int, last: int) -> int:
         """Find the first record that has an item, near the index's end: a broker may have had its index turned off.
@@ -427,7 +451,16 @@ class Completion:
     def _are_of_record(self, items: IndexItems) -> bool:
         """Whether the last items are those of their record, if the log still has it."""
         end = self._end_of_record(items.last_phy_offset)
-        return end == 0 or hashes_of(self.log, self.config, items.last_phy_offset, end).issuperset(items.last_hashes)
+        any_release = replace(self.config, compat=DEFAULT_COMPAT)
+        return end == 0 or hashes_of(self.log, any_release, items.last_phy_offset, end).issuperset(items.last_hashes)
+
+    def _has_all(self, files: list[IndexItems]) -> bool:
+        """Whether the files that end with the index's last record have all its items; of full ones some may be lost."""
+        if not files or files[-1].total < self.config.max_index_num - 1:
+            return True
+        end = self._end_of_record(files[-1].last_phy_offset)
+        found = {value for items in files for value in items.last_hashes}
+        return end == 0 or found.issuperset(hashes_of(self.log, self.config, files[-1].last_phy_offset, end))
 
     def _pass_what_has_no_items(self, files: list[IndexItems]) -> None:
         """Go on to the first record that has an item. Where a file is made next, any record has it made."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
@@ -26,14 +25,15 @@ HEADER = struct.Struct(">qqqqii")
 class IndexItems(NamedTuple):
     """What an index file holds: of ``total`` items the first ``sound`` ones are; whether slots and header know these.
 
-    ``last_phy_offset``: of the last sound item, -1 without one; ``before_last``: how many are of records before it;
-    ``last_hashes``: of those of its record.
+    ``first_phy_offset``, ``last_phy_offset``: of the first and the last sound item, -1 without one; ``before_last``:
+    how many are of records before the last; ``last_hashes``: of those of its record.
     """
 
     path: Path
     total: int
     sound: int
     slots_agree: bool
+    first_phy_offset: int = -1
     last_phy_offset: int = -1
     before_last: int = 0
     last_hashes: tuple[int, ...] = ()
@@ -61,8 +61,7 @@ def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int
 
 
 def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[int]:
-    """Give the hashes of all items that any release makes of a record."""
-    config = dataclasses.replace(config, compat=DEFAULT_COMPAT)
+    """Give the hashes of all items of a record."""
     return {hash for piece in RequestPieces(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
 
 
@@ -101,8 +100,9 @@ def look_at_index(
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
             before -= 1
-        phy_offset = int(items[last - 1]["phy_offset"]) if last else -1
-        return IndexItems(path, count, sound, agree, phy_offset, before, tuple(items["key_hash"][before:last].tolist()))
+        first_phy_offset, last_phy_offset = items["phy_offset"][[0, last - 1]].tolist() if last else (-1, -1)
+        hashes = tuple(items["key_hash"][before:last].tolist())
+        return IndexItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
 
 
 def _count_sound(items: np.ndarray, hash_slot_num: int, least_hash: int, begin: int, end: int) -> int:
