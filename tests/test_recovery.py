@@ -1421,3 +1421,18 @@ def test_an_index_whose_newest_file_is_lost_goes_on_where_it_ends_now(tmp_path, 
         assert index_contents(root)[: len(expected)] == expected
         found = store.query_messages("A", [f"{name}{i}" for i in range(count) for name in "km"])
     assert (np.diff(found.offsets).tolist(), found.complete.all()) == ([1] * 2 * count, True)
+
+
+# ---- ext units ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_dispatched_again_for_the_index_gets_no_ext_unit_again(tmp_path):
+    root = tmp_path / "store"
+    config = dataclasses.replace(CONFIG, enable_consume_queue_ext=True)
+    with rocketstore.open(root, "a", config=config) as store:
+        store.put_messages([Message("A", b"", tags="t", keys=f"k{i}", queue_id=0) for i in range(5)])
+    expected = contents(root)
+    for path in (root / "index").iterdir():
+        path.unlink()
+    recover(root, config=config)
+    assert contents(root) == expected

@@ -196,6 +196,8 @@ class Dispatcher:
             return writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
         if writer.ext is not None:
             own = columns["flags"] & MORE_DISPATCH == 0
+            if not self._as_broker:  # which puts an ext unit again where the unit is there
+                own &= columns["phy_offset"] + columns["size"] > writer.max_phy_offset
             pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
             columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
         if self._as_broker:
