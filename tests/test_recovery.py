@@ -1436,3 +1436,18 @@ def test_what_is_dispatched_again_for_the_index_gets_no_ext_unit_again(tmp_path)
         path.unlink()
     recover(root, config=config)
     assert contents(root) == expected
+
+
+@pytest.mark.parametrize("kept", range(12, 20))
+def test_a_unit_torn_in_a_negative_tags_code_is_no_address_where_there_are_no_ext_files(tmp_path, kept):
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        for tags in ("TagA", "polygenelubricants"):  # whose hash is the least int
+            store.put_message(Message("A", b"", tags=tags, queue_id=0))
+    expected = contents(root)
+    path = root / "consumequeue" / "A" / "0" / f"{0:020}"
+    path.write_bytes(path.read_bytes()[: 20 + kept].ljust(CQ_FILE, b"\0"))
+    damages.unclean(root, None)
+    (root / "checkpoint").unlink()  # which knows the unit to be on the disk
+    recover(root, config=CONFIG)
+    assert contents(root) == expected

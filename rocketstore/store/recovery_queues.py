@@ -180,13 +180,18 @@ class QueueEnd:
         Those of delayed messages are when they are to be delivered by the levels of the one that dispatched them, which
         no file shows. Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
         """
-        in_ext = codes <= MAX_ADDRESS
+        in_ext = (codes <= MAX_ADDRESS) & (self.ext is not None or self._has_ext())
         are_of: np.ndarray = in_ext | (codes == tags_codes)
         if self.queue[0] == SCHEDULE_TOPIC:
             are_of |= codes >= store_timestamps
         if self.ext is not None:
             are_of[in_ext] = self.ext.are_of(codes[in_ext], tags_codes[in_ext], store_timestamps[in_ext])
         return are_of
+
+    def _has_ext(self) -> bool:
+        """Whether it was written with ext files, which it is not to have now."""
+        *_, topic, queue_id = self.directory.parts
+        return (self.directory.parents[2] / ConsumeQueueExt.directory_name / topic / queue_id).is_dir()
 
     def files(self) -> list[tuple[int, str, int]]:
         """Its files, as ``queue_files`` gives them."""
