@@ -1451,3 +1451,20 @@ def test_a_unit_torn_in_a_negative_tags_code_is_no_address_where_there_are_no_ex
     (root / "checkpoint").unlink()  # which knows the unit to be on the disk
     recover(root, config=CONFIG)
     assert contents(root) == expected
+
+
+def test_an_error_of_a_queue_gives_no_advice_for_a_damaged_log(tmp_path):
+    root = tmp_path / "store"
+    config = dataclasses.replace(CONFIG, mapper_file_size_batch_consume_queue=46)
+    with rocketstore.open(root, "a", config=config) as store:
+        store.create_topic("Inner", 1, queue_type="BatchCQ")
+        for _ in range(3):
+            batch = Message.batch("Inner", [Message("Inner", b"1"), Message("Inner", b"2")])
+            batch.queue_id = 0
+            store.put_message(batch)
+        store.put_message(Message("A", b"", queue_id=0))
+    zeros(sorted((root / "batchconsumequeue" / "Inner" / "0").iterdir())[1])
+    with pytest.raises(CorruptFileError, match=r"recover\(\) builds the queue again from the commit log$"):
+        rocketstore.open(root, "a")
+    recover(root)
+    assert rocketstore.verify(root).findings == []

@@ -569,6 +569,8 @@ class Completion:
         try:
             self._dispatch_both()
         except CorruptFileError as error:
+            if Path(str(error.path)).parent not in self.log.directories:
+                raise
             raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
 
     def _dispatch_both(self) -> None:
