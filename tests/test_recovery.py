@@ -1423,6 +1423,19 @@ def test_an_index_whose_newest_file_is_lost_goes_on_where_it_ends_now(tmp_path, 
     assert (np.diff(found.offsets).tolist(), found.complete.all()) == ([1] * 2 * count, True)
 
 
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_an_index_of_a_release_without_items_of_tags_is_not_built_again(tmp_path, complete):
+    root = tmp_path / "store"
+    config = dataclasses.replace(CONFIG, max_hash_slot_num=3, max_index_num=10)
+    with rocketstore.open(root, "a", config=dataclasses.replace(config, compat="5.3")) as store:
+        for i in range(60):
+            keys = [f"k{i}"] if i % 3 == 1 else []
+            store.put_message(Message("A", b"", tags="t", keys=keys, queue_id=0))
+        store.put_message(Message("A", b"", keys="last", queue_id=0))
+    assert len(index_contents(root)) > 2
+    assert complete(root, config=config).actions == ()
+
+
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
 CHUNK = 1 << 20
 TAIL_SIZE = 64 << 20
 NEAR = 16 << 20  # bytes behind the index's last record where one that it lacks is looked for
+NO_TAGS = "5.3"
 OTHER_TYPE = (  # of plain queues, and of batch queues
     "topics.json says that {0} has queue.type BatchCQ; these have not",
     "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
@@ -91,6 +92,11 @@ class Completion:
     @cached_property
     def batch_topics(self) -> set[str]:
         return batch_topics(self.topics)
+
+    @property
+    def _without_tags(self) -> Any:
+        """To look for what an index lacks: one of a release that has no items of tags may be as it should."""
+        return replace(self.config, compat=NO_TAGS)
 
     def report(self, dry_run: bool = False) -> RecoveryReport:
         return RecoveryReport(
@@ -434,7 +440,7 @@ class Completion:
         end = self.log.min_phy_offset
         for i, items in enumerate(files if whole_log else ()):
             begin = items.first_phy_offset
-            if begin > end and first_item(self.log, self.config, end, begin) < begin:
+            if begin > end and first_item(self.log, self._without_tags, end, begin) < begin:
                 return i - 1
             end = max(end, self._end_of_record(items.last_phy_offset))
         return len(files)
@@ -445,7 +451,7 @@ class Completion:
         Behind that, and before ``last``, nothing is looked for: of a store without keys it would be all of it.
         """
         near = min(begin + NEAR, last)
-        first = first_item(self.log, self.config, begin, near) if begin < near else near
+        first = first_item(self.log, self._without_tags, begin, near) if begin < near else near
         return first if first < near else max(begin, last)
 
     def _are_of_record(self, items: IndexItems) -> bool:
