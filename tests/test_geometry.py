@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -114,6 +115,26 @@ def test_a_kind_without_files_has_rocketmqs_size(store, name):
     for path in (store / DIRECTORIES[name]).iterdir():
         path.unlink()
     assert getattr(writing_config(store, StoreConfig(**INDEX)), name) == DEFAULT_SIZES[name]
+
+
+@pytest.mark.parametrize(
+    ("lost", "given", "asked"),
+    [
+        (["consumequeue", "batchconsumequeue"], INDEX, ["mapped_file_size_consume_queue"]),
+        (["index"], {}, ["max_hash_slot_num", "max_index_num"]),
+    ],
+)
+def test_sizes_that_the_messages_of_a_store_need_are_asked_for(store, lost, given, asked):
+    """A broker does not start with queues of another size, and nothing would tell that these were guessed."""
+    for name in lost:
+        shutil.rmtree(store / name)
+    assert sizes(writing_config(store, StoreConfig(**given)))  # there is no message
+    with (store / "commitlog" / f"{0:020}").open("r+b") as file:
+        file.write(b"record..")
+    with pytest.raises(ValueError, match=f"no file shows {', '.join(asked)}: give them"):
+        writing_config(store, StoreConfig(**given))
+    known = {**given, **{name: SMALL[name] for name in asked}}
+    assert sizes(writing_config(store, StoreConfig(**known))).items() >= known.items()
 
 
 def test_files_in_the_middle_of_a_run_show_its_size_too(tmp_path):

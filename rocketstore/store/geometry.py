@@ -14,6 +14,7 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import replace_file
+from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory, read_regular
@@ -25,6 +26,7 @@ from rocketstore.store.queue_directories import queue_directories
 __all__ = [
     "known_config",
     "read_saved",
+    "require_sizes",
     "require_store",
     "save_geometry",
     "saved_path",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
-BATCH, EXT = BatchConsumeQueue.size_name, ConsumeQueueExt.size_name
+PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
 LEAST_EXT_FILE = 24  # a unit, and what says that no other follows
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
@@ -56,8 +58,27 @@ def require_store(root: Path, config: StoreConfig) -> None:
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
-    """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none."""
-    return with_default_sizes(known_config(store_path_root_dir, config))
+    """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none.
+
+    Raises: as ``known_config``; ValueError if there are messages but no queue, or no index, whose size is not known.
+    """
+    root = to_path(store_path_root_dir)
+    known = known_config(root, config)
+    if _has_messages(root, known):
+        names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
+        require_sizes(root, known, [*names, *((SLOTS, ITEMS) if known.message_index_enable else ())])
+    return with_default_sizes(known)
+
+
+def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
+    """Raise ValueError for sizes that no file shows: what is made with another the broker would not load."""
+    unknown = [name for name in names if getattr(known, name) is None]
+    if unknown:
+        defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]:_}" for name in unknown)
+        raise ValueError(
+            f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
+            f"(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are {defaults}"
+        )
 
 
 def with_default_sizes(config: StoreConfig) -> StoreConfig:
@@ -135,6 +156,15 @@ def read_saved(path: Path) -> dict[str, Any]:
         reason = f"{error}: repair the file, or remove it and give what it had"
         raise CorruptFileError(path, getattr(error, "pos", 0), "JSON", reason) from None
     return values
+
+
+def _has_messages(root: Path, config: StoreConfig) -> bool:
+    for directory in config.commit_log_paths(root):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            queue = MappedFileQueue([directory])
+            if any(any(queue.pread(file.file_from_offset, 8)) for file in queue.files):
+                return True
+    return False
 
 
 def _length(

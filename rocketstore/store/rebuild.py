@@ -26,7 +26,7 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
-from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
+from rocketstore.store.geometry import known_config, require_sizes, save_geometry, with_default_sizes
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.other_formats import require_file_log, require_file_queues
 from rocketstore.store.queue_directories import topics_in
@@ -241,12 +241,7 @@ class Rebuilder:
         has_index = build.index or (build.is_in_place and self.config.message_index_enable)
         names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
         names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
-        unknown = [name for name in names if getattr(self.known, name) is None]
-        if unknown:
-            raise ValueError(
-                f"{self.root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
-                "(StoreConfig.from_broker_conf, on the command line --broker-conf)"
-            )
+        require_sizes(self.root, self.known, names)
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in a directory of its own."""

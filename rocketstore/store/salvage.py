@@ -27,7 +27,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.storage import local_path
 from rocketstore.store.dispatch import OF_BROKERS, Dispatcher, batch_topics
-from rocketstore.store.geometry import save_geometry, with_default_sizes, writing_config
+from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import open_index
 from rocketstore.store.other_formats import require_file_log
 from rocketstore.store.recovery_complete import Completion
@@ -324,12 +324,12 @@ class NewStore:
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:
     """How the old store was written: as given, else as it shows, else as it says."""
     with contextlib.suppress(ValueError, StoreError, OSError):
-        return writing_config(root, config)
+        return with_default_sizes(known_config(root, config))
     saved = Path("config", "rocketstore.json")
     with contextlib.suppress(ValueError, StoreError, OSError):
         make_directory(new / "config")
         replace_file(new / saved, (root / saved).read_bytes())
-        return writing_config(new, config)
+        return with_default_sizes(known_config(new, config))
     (new / saved).unlink(missing_ok=True)
     return config or StoreConfig()
 
