@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import operator
 import re
 import struct
 import time
@@ -66,7 +67,8 @@ class Message:
         Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
         in turn; for one beyond these see ``MessageStore.put_message``. born_timestamp: epoch ms, None for now.
         compress: "zlib", "lz4" or "zstd" stores the body so.
-        Raises: ValueError for another compression; ModuleNotFoundError naming its package. What else cannot be is
+        Raises: ValueError for another compression; TypeError for a delay time level that is no integer;
+        ModuleNotFoundError naming a compression's package. What else cannot be is
         refused when it is put. Source: Message.
         """
         self.topic = topic
@@ -80,7 +82,7 @@ class Message:
         if uniq_key is not None:
             self.properties["UNIQ_KEY"] = uniq_key
         if delay_time_level:
-            self.properties["DELAY"] = str(delay_time_level)
+            self.properties["DELAY"] = str(int(operator.index(delay_time_level)))
         self.queue_id = queue_id
         self.flag = flag
         self.sys_flag = sys_flag

@@ -94,6 +94,13 @@ def test_a_delay_level_is_read_as_java_reads_a_number(stored, level):
     assert Message("T", b"", properties={"DELAY": stored}).delay_time_level == level
 
 
+@pytest.mark.parametrize("level", ["x", "3", 1.5])
+def test_a_delay_time_level_that_is_no_integer_is_refused(level):
+    """The property that was made of it could not be read again."""
+    with pytest.raises(TypeError):
+        Message("T", b"", delay_time_level=level)
+
+
 @pytest.mark.parametrize("stored", ["x", "\x13", " 3", "3_0", "2147483648", "3\x00KEYS"])
 def test_a_delay_level_that_is_no_number_says_where(stored, tmp_path):
     message = read_back(tmp_path, topic="T", properties={"DELAY": stored})
