@@ -111,6 +111,13 @@ def test_ls_names_queues_in_rocksdb(tmp_path):
     assert_one_line(run("ls", root), "RocksDB")
 
 
+@pytest.mark.parametrize("options", [(), ("--topic", "TopicTest")])
+def test_ls_says_that_the_queues_of_messages_are_lost(options, tmp_path):
+    root = copy_of(BASIC, tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    assert_one_line(run("ls", root, *options), "there are no queues, but messages in the log: rebuild makes them")
+
+
 def test_ls_lists_several_topics_and_names_the_one_that_is_not_there():
     result = run("ls", golden(BASIC), "--topic", "TopicTest", "--topic", "nope", "--topic", "OrderTopic")
     assert {row["topic"] for row in rows(result, exit_code=1)} == {"TopicTest", "OrderTopic"}

@@ -7,6 +7,7 @@ import click
 from rocketstore.cli.formats import Row, format_option, write_parts
 from rocketstore.cli.options import store_argument, unknown_topics
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.summary import lost_queues
 
 __all__ = ["ls"]
 
@@ -25,7 +26,8 @@ def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) 
     """
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     parts = (partial(rows_of, store, *queue) for queue in queues)
-    write_parts(parts, output_format, unknown_topics(store, topics), columns=COLUMNS)
+    lost = None if queues else lost_queues(store)
+    write_parts(parts, output_format, [lost] if lost else unknown_topics(store, topics), columns=COLUMNS)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
