@@ -1424,6 +1424,32 @@ def test_an_index_whose_newest_file_is_lost_goes_on_where_it_ends_now(tmp_path, 
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+@pytest.mark.parametrize("keys", [[], ["k"]])
+def test_an_index_whose_last_record_has_expired_is_whole(tmp_path, keys, complete):
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        store.put_message(Message("A", b"", keys=keys, queue_id=0))
+        store.put_messages([Message("A", bytes(500), queue_id=0)] * 20)
+        assert store.delete_expired_files(before_phy_offset=8192).min_phy_offset == 8192
+    assert complete(root, config=CONFIG).actions == ()
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
+def test_damage_behind_the_last_record_with_a_key_is_no_matter_of_opening(tmp_path, complete):
+    root = tmp_path / "store"
+    with rocketstore.open(root, "a", config=CONFIG) as store:
+        store.put_message(Message("A", b"", keys="k", queue_id=0))
+        store.put_messages([Message("A", bytes(500), queue_id=0)] * 40)
+    start, position, _ = damages.records(root)[2]
+    damages.change_log(root, start, position + 4, bytes(4))
+    if complete is recover:
+        with pytest.raises(CorruptFileError, match="salvage"):
+            recover(root, config=CONFIG)
+    else:
+        assert complete(root, config=CONFIG).actions == ()
+
+
+@pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_an_index_of_a_release_without_items_of_tags_is_not_built_again(tmp_path, complete):
     root = tmp_path / "store"
     config = dataclasses.replace(CONFIG, max_hash_slot_num=3, max_index_num=10)

@@ -450,9 +450,12 @@ class Completion:
 
         Behind that, and before ``last``, nothing is looked for: of a store without keys it would be all of it.
         """
+        begin = max(begin, self.log.min_phy_offset)  # the index's last record may have expired
         near = min(begin + NEAR, last)
-        first = first_item(self.log, self._without_tags, begin, near) if begin < near else near
-        return first if first < near else max(begin, last)
+        with suppress(CorruptFileError):  # of records far from the ends nothing is asked here
+            if begin < near and (first := first_item(self.log, self._without_tags, begin, near)) < near:
+                return first
+        return max(begin, last)
 
     def _are_of_record(self, items: IndexItems) -> bool:
         """Whether the last items are those of their record, if the log still has it."""
