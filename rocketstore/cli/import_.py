@@ -4,7 +4,7 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.limits import INT_MAX
 from rocketstore.message import INNER_BATCH, Message
+from rocketstore.message_batch import MessageBatch
 from rocketstore.store.dispatch import batch_topics
 from rocketstore.store.geometry import require_store
 from rocketstore.store.message_store import MessageStore
@@ -228,7 +229,7 @@ class Import:
         state.version = version
 
     def messages(self, skip: int) -> Iterator[Message]:
-        return (message for piece in self.source.read(skip) for message in piece.messages)
+        return (message for piece in self.source.read(skip) for _, message in self.source.singly(piece))
 
     def stored(self, begin: int, end: int | None = None) -> Iterator[Message]:
         columns = ("topic", "raw_body", "phy_offset", "size")
@@ -266,7 +267,7 @@ class Import:
         self.check(piece)
         try:
             result = self.store.put_messages(piece.messages, store_timestamp=self.store_timestamp)
-        except ValueError:  # one is refused; which?
+        except ValueError:  # one is refused, or cannot be made; which?
             self.put_singly(piece)
         else:
             self.advance(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
@@ -276,11 +277,18 @@ class Import:
         return "given" if self.keeps_times else None
 
     def check(self, piece: Piece) -> None:
-        for place, message in zip(piece.places, piece.messages, strict=True):
-            if self.keeps_times and "store_timestamp" not in message.__dict__:
-                raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
-            if message.sys_flag & INNER_BATCH and message.topic not in self.batch_topics:
+        if isinstance(piece.messages, MessageBatch) and not has_inner_batches(piece.messages):
+            self.check_times(piece, piece.messages[:1])
+            return
+        self.check_times(piece, piece.messages)
+        for message in piece.messages:
+            if getattr(message, "sys_flag", 0) & INNER_BATCH and message.topic not in self.batch_topics:
                 self.make_batch_topic(message.topic)
+
+    def check_times(self, piece: Piece, messages: Iterable[Message]) -> None:
+        for place, message in zip(piece.places, messages, strict=False):
+            if self.keeps_times and not hasattr(message, "store_timestamp"):
+                raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
 
     def make_batch_topic(self, topic: str) -> None:
         """Make a topic whose type no row before its first inner batch tells. Raises: StoreError if that is too late."""
@@ -296,8 +304,8 @@ class Import:
         self.batch_topics.add(topic)
 
     def put_singly(self, piece: Piece) -> None:
-        done = self.pass_over(iter(piece.messages))
-        for place, message in list(zip(piece.places, piece.messages, strict=True))[done:]:
+        done = self.pass_over(message for _, message in self.source.singly(piece))
+        for place, message in itertools.islice(self.source.singly(piece), done, None):
             try:
                 result = self.store.put_message(message, store_timestamp=self.store_timestamp)
             except ValueError as error:
@@ -314,6 +322,11 @@ class Import:
             else:
                 replace_file(path, json.dumps(asdict(self.state), indent="\t").encode())
         self.saved = time.monotonic()
+
+
+def has_inner_batches(messages: MessageBatch) -> bool:
+    flags = getattr(messages, "sys_flag", None)
+    return flags is not None and bool((flags & INNER_BATCH).any())
 
 
 def is_row(row: Message, record: Message) -> bool:

@@ -39,7 +39,7 @@ MAX_CSV_FIELD = 2**31 - 1  # characters
 class Piece(NamedTuple):
     """Some rows: the messages, where each is in its file, and how much of the file is read after them."""
 
-    messages: Sequence[Message]
+    messages: Sequence[Message] | MessageBatch
     places: Sequence[int]
     position: int
 
@@ -78,6 +78,14 @@ class Source:
     def read(self, skip: int) -> Iterator[Piece]:
         """Give the rows after so many; standard input once. Raises: ClickException, OSError, ModuleNotFoundError."""
         return self._read_text(skip) if self.is_text else self._read_table(skip)
+
+    def singly(self, piece: Piece) -> Iterator[tuple[int, Message]]:
+        """Give the messages of a piece to be put one by one, and where each is. Raises: ClickException."""
+        for place, message in zip(piece.places, piece.messages, strict=True):
+            try:
+                yield place, message if self.is_text else to_put(message)
+            except ValueError as error:
+                raise self.error(place, error) from None
 
     # ---- JSON and CSV ----------------------------------------------------------------------------------------
 
@@ -165,20 +173,10 @@ class Source:
                 first, row = max(row, skip), row + batch.num_rows
                 if first < row:
                     for part in MessageBatch.iter_arrow(batch.slice(batch.num_rows - row + first), first_row=first):
-                        yield from self._pieces(part, first)
-                        first += len(part)
-
-    def _pieces(self, batch: MessageBatch, first: int) -> Iterator[Piece]:
-        rows = enumerate(batch, first)
-        while part := list(itertools.islice(rows, PIECE_ROWS)):
-            messages = []
-            for row, message in part:
-                try:
-                    messages.append(to_put(message))
-                except ValueError as error:
-                    raise self.error(row, error) from None
-            end = part[-1][0] + 1
-            yield Piece(messages, range(part[0][0], end), end)
+                        for start in range(0, len(part), PIECE_ROWS):
+                            messages = part[start : start + PIECE_ROWS]
+                            places = range(first, first := first + len(messages))
+                            yield Piece(messages, places, first)
 
 
 def open_stream(arrow: Any) -> Any:
