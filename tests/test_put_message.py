@@ -39,6 +39,7 @@ from rocketstore import CommitLog, Message, StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.files.broker_config import extend_topics
 from rocketstore.store import writer as writer_module
+from rocketstore.store.verify import verify
 
 HEAD = 91  # of a record without body, topic and properties
 
@@ -430,10 +431,21 @@ def test_a_crc_property_of_another_record_is_replaced(tmp_path):
     assert parse_record(data, force_verify_prop_crc=True).success
 
 
-def test_without_the_option_a_crc_property_is_one_as_any(tmp_path):
+@pytest.mark.parametrize("form", ["message", "messages", "batch", "table"])
+def test_without_the_option_the_crc_property_of_a_record_that_was_read_is_left_out(form, tmp_path):
+    with open_store(tmp_path / "source", enabled_append_prop_crc=True) as source:
+        source.put_message(Message("T", b"x", properties={"a": "b"}))
+        (batch,) = source.scan()
     with open_store(tmp_path / "store") as store:
-        store.put_message(Message("T", b"x", properties={"__CRC32#": "1234567890"}))
-        assert store.look_message_by_offset(0).properties == {"__CRC32#": "1234567890"}
+        if form == "message":
+            store.put_message(batch[0])
+        elif form == "table":
+            pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+            store.put_messages(batch.to_arrow())
+        else:
+            store.put_messages(batch if form == "batch" else list(batch))
+        assert store.look_message_by_offset(0).properties == {"a": "b"}
+    assert verify(tmp_path / "store").findings == []
 
 
 def test_a_release_without_crc_properties_writes_none(tmp_path):

@@ -324,8 +324,8 @@ cdef class RecordEncoder:
             self.is_doubtful = True
             if is_text(name, b"INNER_NUM", 9) or is_text(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
-        if self.append_prop_crc and is_text(name, b"__CRC32#", 8):
-            return 0  # of another record; this one's comes last
+        if is_text(name, b"__CRC32#", 8):
+            return 0  # of another record; this one's, if it gets any, comes last
         if into.size > MAX_PROPERTIES + 1:
             return 0  # refused in any case, also without the last separator
         if not into.reserve(<Py_ssize_t>name.size + value.size + 2):
