@@ -448,6 +448,19 @@ def test_a_crc_property_without_its_separator_is_a_wrong_one(root, out):
     check(out, report)
 
 
+@pytest.mark.parametrize("full", [False, True], ids=["last of the log", "before the blank"])
+def test_a_property_that_ends_in_a_zero_is_no_half_record_unless_it_was_written_last(tmp_path, out, full):
+    """4.9.1 to 5.1.4 end the last property without a separator."""
+    data, places = log_of([b"first", b"last", b""], properties=b"p\1v\0")
+    end = places[2]
+    blank = struct.pack(">iI", 65536 - end, 0xCBD43194) if full else b""
+    put_log(tmp_path / "store", (data[:end] + blank).ljust(65536, b"\0"))
+    report = salvage(tmp_path / "store", out, config=BIG)
+    assert lost_of(report) == ([] if full else [(f"{0:020d}", places[1], end - places[1], places[1])])
+    old = salvage(tmp_path / "store", tmp_path / "old", config=dataclasses.replace(BIG, compat="5.1.4"))
+    assert (old.records, old.lost) == (2, ())
+
+
 @pytest.mark.parametrize("force", [False, True])
 def test_a_record_without_a_crc_property_is_taken_unless_the_configuration_asks_for_one(tmp_path, out, force):
     """Records from before the option was switched on have none."""

@@ -20,6 +20,7 @@ from rocketstore.kernels.record cimport (
     CRC_PROPERTY_SIZE,
     FIND_DISPATCH,
     MAGIC,
+    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD,
@@ -68,7 +69,8 @@ cdef class PieceFinder:
     """Takes one file apart into pieces: ``scan`` its parts in order, then ``take``.
 
     Parameters: base: where its name says that it begins, None if it says nothing. force_verify_prop_crc: a record is to
-    have a CRC property. message_delay_level: as the broker's.
+    have a CRC property. may_end_in_zeros: one that was written last, too: its properties end without a separator.
+    message_delay_level: as the broker's.
 
     A record is what RocketMQ can parse and dispatch, was written to its end, and agrees with its CRC and CRC property.
     Where one should be and is not, the next is looked for: one that is at its own physical offset, as the name or the
@@ -80,6 +82,7 @@ cdef class PieceFinder:
     cdef PropertyReader reader
     cdef DelayTable delays
     cdef bint force_prop_crc
+    cdef bint may_end_in_zeros
     cdef int64_t named
     cdef int64_t base  # of the last record
     cdef int64_t expected  # where the next record should be
@@ -89,9 +92,10 @@ cdef class PieceFinder:
     cdef int64_t work  # bytes whose CRC was computed of what turned out to be no record
     cdef int lost_status
 
-    def __cinit__(self, base, *, bint force_verify_prop_crc, str message_delay_level):
+    def __cinit__(self, base, *, bint force_verify_prop_crc, bint may_end_in_zeros, str message_delay_level):
         fill_delays(&self.delays, message_delay_level)
         self.force_prop_crc = force_verify_prop_crc
+        self.may_end_in_zeros = may_end_in_zeros
         self.pieces = Growing()
         self.named = self.base = NOWHERE if base is None else base
         self.lost = -1
@@ -203,7 +207,7 @@ cdef class PieceFinder:
         # Each of very many places may look like a record to the end of the file.
         if base != self.named and self.work > 4 * size:
             return BAD_PHY_OFFSET
-        status = self.check(record)
+        status = self.check(record, data + size)
         if status != RECORD_OK and base != self.named and base != self.base:
             self.work += record.size
             return status
@@ -237,7 +241,7 @@ cdef class PieceFinder:
             if (parse_record(data + pos, size - pos, 0, NULL, NULL, &other) == RECORD_OK
                     and has_possible_offset(&other) and (pos >= behind_body or other.phy_offset - pos == self.named)):
                 self.work += other.size
-                if self.check(&other) == RECORD_OK:
+                if self.check(&other, data + size) == RECORD_OK:
                     return True
             pos += 1
         return self.find_blank(data, size, behind_body, end, &other) >= 0
@@ -257,16 +261,20 @@ cdef class PieceFinder:
             return 0
         return own_size if following.phy_offset - (pos + own_size) == self.base else 0
 
-    cdef int check(self, Record *record) noexcept nogil:
+    cdef int check(self, Record *record, const uint8_t *end) noexcept nogil:
         cdef int status = parse_record(record.data, record.size, FIND_DISPATCH | CHECK_BODY_CRC, &self.reader,
                                        &self.delays, record)
-        if status == RECORD_OK and (self.force_prop_crc or has_crc_property(record)):
-            status = parse_record(record.data, record.size, CHECK_PROPERTY_CRC, &self.reader, &self.delays, record)
-        if status == RECORD_OK and record.properties.size > 0 and record.data[record.size - 1] == 0:
-            status = BAD_HALF  # they end with a separator, or with a character of a value
-        if status == RECORD_OK and not is_name(&record.topic):
-            status = NAME_TOO_BAD
-        return status
+        if status != RECORD_OK:
+            return status
+        if not is_name(&record.topic):
+            return NAME_TOO_BAD
+        # Properties end with a separator, or with a character of a value, which seldom is a zero.
+        if (record.properties.size > 0 and record.data[record.size - 1] == 0
+                and not self.may_end_in_zeros and not is_followed(record, end)):
+            return BAD_HALF
+        if self.force_prop_crc or has_crc_property(record):
+            return parse_record(record.data, record.size, CHECK_PROPERTY_CRC, &self.reader, &self.delays, record)
+        return RECORD_OK
 
     cdef bint add(self, int64_t pos, int64_t size, int64_t count, int64_t status) noexcept nogil:
         cdef Piece *piece = &self.piece
@@ -290,10 +298,13 @@ cdef inline bint has_possible_offset(const Record *record) noexcept nogil:
     return 0 <= record.phy_offset <= INT64_MAX - record.size
 
 
-cdef inline bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
-    """Whether what begins where a record ends is the next record of its log."""
+cdef bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
+    """Whether what begins where a record ends is the next record of its log, or the blank of the rest of its file."""
     cdef const uint8_t *following = record.data + record.size
-    return (end - following >= MIN_RECORD and rs_load_be32(following + MAGIC) in (MAGIC_V1, MAGIC_V2)
+    cdef int64_t left = end - following
+    if left >= LEAST_BLANK and rs_load_be32(following + MAGIC) == MAGIC_BLANK:
+        return rs_load_be32(following) == left
+    return (left >= MIN_RECORD and rs_load_be32(following + MAGIC) in (MAGIC_V1, MAGIC_V2)
             and <int64_t>rs_load_be64(following + PHY_OFFSET) == record.phy_offset + record.size)
 
 

@@ -74,7 +74,8 @@ def salvage(
 
     A record is known by its own physical offset, wherever it is: files may be damaged, cut, renamed, swapped, doubled
     or missing. It is taken if RocketMQ can read it and its CRC is right. One in the body of another, or behind the
-    blank that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost.
+    blank that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost. So is the
+    last one if it ends in a zero, but for a ``compat`` whose properties may.
 
     The bytes of a record stay, in the order of the log, but for these:
 

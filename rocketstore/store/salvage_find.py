@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
 from rocketstore.kernels.buffer import Buffer
@@ -59,7 +59,9 @@ class DamagedFile:
         file = cls(path, named, path.stat().st_size, np.empty(0))
         end, pos = nonzero_end(path, 0, file.length), 0
         finder = PieceFinder(
-            named, force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level
+            named, force_verify_prop_crc=config.force_verify_prop_crc,
+            may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
+            message_delay_level=config.message_delay_level,
         )
         with file.buffer() as buffer:
             for begin, stop in data_ranges(path, 0, end):
