@@ -462,6 +462,21 @@ def test_a_property_that_ends_in_a_zero_is_no_half_record_unless_it_was_written_
 
 
 @pytest.mark.parametrize("force", [False, True])
+def test_crc_properties_of_other_records_lose_none_unless_the_configuration_asks_for_right_ones(tmp_path, out, force):
+    """RocketMQ stores one that a message comes with as it is, unless it appends its own."""
+    data, _ = log_of([b"first", b"second"], properties=b"a\1b\2__CRC32#\0011234567890\2")
+    put_log(tmp_path / "store", data)
+    config = dataclasses.replace(BIG, force_verify_prop_crc=force)
+    if force:
+        with pytest.raises(StoreError, match="no record"):
+            salvage(tmp_path / "store", out, config=config)
+    else:
+        report = salvage(tmp_path / "store", out, config=config)
+        assert (report.records, report.lost) == (2, ())
+        assert verify(out).findings == []
+
+
+@pytest.mark.parametrize("force", [False, True])
 def test_a_record_without_a_crc_property_is_taken_unless_the_configuration_asks_for_one(tmp_path, out, force):
     """Records from before the option was switched on have none."""
     config = dataclasses.replace(BIG, enabled_append_prop_crc=True, force_verify_prop_crc=force)

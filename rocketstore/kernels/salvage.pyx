@@ -14,6 +14,7 @@ from rocketstore.kernels.csrc cimport (
 from rocketstore.kernels.record cimport (
     BAD_HALF,
     BAD_PHY_OFFSET,
+    BAD_PROPERTY_CRC,
     BAD_SIZE,
     CHECK_BODY_CRC,
     CHECK_PROPERTY_CRC,
@@ -73,6 +74,7 @@ cdef class PieceFinder:
     message_delay_level: as the broker's.
 
     A record is what RocketMQ can parse and dispatch, was written to its end, and agrees with its CRC and CRC property.
+    But where no CRC property of a file is right, each came with its message, and says nothing of the record.
     Where one should be and is not, the next is looked for: one that is at its own physical offset, as the name or the
     record before has it, is known even if a CRC is wrong, and so only it is lost.
     """
@@ -82,6 +84,7 @@ cdef class PieceFinder:
     cdef PropertyReader reader
     cdef DelayTable delays
     cdef bint force_prop_crc
+    cdef bint has_prop_crc  # a right one
     cdef bint may_end_in_zeros
     cdef int64_t named
     cdef int64_t base  # of the last record
@@ -132,7 +135,10 @@ cdef class PieceFinder:
         if not room or not self.add_last():
             raise MemoryError
         pieces, self.pieces = self.pieces, Growing()
-        return array_of(pieces, PIECE)
+        found = array_of(pieces, PIECE)
+        if not (self.has_prop_crc or self.force_prop_crc):
+            found["status"][found["status"] == BAD_PROPERTY_CRC] = RECORD_OK
+        return found
 
     cdef bint scan_step(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit) noexcept nogil:
         cdef Record record
@@ -145,12 +151,14 @@ cdef class PieceFinder:
                     return False
                 self.lost = -1
             status = self.look(data, size, pos[0], False, &record)
-            if status == RECORD_OK:
-                self.base = record.phy_offset - pos[0]
             if self.extent == 0:
                 self.lost, self.lost_status = pos[0], status
                 pos[0] = self.after
                 continue
+            if status in (RECORD_OK, BAD_PROPERTY_CRC):
+                self.base = record.phy_offset - pos[0]
+            if status == RECORD_OK and has_crc_property(&record):
+                self.has_prop_crc = True
             if not self.add(pos[0], self.extent, 1 if status != RECORD_BLANK else record.size, status):
                 return False
             pos[0] += self.extent
@@ -278,7 +286,7 @@ cdef class PieceFinder:
 
     cdef bint add(self, int64_t pos, int64_t size, int64_t count, int64_t status) noexcept nogil:
         cdef Piece *piece = &self.piece
-        if (status == RECORD_OK and piece.status == RECORD_OK and piece.base == self.base
+        if (status in (RECORD_OK, BAD_PROPERTY_CRC) and piece.status == status and piece.base == self.base
                 and piece.pos + piece.size == pos):
             piece.size += size
             piece.count += count
@@ -339,7 +347,6 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     cdef int status = RECORD_OK
     cdef int64_t size = 0, last = 0, count = 0, n_rows = places.shape[0]
     cdef int64_t limit = min(<int64_t>out.shape[0], room - LEAST_BLANK)
-    cdef bint changed
     if queue_offsets.shape[0] != n_rows or not 0 <= pos <= stop <= source.size:
         raise ValueError("places and queue_offsets differ in length, or these are not in the source")
     source.check_file_size()
@@ -351,14 +358,12 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
                 if status != RECORD_OK or record.size > limit - size:
                     break
                 memcpy(&out[size], record.data, record.size)
-                changed = record.phy_offset != phy_offset
                 rs_store_be64(&out[size + PHY_OFFSET], <int64_t>phy_offset)
                 if row < n_rows and places[row] == pos:
                     if queue_offsets[row] >= 0:
-                        changed |= queue_offsets[row] != <int64_t>rs_load_be64(record.data + QUEUE_OFFSET)
                         rs_store_be64(&out[size + QUEUE_OFFSET], <int64_t>queue_offsets[row])
                     row += 1
-                if changed and has_crc_property(&record):
+                if has_crc_property(&record):
                     write_crc(&out[size], record.size)
                 last = size
                 count += 1

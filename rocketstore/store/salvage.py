@@ -73,12 +73,14 @@ def salvage(
     """Make a sound store of all messages that are still found in a commit log, however damaged. Changes nothing there.
 
     A record is known by its own physical offset, wherever it is: files may be damaged, cut, renamed, swapped, doubled
-    or missing. It is taken if RocketMQ can read it and its CRC is right. One in the body of another, or behind the
-    blank that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost. So is the
-    last one if it ends in a zero, but for a ``compat`` whose properties may.
+    or missing. It is taken if RocketMQ can read it and its CRC is right; and its CRC property too, if any record of its
+    file has a right one: else each came with a message from elsewhere. One in the body of another, or behind the blank
+    that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost. So is the last one
+    if it ends in a zero, but for a ``compat`` whose properties may.
 
     The bytes of a record stay, in the order of the log, but for these:
 
+    * The CRC property is made right.
     * The physical offset: a record behind a loss moves down to close it; the next file begins where it did before, and
       so all its records are where they were. Up to 16 files in a row that are gone are blanks, with more the log goes
       on without them. ``prepared_transaction_offset`` is not changed.
