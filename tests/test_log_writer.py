@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, path_of, with_host
+from puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, open_store, path_of, with_host
 from reference.commit_log import read_files, scan
 
 import rocketstore
@@ -577,6 +577,20 @@ def test_a_handler_of_a_signal_cannot_close_a_log_that_its_thread_flushes(tmp_pa
     log.close()
     with pytest.raises(StoreClosedError):
         log.flush()
+
+
+def test_a_queue_of_a_store_whose_records_are_all_gone_is_not_begun_anew(tmp_path):
+    with open_store(tmp_path, mapped_file_size_commit_log=SIZE) as store:
+        store.put_message(Message("Old", b"", queue_id=0))
+        for _ in range(8):
+            store.put_message(message())
+        store.delete_expired_files(before_phy_offset=SIZE)
+    with CommitLog.open(tmp_path / "commitlog", "a", config=config_of()) as log:
+        for append in (log.append, lambda message: log.append_batch([message])):
+            with pytest.raises(StoreError, match=r"consumequeue/Old/0: .*rocketstore\.open"):
+                append(Message("Old", b"", queue_id=0))
+        assert log.append(message()).queue_offset == 8
+        assert log.append(Message("New", b"", queue_id=0)).queue_offset == 0
 
 
 def test_the_log_of_a_store_has_one_writer_at_a_time(tmp_path, monkeypatch):

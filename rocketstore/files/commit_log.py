@@ -128,7 +128,8 @@ class CommitLog:
 
         Parameters: store_timestamp: epoch ms; None for now; "given": the message's own.
         Returns: PutMessageResult. Raises: PutMessageError for one that is refused; OSError, StoreError: it may be lost;
-        io.UnsupportedOperation in mode "r". Source: CommitLog.asyncPutMessage.
+        StoreError for a queue of the store that has the log, if all its records are gone; io.UnsupportedOperation in
+        mode "r". Source: CommitLog.asyncPutMessage.
         """
         writer = self._writing()
         with writer.lock:

@@ -101,7 +101,8 @@ class LogWriter:
     def of_log(cls, log: Any, config: StoreConfig) -> Self:
         """Go on where a CommitLog ends, with queue offsets that go on with those of its records.
 
-        Raises: StoreError if something else than zeros is behind its last record, or a file has another length.
+        Raises: StoreError if something else than zeros is behind its last record, or a file has another length; also
+        from a put, into a queue of the store beside it whose records are all gone.
         """
         size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
         end = log.max_phy_offset
@@ -116,6 +117,8 @@ class LogWriter:
         def find_queue_offset(topic: str, queue_id: int) -> int:
             if not offsets:
                 offsets.update(next_queue_offsets(log, end))
+            if (topic, queue_id) not in offsets and log.min_phy_offset > 0:
+                require_no_queue(log.directories, topic, queue_id)
             return offsets.get((topic, queue_id), 0)
 
         config = replace(config, mapped_file_size_commit_log=size)
@@ -493,6 +496,15 @@ def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
             queues = map(scanner.queues.__getitem__, requests["queue"].tolist())
             found |= dict(zip(queues, following, strict=True))
     return found
+
+
+def require_no_queue(directories: Iterable[Path], topic: str, queue_id: int) -> None:
+    """Raise StoreError if a store has a queue of which its log has no record, and so does not say where it goes on."""
+    for directory in directories:
+        for kind in ("consumequeue", "batchconsumequeue"):
+            queue = directory.parent / kind / topic / str(queue_id)
+            if queue.is_dir() and any(queue.iterdir()):
+                raise StoreError(f"{queue}: all its records are gone, only the store goes on with it: rocketstore.open")
 
 
 def check_queue(topic: str, queue_id: int) -> None:
