@@ -274,6 +274,15 @@ def test_an_inner_batch_of_a_topic_of_plain_queues_is_illegal(tmp_path):
             assert refusal(store, batch) == "MESSAGE_ILLEGAL"
 
 
+def test_an_inner_batch_whose_number_is_none_has_no_such_property(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        store.create_topic("Batched", 4, queue_type="BatchCQ")
+        batch = Message("Batched", b"x", sys_flag=INNER_BATCH, properties={"INNER_NUM": None}, queue_id=0)
+        assert store.put_message(batch).queue_offset == 0
+        assert store.look_message_by_offset(0).properties == {"INNER_BASE": "0"}
+        assert store.put_message(batch).queue_offset == 1
+
+
 LONG = pytest.param("1" * 5000, id="more digits than int() takes")
 
 

@@ -533,10 +533,11 @@ def message_num(message: Message) -> int:
 
     Raises: PutMessageError if it is none. Source: DefaultMessageStore.getMessageNum.
     """
-    is_inner = message.sys_flag & INNER_BATCH
-    if "INNER_NUM" in message.properties and not is_inner:
+    text = message.properties.get("INNER_NUM")
+    if text is None:  # which is not stored either
+        return 1
+    if not message.sys_flag & INNER_BATCH:
         raise illegal("INNER_NUM without the flag of inner batches")
-    text = message.properties.get("INNER_NUM", "1")
     if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
         raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
     return int(text)
