@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from rocketstore.compression import COMPRESSED, COMPRESSION, decompress
 from rocketstore.compression import compress as compress_body
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
@@ -215,7 +215,10 @@ def encode_message(message: Message) -> bytes:
         raise TypeError(f"{message!r:.80}: a Message was expected")
     text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
     properties = java_bytes(text)
-    body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
+    try:
+        body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
+    except CorruptFileError as error:
+        raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body {error.reason}") from None
     size = INNER_MESSAGE.size + len(body) + 2 + len(properties)
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")

@@ -150,6 +150,14 @@ def test_a_batch_that_is_or_has_an_inner_batch_is_refused(flag, properties, tmp_
         assert store.commit_log.max_phy_offset == 0
 
 
+def test_a_batch_with_a_body_that_does_not_decompress_is_refused(tmp_path):
+    with open_store(tmp_path / "store") as store:
+        with pytest.raises(PutMessageError, match=r"Message 'Bad'.* does not decompress with zlib") as refused:
+            store.put_batch(Message("T", b"", queue_id=0), [Message("T", b""), Message("Bad", b"zz", sys_flag=1)])
+        assert refused.value.status == "MESSAGE_ILLEGAL"
+        assert store.commit_log.max_phy_offset == 0
+
+
 def test_a_batch_of_more_than_max_message_size_is_refused(tmp_path):
     with open_store(tmp_path / "store", max_message_size=1000) as store:
         # As a client encodes them: 22 bytes each, and the bodies.
