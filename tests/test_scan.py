@@ -200,6 +200,7 @@ def test_filters_that_cannot_be_are_errors(tmp_path):
         ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tags": 5}),
         (TypeError, {"begin_timestamp": "x"}), (TypeError, {"end_timestamp": 1.5}),
         (ValueError, {"on_corrupt": "ignore"}), (ValueError, {"batch_size": 0}), (ValueError, {"threads": 0}),
+        (ValueError, {"batch_size": 2**63}),
         (ValueError, {"columns": ["nothing"]}), (ValueError, {"columns": []}),
     ):  # fmt: skip
         with pytest.raises(error):

@@ -489,6 +489,7 @@ class CommitLog:
         """
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
+        require_int64(batch_size=batch_size)
         if batch_size < 1 or threads < 1:
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
         for name, value in (("topics", topics), ("keys", keys)):
