@@ -437,11 +437,12 @@ def test_all_tags_are_no_condition(command, tags):
     assert rows(tagged(command, tags)) == rows(tagged(command)) != []
 
 
+@pytest.mark.parametrize("tags", ["||", " "])
 @pytest.mark.parametrize("command", list(TAGS_COMMANDS))
-def test_an_expression_without_a_tag_is_misuse(command):
-    result = tagged(command, "||")
+def test_an_expression_without_a_tag_is_misuse(command, tags):
+    result = tagged(command, tags)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "'||' has no tag" in result.stderr
+    assert f"{tags!r} has no tag" in result.stderr
 
 
 # ---- query by time, and what is not found ------------------------------------------------------------------

@@ -211,7 +211,7 @@ def both_or_none(ctx: click.Context, param: click.Parameter, value: int | None) 
 
 def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
     """Turn a subscription's expression into tags with || between them; None for all. Source: FilterAPI."""
-    if not values or "*" in (expressions := [value.strip() for value in values]) or "" in expressions:
+    if not values or "" in values or "*" in map(str.strip, values):
         return None
     tags = dict.fromkeys(tag for value in values for part in value.split("||") if (tag := part.strip()))
     if not tags:
