@@ -963,6 +963,15 @@ def test_a_batch_of_no_keys_is_empty(tmp_path):
         assert "0 keys" in repr(found)
 
 
+@pytest.mark.parametrize("threads", [2**31 - 1, 2**31, 2**64])
+def test_more_threads_than_keys_are_as_many_as_keys(tmp_path, threads):
+    store, log = store_of(tmp_path, [message("k")])
+    with store:
+        found = store.query_messages("TopicTest", ["k", "x"], threads=threads)
+        assert found.phy_offsets.tolist() == [log.records[0][0]]
+        assert len(store.query_messages("TopicTest", [], threads=threads)) == 0
+
+
 def test_what_is_no_key_and_no_number_is_refused(tmp_path):
     store, _ = store_of(tmp_path, [message("a")])
     with store:

@@ -398,7 +398,7 @@ class MessageStore:
         max_num: messages of a key at most, the newest. begin_timestamp, end_timestamp: store time, epoch ms, inclusive.
         index_type: "U" looks at UNIQ_KEY alone, "T" for tags. max_scan: when more index entries of a key than these
         were read and the same file has still more, its search ends, and the answer is incomplete; they are read in
-        steps, so somewhat more may be. threads: so many at once.
+        steps, so somewhat more may be. threads: so many at once, of keys at most.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that a search comes to. A damaged index file among others is passed over, and a reason.

@@ -106,6 +106,7 @@ def query_messages(
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
     require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
     keys = TextColumn(keys, "keys")
+    threads = min(threads, max(keys.length, 1))
     topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
     log, index = coverage.log, coverage.index
