@@ -502,7 +502,7 @@ def unit_with_another(store, field, size, kind):
 def delayed_unit_with_another_time(store):
     name, position = store.unit(store.middle(DELAYED)[1])
     store.add(name, position + 12, 8, 1000)
-    return "unit-tags-code", name, position
+    return "unit-delivery-time", name, position
 
 
 @fault()

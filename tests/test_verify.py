@@ -409,6 +409,20 @@ def test_an_index_that_a_later_release_went_on_with_is_sound(tmp_path):
     assert bad(verify(root)) == []
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_delivery_times_by_the_levels_of_then_are_no_fault(quick, tmp_path):
+    message = Message("SCHEDULE_TOPIC_XXXX", b"1", queue_id=0, delay_time_level=1)
+    for levels in ("1s 5s", "1m 5m"):
+        config = replace(StoreConfig.small(), message_delay_level=levels)
+        with rocketstore.open(tmp_path, "a", config=config) as store:
+            store.put_message(message, store_timestamp=1_700_000_000_000)
+    assert {finding.kind for finding in verify(tmp_path, quick=quick).findings} == {"unit-delivery-time"}
+    with (tmp_path / "consumequeue" / message.topic / "0" / f"{0:020}").open("r+b") as file:
+        file.seek(12)
+        file.write(struct.pack(">q", 1_700_000_000_000 - 1))
+    assert {finding.kind for finding in bad(verify(tmp_path, quick=quick))} == {"unit-tags-code"}
+
+
 def test_a_key_that_looks_like_a_tag_is_no_item_of_tags(tmp_path):
     """An index of 5.3.3 has none."""
     with rocketstore.open(tmp_path / "store", "a", config=StoreConfig(**planted.SIZES, compat="5.3.3")) as store:

@@ -31,8 +31,9 @@ from rocketstore.message import MAX_BATCH, Message, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import IndexService
 
-__all__ = ["DispatchRequest", "Dispatcher", "batch_topics", "check_more_queues", "follow", "follow_batches",
-           "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_light_queues", "with_more"]
+__all__ = ["DispatchRequest", "Dispatcher", "are_delivery_times", "batch_topics", "check_more_queues", "follow",
+           "follow_batches", "is_file_name", "is_multi_dispatched", "java_split", "more_queues", "with_light_queues",
+           "with_more"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -263,6 +264,16 @@ def with_more(
             at.append(row + 1)
             made.append(more)
     return (np.insert(requests, at, np.array(made, REQUEST)) if made else requests), list(numbers)
+
+
+def are_delivery_times(topic: str, tags_codes: np.ndarray, store_timestamps: np.ndarray | int) -> np.ndarray:
+    """Whether tags codes of a topic's units may be when delayed messages are to be delivered, bool[n].
+
+    They are by the levels of the one that dispatched them, which no file shows. Parameters: tags_codes: int64[n].
+    store_timestamps: of the records, int64[n] or one for all, epoch ms.
+    """
+    may_be: np.ndarray = (topic == SCHEDULE_TOPIC) & (tags_codes >= store_timestamps)
+    return may_be
 
 
 def check_more_queues(

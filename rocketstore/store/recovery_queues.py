@@ -20,7 +20,7 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import values_of
-from rocketstore.store.dispatch import SCHEDULE_TOPIC, is_file_name, with_more
+from rocketstore.store.dispatch import are_delivery_times, is_file_name, with_more
 from rocketstore.store.queue_directories import queue_directories
 from rocketstore.store.recovery_ext import QueueExt, queue_files
 from rocketstore.store.request_pieces import RequestPieces
@@ -177,13 +177,11 @@ class QueueEnd:
     def are_tags_of(self, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray) -> np.ndarray:
         """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
 
-        Those of delayed messages are when they are to be delivered by the levels of the one that dispatched them, which
-        no file shows. Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
+        Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
         """
         in_ext = (codes <= MAX_ADDRESS) & (self.ext is not None or self._has_ext())
         are_of: np.ndarray = in_ext | (codes == tags_codes)
-        if self.queue[0] == SCHEDULE_TOPIC:
-            are_of |= codes >= store_timestamps
+        are_of |= are_delivery_times(self.queue[0], codes, store_timestamps)
         if self.ext is not None:
             are_of[in_ext] = self.ext.are_of(codes[in_ext], tags_codes[in_ext], store_timestamps[in_ext])
         return are_of

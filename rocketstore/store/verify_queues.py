@@ -20,7 +20,7 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.store.dispatch import OF_BROKERS, is_file_name, more_queues
+from rocketstore.store.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
 
@@ -316,14 +316,19 @@ class QueueVerifier:
         for name in names:
             kind = FIELDS[name]
             has, should = (codes if name == "tags_code" else units[name]), rows[name]
+            wrong = (has != should) & ~lost
+            if name == "tags_code":
+                are_times = are_delivery_times(result.queue[0], codes, rows["store_timestamp"])
+                self._add_faults(result, "unit-delivery-time", numbers, wrong & are_times, has, should)
+                wrong &= ~are_times
             if name == "tags_code" and times is not None:
                 in_ext = units["tags_code"] != codes
-                self._add_faults(result, "ext-tags-code", numbers, (has != should) & in_ext & ~lost, has, should)
+                self._add_faults(result, "ext-tags-code", numbers, wrong & in_ext, has, should)
                 self._add_faults(result, "ext-store-time", numbers,
                                  (times != rows["store_timestamp"]) & in_ext & ~lost, times, rows["store_timestamp"])
-                self._add_faults(result, kind, numbers, (has != should) & ~in_ext & ~lost, has, should)
+                self._add_faults(result, kind, numbers, wrong & ~in_ext, has, should)
             else:
-                self._add_faults(result, kind, numbers, (has != should) & ~lost, has, should)
+                self._add_faults(result, kind, numbers, wrong, has, should)
         if files.is_batch:
             for name, value in CONSTANTS.items():
                 should = np.full(len(units), value)

@@ -82,6 +82,8 @@ KINDS = {
     "unit-shifted": Kind(ERROR, "a record's unit is not at its queue offset", STAYS),
     "unit-size": Kind(ERROR, "a unit has another size than its record", STAYS),
     "unit-tags-code": Kind(ERROR, "a unit has another tags code than its record", STAYS),
+    "unit-delivery-time": Kind(INFO, "a delayed message's unit has another time than by the levels of now",
+                               "delivers it then; at once if by its level it would be sooner"),
     "unit-batch-base": Kind(ERROR, "a batch unit has another first queue offset than its record", STAYS),
     "unit-batch-size": Kind(ERROR, "a batch unit counts other messages than its record", STAYS),
     "unit-batch-constant": Kind(WARNING, "compactedOffset of a batch unit is not -1, or reserved not 0", KEEPS),

@@ -13,6 +13,7 @@ from rocketstore.files.mapped_file import nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
+from rocketstore.store.dispatch import are_delivery_times
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier, fillers, valid
 from rocketstore.store.verify_report import Findings
 
@@ -20,7 +21,7 @@ __all__ = ["UnitVerifier"]
 
 BLOCK = 8192  # units that are looked at at once
 SAMPLES = 8
-COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "phy_offset", "properties"]
+COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
 
 
 class UnitVerifier(NamedTuple):
@@ -206,11 +207,13 @@ class UnitVerifier(NamedTuple):
         rows = {unit: i for i, unit in enumerate(numbers.tolist())}
         for message, unit, place in self._look_up(queue, files, units["phy_offset"].astype(np.int64), numbers):
             i, (path, offset) = rows[unit], files.place(unit)
+            is_time = are_delivery_times(queue[0], codes[i], message.store_timestamp)
             is_wrong = {
                 "unit-shifted": not files.is_batch and place != unit,
                 "unit-size": int(units["size"][i]) != message.size,
                 "ext-missing": bool(lost[i]) and int(codes[i]) != message.tags_code,
-                "unit-tags-code": not lost[i] and int(codes[i]) != message.tags_code,
+                "unit-delivery-time" if is_time else "unit-tags-code":
+                    not lost[i] and int(codes[i]) != message.tags_code,
             }
             for kind in (kind for kind, wrong in is_wrong.items() if wrong):
                 self.findings.add(kind, path, offset, f"unit {unit}: of the record at {message.phy_offset}")
