@@ -739,6 +739,49 @@ def test_two_parts_of_the_log_that_are_not_indexed_are_two_reasons(tmp_path):
         assert len(store.query_message("TopicTest", "k2").reasons) == 2
 
 
+def two_keys(n):
+    return message(f"k{n} m{n}")
+
+
+@pytest.mark.parametrize(("lost", "split"), [(1, 1), (3, 4)])
+def test_a_message_whose_other_keys_were_in_a_lost_file_is_said(lost, split, tmp_path):
+    store, log = store_of(tmp_path, [two_keys(n) for n in range(6)], index_num=4, index_tags=False)
+    paths = sorted((tmp_path / "index").iterdir())
+    assert len(paths) == 4
+    paths[lost].unlink()
+    with store:
+        found = store.query_message("TopicTest", f"m{split}")
+        assert (offsets_of(found), found.complete) == ([], False)
+        assert f"from offset {log.records[split][0]} to" in str(found.reasons)
+
+
+def test_a_message_whose_keys_are_in_the_next_file_too_is_complete(tmp_path):
+    store, _ = store_of(tmp_path, [two_keys(n) for n in range(6)], index_num=4, index_tags=False)
+    with store:
+        assert all(store.query_message("TopicTest", f"m{n}").complete for n in range(6))
+
+
+def test_keys_of_a_message_in_three_files_are_said_when_the_last_is_lost(tmp_path):
+    records = [{"properties": {"KEYS": "a b c"}}, message("x")]
+    store, log = store_of(tmp_path, records, index_num=2, index_tags=False)  # one item a file
+    with store:
+        assert store.query_message("TopicTest", "c").complete
+    sorted((tmp_path / "index").iterdir())[2].unlink()
+    with rocketstore.open(tmp_path) as store:
+        found = store.query_message("TopicTest", "c")
+        assert found.reasons == [f"messages with keys from offset 0 to {log.records[1][0]} are not indexed"]
+        assert query(store, "a") == query(store, "b") == [0]
+
+
+def test_the_last_message_of_a_full_file_is_looked_up_once(tmp_path, monkeypatch):
+    store, _ = store_of(tmp_path, [two_keys(n) for n in range(5)], index_num=11, index_tags=False)
+    hashes_at, asked = query_module.hashes_at, []
+    monkeypatch.setattr(query_module, "hashes_at", lambda *args: asked.append(args) or hashes_at(*args))
+    with store:
+        assert all(store.query_message("TopicTest", "m4").complete for _ in range(3))
+    assert len(asked) == 1
+
+
 def test_messages_without_keys_need_no_index(tmp_path):
     """So do those that were rolled back."""
     records = [message(), message("k"), message(), message("x", sys_flag=0xC)]

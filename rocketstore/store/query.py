@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_file_list import IndexFileList
 from rocketstore.store.index_service import IndexService, index_key_prefix
@@ -36,6 +38,7 @@ KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 class QueryMessageResult(NamedTuple):
     """The messages of one key, newest first; ``complete`` unless one of ``reasons`` may have hidden some.
 
+    What was put while the index was turned off is seen at a file's ends, not between two messages of one index file.
     Source: QueryMessageResult, which does not say what it lacks.
     """
 
@@ -48,7 +51,8 @@ class QueryMessagesResult:
     """The messages of n keys.
 
     Attributes: phy_offsets int64[m], those of key ``i`` from ``offsets[i]`` to ``offsets[i + 1]``, newest first;
-    offsets int64[n + 1]; complete bool[n], False where messages may be missing; reasons, why; messages, a MessageBatch.
+    offsets int64[n + 1]; complete bool[n], False where messages may be missing, as of QueryMessageResult; reasons, why;
+    messages, a MessageBatch.
     Source: none; RocketMQ asks for one key at a time.
     """
 
@@ -298,11 +302,16 @@ def overlaps(file: IndexFile, log: CommitLog) -> bool:
 
 
 class Coverage:
-    """Which parts of a commit log an index covers. What was looked up once is kept."""
+    """Which parts of a commit log an index covers. What was looked up once is kept.
+
+    An index file counts as covering all from its first message to its last: a hole in it, as of a broker whose
+    ``messageIndexEnable`` was off for a while, is not seen.
+    """
 
     def __init__(self, log: CommitLog, index: IndexService | None) -> None:
         self.log, self.index = log, index
         self._first: dict[tuple[int, int, str | None], int | None] = {}
+        self._split: dict[_FileId, bool] = {}  # of full files
         self._tagged: set[_FileId] = set()
         self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
 
@@ -317,7 +326,7 @@ class Coverage:
         reasons = [str(error) for error in self.index.damaged.values()]
         reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
-            for begin, end in self._gaps(headers.values())
+            for begin, end in self._gaps(files, headers, index_type)
             if (first := self._first_indexable(begin, end, index_type)) is not None
         ]
         if index_type == "T":
@@ -325,13 +334,31 @@ class Coverage:
             reasons += [f"{name} has no entries of tags" for name, _ in untagged]
         return reasons
 
-    def _gaps(self, headers: Iterable[IndexHeader]) -> list[tuple[int, int]]:
+    def _gaps(
+        self, files: IndexFileList, headers: dict[_FileId, IndexHeader], index_type: str | None
+    ) -> list[tuple[int, int]]:
         gaps, place = [], self.log.min_phy_offset
-        for header in headers:
+        begins = [header.begin_phy_offset for header in headers.values()][1:]
+        for (file, header), following in zip_longest(headers.items(), begins):
             gaps.append((place, header.begin_phy_offset))
-            place = max(place, header.end_phy_offset + 1)
+            last = header.end_phy_offset
+            # Of a message that the next file begins with, that one tells.
+            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, headers))
+            place = max(place, last + is_covered)
         gaps.append((place, self.log.max_phy_offset))
         return [(begin, end) for begin, end in gaps if begin < end]
+
+    def _is_split(self, file: _FileId, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
+        """Whether a full file's last message lacks entries of keys: they were in the next file, which is lost."""
+        if file not in self._split:
+            part = files.find(file[0])
+            is_full = part is not None and part.is_write_full
+            message = self.log.find_message(headers[file].end_phy_offset) if is_full else None
+            if message is None:
+                return False
+            keys = [key for key in (message.uniq_key, *message.keys) if key is not None]
+            self._split[file] = not self._has_entries(message, keys, files, headers)
+        return self._split[file]
 
     def _first_indexable(self, begin: int, end: int, index_type: str | None) -> int | None:
         """Find the first message in a part of the log that should be in the index."""
@@ -350,12 +377,7 @@ class Coverage:
         message = None if first is None else self.log.find_message(first)
         if message is None:
             return True
-        entries = (
-            part.select_phy_offset(f"{message.topic}#T#{message.tags}", MAX_SCAN, LONG_MIN, LONG_MAX)
-            for (name, _), (_, _, begin, end, _, _) in headers.items()
-            if begin <= message.phy_offset <= end and (part := files.find(name)) is not None
-        )
-        has_it = any(first in found or len(found) == MAX_SCAN for found in entries)
+        has_it = self._has_entries(message, [f"T#{message.tags}"], files, headers)
         if has_it:  # for good: what has none may grow
             self._tagged.add(file)
         return has_it
@@ -366,6 +388,24 @@ class Coverage:
         first = self._first_indexable(begin, header.end_phy_offset + 1, "T")
         self._untagged[file] = header.end_phy_offset if first is None else first
         return first
+
+    def _has_entries(
+        self, message: Message, keys: list[str], files: IndexFileList, headers: dict[_FileId, IndexHeader]
+    ) -> bool:
+        """Whether keys of a message have their entries, which more than one file may have."""
+        at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
+        for (name, _), header in headers.items():
+            if header.begin_phy_offset <= at <= header.end_phy_offset and (file := files.find(name)) is not None:
+                lacking.difference_update(hashes_at(file, at))
+        return not lacking
+
+
+def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
+    """Give the hashes of a message's items in a file."""
+    items = file.items(1, max(min(file.header.index_count, file.index_num), 1))
+    begin = bisect_left(items["phy_offset"], phy_offset)
+    hashes: list[int] = items["key_hash"][begin : bisect_right(items["phy_offset"], phy_offset, begin)].tolist()
+    return hashes
 
 
 def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
