@@ -818,9 +818,9 @@ def test_an_index_without_tags_that_grows_says_so_from_its_first_message_with_ta
     whole = path.read_bytes()
     path.write_bytes(indexed(log, [0], index_tags=False)[0].data)
     with store:
-        assert "has no entries" not in str(store.query_message_by_tag("TopicTest", "TagA").reasons)
+        assert "lacks entries" not in str(store.query_message_by_tag("TopicTest", "TagA").reasons)
         path.write_bytes(whole)
-        assert store.query_message_by_tag("TopicTest", "TagA").reasons == [f"{path.name} has no entries of tags"]
+        assert store.query_message_by_tag("TopicTest", "TagA").reasons == [f"{path.name} lacks entries of tags"]
 
 
 def test_messages_that_were_looked_through_for_tags_are_not_again_when_the_index_grows(tmp_path, monkeypatch):
@@ -838,7 +838,7 @@ def test_messages_that_were_looked_through_for_tags_are_not_again_when_the_index
     with store:
         for count in (3, 4, 5):
             path.write_bytes(indexed(log, range(count), index_tags=False)[0].data)
-            told.append("has no entries" in str(store.query_message_by_tag("TopicTest", "TagA").reasons))
+            told.append("lacks entries" in str(store.query_message_by_tag("TopicTest", "TagA").reasons))
     assert told == [False, False, True]
     indexed_parts = [part for part in ranges if part[1] <= offsets[-1] + 1]
     assert indexed_parts == [(offsets[n], offsets[m] + 1) for n, m in ((0, 2), (2, 3), (3, 4))]
@@ -852,6 +852,49 @@ def test_an_index_file_that_is_made_anew_with_tags_is_asked_again(tmp_path):
             (tmp_path / "new").write_bytes(indexed(log, [0], index_tags)[0].data)
             (tmp_path / "new").replace(path)
             assert store.query_message_by_tag("TopicTest", "TagA").complete == index_tags
+
+
+def test_tags_in_a_lost_file_are_said_and_keys_are_complete(tmp_path):
+    records = [{"properties": {"KEYS": f"k{n}", "TAGS": "TagA"}} for n in range(2)]
+    store, log = store_of(tmp_path, records, index_num=4)
+    max((tmp_path / "index").iterdir()).unlink()
+    with store:
+        assert store.query_message("TopicTest", "k1").complete
+        found = store.query_message_by_tag("TopicTest", "TagA")
+        assert (offsets_of(found), found.complete) == ([log.records[0][0]], False)
+
+
+def tagged(n):
+    return {"properties": {"KEYS": f"k{n}", "TAGS": f"Tag{n}"}}
+
+
+@pytest.mark.parametrize("after", [0, 1, 3000])
+def test_an_index_that_an_older_release_went_on_with_lacks_tags(after, tmp_path):
+    """Also if messages without tags are behind the last with them, many of which are looked through in parts."""
+    records = [tagged(n) for n in range(3)] + [message("x")] * after
+    store, log = store_of(tmp_path, records, file_size=1 << 20)
+    index = IndexService(SLOTS, 4000)
+    for number, (_, record) in enumerate(log.records):
+        index.index_tags = number < 2
+        index.build_index(record)
+    write_index(tmp_path, *index.files)
+    with store:
+        for n in range(3):
+            assert not store.query_message_by_tag("TopicTest", f"Tag{n}").complete
+        assert store.query_message("TopicTest", "k2").complete
+
+
+def test_tags_are_asked_for_again_where_a_file_has_grown(tmp_path):
+    store, log = store_of(tmp_path, [tagged(n) for n in range(4)])
+    (path,) = (tmp_path / "index").iterdir()
+    index, told = IndexService(SLOTS, ITEMS), []
+    with store:
+        for number, (_, record) in enumerate(log.records):
+            index.index_tags = number < 2
+            index.build_index(record)
+            path.write_bytes(index.files[0].data)
+            told.append("lacks entries" in str(store.query_message_by_tag("TopicTest", "Tag0").reasons))
+    assert told == [False, False, True, True]
 
 
 def test_messages_with_tags_alone_that_are_not_indexed_are_a_reason_for_tags(tmp_path):

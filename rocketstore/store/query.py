@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import pairwise, zip_longest
@@ -30,6 +31,7 @@ __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messa
 
 MAX_SCAN = 100_000
 MAX_KEPT = 10_000
+LAST_PART = 1 << 16  # bytes of the log
 TRANSACTION_ROLLBACK = 0xC
 _FileId = tuple[str, object]  # name and identity of an index file
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
@@ -310,9 +312,9 @@ class Coverage:
 
     def __init__(self, log: CommitLog, index: IndexService | None) -> None:
         self.log, self.index = log, index
-        self._first: dict[tuple[int, int, str | None], int | None] = {}
+        self._places: dict[tuple[Any, ...], int | None] = {}
         self._split: dict[_FileId, bool] = {}  # of full files
-        self._tagged: set[_FileId] = set()
+        self._tagged: dict[_FileId, int] = {}  # up to where the last message with tags has its entry
         self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
 
     def reasons(self, index_type: str | None) -> list[str]:
@@ -327,11 +329,11 @@ class Coverage:
         reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
             for begin, end in self._gaps(files, headers, index_type)
-            if (first := self._first_indexable(begin, end, index_type)) is not None
+            if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
         if index_type == "T":
             untagged = (file for file in headers if not self._has_tags(file, files, headers))
-            reasons += [f"{name} has no entries of tags" for name, _ in untagged]
+            reasons += [f"{name} lacks entries of tags" for name, _ in untagged]
         return reasons
 
     def _gaps(
@@ -360,34 +362,46 @@ class Coverage:
             self._split[file] = not self._has_entries(message, keys, files, headers)
         return self._split[file]
 
-    def _first_indexable(self, begin: int, end: int, index_type: str | None) -> int | None:
-        """Find the first message in a part of the log that should be in the index."""
-        place = begin, end, index_type
-        if place not in self._first:
-            if len(self._first) > MAX_KEPT:
-                self._first.clear()  # the log's end moves on and on
-            self._first[place] = next(indexable(self.log, begin, end, index_type), None)
-        return self._first[place]
+    def _place(
+        self, find: Callable[[CommitLog, int, int, str | None], int | None], begin: int, end: int,
+        index_type: str | None,
+    ) -> int | None:
+        """Find a message in a part of the log that should be in the index."""
+        place = find, begin, end, index_type
+        if place not in self._places:
+            if len(self._places) > MAX_KEPT:
+                self._places.clear()  # the log's end moves on and on
+            self._places[place] = find(self.log, begin, end, index_type)
+        return self._places[place]
 
     def _has_tags(self, file: _FileId, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
-        """Whether the first message with tags in a file's part of the log has its entry, there or in the next file."""
-        if file in self._tagged:
-            return True
-        first = self._first_with_tags(file, headers[file])
-        message = None if first is None else self.log.find_message(first)
-        if message is None:
-            return True
-        has_it = self._has_entries(message, [f"T#{message.tags}"], files, headers)
-        if has_it:  # for good: what has none may grow
-            self._tagged.add(file)
-        return has_it
+        """Whether the first and the last message with tags in a file's part of the log have their entries.
+
+        A release that puts none may have gone on with the file of one that does, or the other way round.
+        """
+        begin, end = self._tagged.get(file), headers[file].end_phy_offset + 1
+        if begin is None:
+            begin = self._first_with_tags(file, headers[file])
+            if begin is None:
+                return True
+            if not self._has_tag(begin, files, headers):
+                return False
+        last = self._place(last_indexable, begin, end, "T")
+        if last is not None and not self._has_tag(last, files, headers):
+            return False  # and what has none may grow
+        self._tagged[file] = end
+        return True
 
     def _first_with_tags(self, file: _FileId, header: IndexHeader) -> int | None:
         """Find the first message with tags in a file's part of the log, from where it was looked for last."""
         begin = self._untagged.get(file, header.begin_phy_offset)
-        first = self._first_indexable(begin, header.end_phy_offset + 1, "T")
+        first = self._place(first_indexable, begin, header.end_phy_offset + 1, "T")
         self._untagged[file] = header.end_phy_offset if first is None else first
         return first
+
+    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
+        message = self.log.find_message(phy_offset)
+        return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
 
     def _has_entries(
         self, message: Message, keys: list[str], files: IndexFileList, headers: dict[_FileId, IndexHeader]
@@ -406,6 +420,23 @@ def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
     begin = bisect_left(items["phy_offset"], phy_offset)
     hashes: list[int] = items["key_hash"][begin : bisect_right(items["phy_offset"], phy_offset, begin)].tolist()
     return hashes
+
+
+def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
+    """Find the first message in a part of the log that should be in the index."""
+    return next(indexable(log, begin, end, index_type), None)
+
+
+def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
+    """Find the last one, in more and more of the log's end."""
+    size = LAST_PART
+    while begin < end:
+        start = max(begin, end - size)
+        found = deque(indexable(log, start, end, index_type), 1)
+        if found:
+            return found[0]
+        end, size = start, 8 * size
+    return None
 
 
 def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
