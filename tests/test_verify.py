@@ -398,10 +398,13 @@ def test_an_empty_store_is_sound(tmp_path):
     assert (report.messages, report.min_phy_offset, report.max_phy_offset) == (0, 0, 0)
 
 
-def test_an_index_that_a_later_release_went_on_with_is_sound(tmp_path):
-    """The older messages have no items for their tags."""
+@pytest.mark.parametrize("piece", [1024, 1 << 20])
+@pytest.mark.parametrize("releases", [("5.3.3", "5.5.0"), ("5.5.0", "5.1.4"), ("5.3.3", "5.5.0", "5.1.4")])
+def test_an_index_that_another_release_went_on_with_is_sound(releases, piece, tmp_path, monkeypatch):
+    """Those before 5.4.0 put no items for tags."""
+    monkeypatch.setattr(verify_log, "PIECE", piece)
     root = tmp_path / "store"
-    for compat in ("5.3.3", "5.5.0"):
+    for compat in releases:
         with rocketstore.open(root, "a", config=StoreConfig(**planted.SIZES, compat=compat)) as store:
             for n in range(30):
                 message = Message("TopicTest", b"body", keys=[f"{compat}-{n}"], tags="TagA", queue_id=0)

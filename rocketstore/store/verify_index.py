@@ -109,8 +109,8 @@ class Items:
 class IndexVerifier:
     """Compares the log with the index, in threads, and says at the end what is wrong with it.
 
-    Attributes: is_checked: whether there is an index; indexes_tags: whether the release that made it had an item for
-    the tags of each message; if not, a later one may have gone on with it.
+    Attributes: is_checked: whether there is an index; indexes_tags: whether the releases that began it and went on with
+    it had an item for the tags of each message.
     """
 
     def __init__(self, log: CommitLog, findings: Findings, parts: list[IndexPart]) -> None:
@@ -118,10 +118,11 @@ class IndexVerifier:
         self.is_checked = bool(parts)
         for before, part in pairwise(parts):
             part.end_before = before.header.end_timestamp
-        self.indexes_tags = any(self._has_tags(part) for part in parts[:1])
         self._chains: list[Future[None]] = []
         self._missing = Items()
         filled = [part for part in parts if part.count]
+        self.indexes_tags = bool(filled) and self._has_tags(filled[0]) is True
+        self.indexes_tags = self.indexes_tags and self._has_tags(filled[-1], at_end=True) is not False
         self.begin, self.end = (filled[0].first, filled[-1].last) if filled else (-1, -1)
 
     def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
@@ -129,15 +130,19 @@ class IndexVerifier:
         self._chains = [pool.submit(self._check_chains, part) for part in self.parts]
         return self._chains
 
-    def _has_tags(self, part: IndexPart) -> bool:
-        """Whether the first record with tags, and no key that looks like them, has an item for them."""
-        items = part.items(1, min(part.count, NOTED) + 1)
-        for at in np.unique(items["phy_offset"]).tolist():
+    def _has_tags(self, part: IndexPart, *, at_end: bool = False) -> bool | None:
+        """Whether the first or last record with tags, and no key that looks like them, has an item for them.
+
+        None if none of those looked at is such a record.
+        """
+        first = max(part.count + 1 - NOTED, 1) if at_end else 1
+        items = part.items(first, min(first + NOTED, part.count + 1))
+        for at in sorted(set(items["phy_offset"].tolist()), reverse=at_end):
             record = self.log.find_message(at) if at >= 0 else None
             if record is not None and record.tags and f"T#{record.tags}" not in (*record.keys, record.uniq_key):
                 key_hash = hash_keys([f"T#{record.tags}"], topic=record.topic)[0]
                 return bool((items["key_hash"][items["phy_offset"] == at] == key_hash).any())
-        return False
+        return None
 
     # ---- chains ----------------------------------------------------------------------------------------------
 
@@ -235,11 +240,12 @@ class IndexVerifier:
 
     def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int],
                   allowed: dict[tuple[int, int], int]) -> np.ndarray:
-        """Leave the items of tags out that an older release did not put: those before the first that is there."""
+        """Leave the items of tags out that an older release did not put: before the first and behind the last there."""
         of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
-        first = min((key[0] for key in have if key in allowed and key not in of_plain), default=LONG_MAX)
-        later: np.ndarray = items[items["phy_offset"] >= first]
-        return np.concatenate([plain[plain["phy_offset"] < first], later])
+        of_tags = [key[0] for key in have if key in allowed and key not in of_plain]
+        first, last = min(of_tags, default=LONG_MAX), max(of_tags, default=LONG_MAX)
+        between = items[(items["phy_offset"] >= first) & (items["phy_offset"] <= last)]
+        return np.concatenate([plain[plain["phy_offset"] < first], between, plain[plain["phy_offset"] > last]])
 
     def _classify(self, result: Items, phy_offsets: np.ndarray, places: list[tuple[IndexPart, int]]) -> None:
         """Tell items that lead to no record from those whose record has no such key."""
