@@ -19,7 +19,8 @@ NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 def queue_directories(directory: Path) -> Iterator[Path]:
     """Give the directories of all queues, by topic and name. Raises: OSError for one that cannot be listed."""
     for topic in topics_in(directory):
-        yield from (directory / topic / name for name in _queue_names(directory / topic))
+        of_topic = directory / topic
+        yield from (of_topic / name for name in _queue_names(of_topic))
 
 
 def queue_ids_in(topic_directory: Path) -> Iterator[int]:
