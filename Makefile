@@ -157,7 +157,7 @@ ROUNDS_sanitize := 5
 SEEDS_spark-versions := 4.1 4.2 4.3
 SEEDS = $(or $(SEEDS_$(PART)),$(shell seq 1 $(ROUNDS_$(PART))))
 # So many rounds at once; RocketMQ's stores wait for seconds when they stop, what has workers takes both cores itself.
-JOBS_differential := 6
+JOBS_differential := 8
 JOBS_flips := 2
 JOBS_crash := 2
 
