@@ -74,7 +74,7 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for sizes that no file shows: what is made with another the broker would not load."""
     unknown = [name for name in names if getattr(known, name) is None]
     if unknown:
-        defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]:_}" for name in unknown)
+        defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
         raise ValueError(
             f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
             f"(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are {defaults}"
