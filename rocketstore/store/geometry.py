@@ -75,9 +75,11 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
     unknown = [name for name in names if getattr(known, name) is None]
     if unknown:
         defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
+        hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
         raise ValueError(
             f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
-            f"(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are {defaults}"
+            "(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are "
+            f"{defaults}{hint}"
         )
 
 
