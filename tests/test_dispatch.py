@@ -352,7 +352,7 @@ def test_every_flipped_byte_of_a_record_is_a_record_or_corrupt(seed):
 class Built:
     """A log that the reference wrote, and a dispatcher beside it."""
 
-    def __init__(self, root, rows, *, batch_topics=(), index=True, **options):
+    def __init__(self, root, rows, *, batch_topics=(), index=True, as_broker=False, **options):
         self.root, self.config = root, config_of(**options)
         self.model = model_of(self.config, batch_topics=batch_topics)
         for number, row in enumerate(rows):
@@ -365,7 +365,7 @@ class Built:
         )
         geometry = {"hash_slot_num": self.config.max_hash_slot_num, "index_num": self.config.max_index_num}
         service = IndexService.open(root / "index", "a", compat=self.config.compat, **geometry) if index else None
-        self.dispatcher = Dispatcher(root, self.config, self.log, service, set(batch_topics))
+        self.dispatcher = Dispatcher(root, self.config, self.log, service, set(batch_topics), as_broker=as_broker)
         self.end = self.model.phy_offset
 
     def check(self):
@@ -408,10 +408,10 @@ def test_what_is_dispatched_again_is_put_once(seed, tmp_path):
     assert files_under(built.root, "consumequeue") == expected
 
 
-def test_what_is_dispatched_again_has_another_ext_unit_and_no_other_unit(tmp_path):  # point 55
+def test_what_a_broker_dispatches_again_has_another_ext_unit_and_no_other_unit(tmp_path):  # point 55
     rows = [{**draw_plain(random.Random(i)), "topic": "T", "queue_id": 0} for i in range(5)]
     options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
-    built = Built(tmp_path / "store", rows, index=False, **options)
+    built = Built(tmp_path / "store", rows, index=False, as_broker=True, **options)
     built.dispatcher.dispatch(0, built.end)
     once = files_under(built.root, "consumequeue")
     built.dispatcher.dispatch(0, built.end)
