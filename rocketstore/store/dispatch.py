@@ -73,7 +73,7 @@ class Dispatcher:
         """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ.
 
         as_broker: a queue ends at its first bad unit, whatever follows, and has no message of a negative queue offset;
-        else these are errors.
+        else these are errors. And what is dispatched again has another ext unit.
         """
         self.root = root
         self.config = config
