@@ -392,7 +392,7 @@ class Completion:
         paths = self._index_paths()
         files = [self._look_at_index_file(path) for path in paths[-1:]]
         if files and not files[0].total:  # an empty one may follow a full one
-            files = [self._look_at_index_file(path) for path in paths[-2:]]
+            files = [*map(self._look_at_index_file, paths[-2:-1]), *files]
         if not files or any(items.sound < items.total or not items.slots_agree for items in files):
             return False
         newest = files[0]

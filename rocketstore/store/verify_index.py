@@ -121,8 +121,8 @@ class IndexVerifier:
         self._chains: list[Future[None]] = []
         self._missing = Items()
         filled = [part for part in parts if part.count]
-        self.indexes_tags = bool(filled) and self._has_tags(filled[0]) is True
-        self.indexes_tags = self.indexes_tags and self._has_tags(filled[-1], at_end=True) is not False
+        begins_with_tags = bool(filled) and self._has_tags(filled[0]) is True
+        self.indexes_tags = begins_with_tags and self._has_tags(filled[-1], at_end=True) is not False
         self.begin, self.end = (filled[0].first, filled[-1].last) if filled else (-1, -1)
 
     def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
