@@ -53,6 +53,10 @@ class QueueEnd:
         return self.directory.parent.name, int(self.directory.name)
 
     @property
+    def ext_directory(self) -> Path:
+        return Path(self.directory.parents[2], ConsumeQueueExt.directory_name, *self.directory.parts[-2:])
+
+    @property
     def next_queue_offset(self) -> int:
         return 0 if self.unit is None else self.unit.queue_offset + self.unit.batch_num
 
@@ -179,17 +183,14 @@ class QueueEnd:
 
         Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
         """
-        in_ext = (codes <= MAX_ADDRESS) & (self.ext is not None or self._has_ext())
+        in_ext = codes <= MAX_ADDRESS
+        if self.ext is None and in_ext.any() and not self.ext_directory.is_dir():
+            in_ext[:] = False
         are_of: np.ndarray = in_ext | (codes == tags_codes)
         are_of |= are_delivery_times(self.queue[0], codes, store_timestamps)
         if self.ext is not None:
             are_of[in_ext] = self.ext.are_of(codes[in_ext], tags_codes[in_ext], store_timestamps[in_ext])
         return are_of
-
-    def _has_ext(self) -> bool:
-        """Whether it was written with ext files, which it is not to have now."""
-        *_, topic, queue_id = self.directory.parts
-        return (self.directory.parents[2] / ConsumeQueueExt.directory_name / topic / queue_id).is_dir()
 
     def files(self) -> list[tuple[int, str, int]]:
         """Its files, as ``queue_files`` gives them."""
@@ -202,8 +203,7 @@ def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
     queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in queue_directories(path)]
     for queue in queues if config.enable_consume_queue_ext else ():
         if queue.kind is ConsumeQueue:
-            directory = Path(root, ConsumeQueueExt.directory_name, *queue.directory.parts[-2:])
-            queue.ext = QueueExt(directory, config.mapped_file_size_consume_queue_ext or 0)
+            queue.ext = QueueExt(queue.ext_directory, config.mapped_file_size_consume_queue_ext or 0)
     return queues
 
 
