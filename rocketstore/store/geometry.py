@@ -64,9 +64,10 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     """
     root = to_path(store_path_root_dir)
     known = known_config(root, config)
-    if _has_messages(root, known):
-        names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
-        require_sizes(root, known, [*names, *((SLOTS, ITEMS) if known.message_index_enable else ())])
+    names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
+    names += [SLOTS, ITEMS] if known.message_index_enable else []
+    if any(getattr(known, name) is None for name in names) and _has_messages(root, known):
+        require_sizes(root, known, names)
     return with_default_sizes(known)
 
 
