@@ -4,7 +4,7 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -277,18 +277,14 @@ class Import:
         return "given" if self.keeps_times else None
 
     def check(self, piece: Piece) -> None:
-        if isinstance(piece.messages, MessageBatch) and not has_inner_batches(piece.messages):
-            self.check_times(piece, piece.messages[:1])
-            return
-        self.check_times(piece, piece.messages)
-        for message in piece.messages:
-            if getattr(message, "sys_flag", 0) & INNER_BATCH and message.topic not in self.batch_topics:
-                self.make_batch_topic(message.topic)
-
-    def check_times(self, piece: Piece, messages: Iterable[Message]) -> None:
+        messages = piece.messages
+        if isinstance(messages, MessageBatch) and not has_inner_batches(messages):
+            messages = messages[:1]  # all rows of a table have the same columns
         for place, message in zip(piece.places, messages, strict=False):
             if self.keeps_times and not hasattr(message, "store_timestamp"):
                 raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
+            if getattr(message, "sys_flag", 0) & INNER_BATCH and message.topic not in self.batch_topics:
+                self.make_batch_topic(message.topic)
 
     def make_batch_topic(self, topic: str) -> None:
         """Make a topic whose type no row before its first inner batch tells. Raises: StoreError if that is too late."""
