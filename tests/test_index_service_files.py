@@ -1,6 +1,8 @@
 """Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
 
 import errno
+import gc
+import os
 import pickle
 import resource
 import shutil
@@ -122,6 +124,24 @@ def test_files_beyond_the_bound_are_closed_and_a_writer_has_but_the_newest_open_
         assert descriptors(index) == 2 + 2  # a mapping that is written has two
         assert [file.mode for file in writer.files] == ["r"] * (FILES - 1) + ["r+"]
     assert descriptors(index) == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_damaged_file_that_a_query_passes_over_does_not_stay_open(tmp_path):
+    root, sizes = tmp_path / "store", {"max_hash_slot_num": 7, "max_index_num": 40}
+    config = StoreConfig(mapped_file_size_commit_log=1 << 20, **sizes)
+    with rocketstore.open(root, "a", config=config) as store:
+        store.put_messages([Message("T", b"body", keys=[f"k{number}"]) for number in range(100)])
+    first = min((root / "index").iterdir())
+    os.truncate(first, first.stat().st_size - 100)  # no geometry agrees with its items
+    gc.disable()
+    try:
+        with rocketstore.open(root) as store:
+            assert not store.query_message("T", "k99").complete
+        del store
+        assert descriptors(root) == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("is_copied", [True, False])

@@ -166,7 +166,7 @@ class IndexService:
         except CorruptFileError as error:
             if not self._passes_over_damage or error.path in damaged:  # which was passed over, and in vain
                 raise
-            damaged[error.path] = error
+            damaged[error.path] = error.with_traceback(None)  # its frames would keep the file mapped
 
     def _find_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> list[Path]:
         """Check or find the geometry. Returns: the files, without those that are passed over."""
