@@ -34,10 +34,15 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
-        """A file is one worker's; so are all of interop and all of Spark, whose JVMs are each started once."""
+        """A file is one worker's; so are all of interop and all of Spark, whose JVMs are each started once.
+
+        The tests of damaged stores share nothing, and the last worker would take minutes with them alone.
+        """
 
         def _split_scope(self, nodeid):
             file = nodeid.partition("::")[0]
+            if file.endswith("test_store_hostile.py"):
+                return nodeid
             return next((scope for scope in ("interop/", "test_spark_") if scope in file), file)
 
     return Scheduling(config, log)
