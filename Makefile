@@ -22,8 +22,8 @@ endif
 # Releases of Spark, each in a virtual environment of its own.
 SPARK := 4.1 4.2 4.3
 
-# A file of tests is one worker's; ARGS="-n 0" is for a debugger. A worker that dies ends the run, as xdist hangs when it
-# replaces one whose earlier files are all done.
+# tests/conftest.py says what is one worker's; ARGS="-n 0" is for a debugger. A worker that dies ends the run, as xdist
+# hangs when it replaces one whose earlier files are all done.
 WORKERS ?= 2
 PYTEST = -m pytest -n $(WORKERS) --max-worker-restart 0
 
