@@ -73,7 +73,8 @@ def cut_in_any_record(root, rng):
 
 def noise_after_the_last_record(root, rng):
     start, position, size = records(root)[-1]
-    change_log(root, start, position + size, NOISE)
+    room = len(log_files(root)[start]) - position - size  # eight bytes at least
+    change_log(root, start, position + size, NOISE[:room])
 
 
 def noise_instead_of_the_last_record(root, rng):
