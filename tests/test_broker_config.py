@@ -11,6 +11,7 @@ import time
 import pytest
 from conftest import GOLDEN
 
+from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.files import broker_config
 from rocketstore.files.broker_config import (
@@ -519,15 +520,14 @@ def test_a_repaired_file_has_the_mode_of_its_bak(store, topics):
 def test_a_file_that_may_not_be_read_is_a_problem_and_is_not_repaired(store, topics, monkeypatch):
     topics.write_bytes(b"x")
     bak(topics).write_bytes(GOOD)
-    read_bytes = type(topics).read_bytes
 
-    def refuse(path):
+    def refuse(path, max_size):
         if path == topics:
             raise PermissionError(13, "Permission denied", str(path))
-        return read_bytes(path)
+        return read_small_file(path, max_size)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(topics), "read_bytes", refuse)
+        patch.setattr("rocketstore.files.broker_config.read_small_file", refuse)
         assert check(store) == [ConfigProblem(topics, "cannot be read: Permission denied; topics.json.bak is used")]
         assert list(BrokerConfig.open(store).topics) == ["T"]
         assert repair(store) == []

@@ -257,11 +257,11 @@ def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_
         store.put_message(Message("T", b"", keys="k", queue_id=0))
     before = files_under(root, *PARTS, "index")
 
-    def refuse(path, flags):
+    def refuse(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("rocketstore.store.writer.open_at_once", refuse)
+        patch.setattr("rocketstore.store.writer.open_own_file", refuse)
         with pytest.raises(OSError, match="abort"):
             open_store(root, allocate_file_ahead=ahead)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]

@@ -17,6 +17,8 @@ from rocketstore.cli.formats import csv_line, error_text, finish, json_line, not
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.cli.progress import bar
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -170,10 +172,10 @@ def remove(work: Path) -> None:
 
 def read_state(work: Path) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = json.loads((work / STATE).read_bytes())
+        state: dict[str, Any] = json.loads(read_small_file(work / STATE))
         if not isinstance(state, dict) or state.keys() != NAMES:
             raise ValueError("it is of no export")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StoreError) as error:
         reason = getattr(error, "strerror", error)
         raise click.ClickException(f"{work / STATE}: {reason}: --force begins anew") from None
     return state

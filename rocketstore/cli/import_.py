@@ -20,6 +20,7 @@ from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
+from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.limits import INT_MAX
@@ -158,7 +159,7 @@ def state_path(root: Path) -> Path:
 
 def read_state(path: Path) -> State | None:
     try:
-        return State(**json.loads(path.read_bytes()))
+        return State(**json.loads(read_small_file(path)))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:

@@ -15,8 +15,10 @@ from reprlib import repr as short
 from typing import Any, NamedTuple, Self
 
 from rocketstore.config import camel_case
-from rocketstore.errors import StoreError
-from rocketstore.files.mapped_file import sync, sync_path
+from rocketstore.disk.create import create_file
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.mapped_file import make_directory, sync, sync_path
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.storage import local_path, to_path
 
@@ -184,7 +186,7 @@ def extend_topics(
     if table == old:
         return False
     data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directory(path.parent)
     is_bad = main.data is not None and main.value is None
     if main.data is not None and not is_bad:
         replace_file(_bak(path), main.data, like=path)
@@ -283,13 +285,12 @@ def _read_again(path: Path, decode: Decoder) -> _Read:
 def _read(path: Path, decode: Decoder) -> _Read:
     data = None
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SIZE:
-            return _Read(None, f"is no regular file of at most {MAX_SIZE} bytes")
-        data = path.read_bytes()
+        data = read_small_file(path, MAX_SIZE)
         return _Read(decode(parse_json(data)), "", data)
     except FileNotFoundError:
         return _Read(None, MISSING)
+    except (CorruptFileError, IsADirectoryError):
+        return _Read(None, f"is no regular file of at most {MAX_SIZE} bytes")
     except OSError as error:
         return _Read(None, f"cannot be read: {error.strerror}")
     except RecursionError:
@@ -305,7 +306,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     temporary.unlink(missing_ok=True)  # what a process that was killed has left
-    with temporary.open("xb") as file:
+    with os.fdopen(create_file(temporary), "wb") as file:
         try:
             if like:
                 status = like.stat()

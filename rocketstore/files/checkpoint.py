@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from rocketstore.disk.create import open_own_file
+from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.mapped_file import read_regular, sync, sync_path
+from rocketstore.files.mapped_file import sync, sync_path
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["StoreCheckpoint"]
@@ -45,7 +47,7 @@ class StoreCheckpoint:
         """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
         path = to_path(path)
         try:
-            data = read_regular(path, FIELDS.size)
+            data = read_file_start(path, FIELDS.size)
         except FileNotFoundError:
             return cls(path)
         if not data:
@@ -67,7 +69,7 @@ class StoreCheckpoint:
         if self.path is None:
             return
         with self._lock:
-            fd = os.open(local_path(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = open_own_file(local_path(self.path))
             try:
                 is_new = os.fstat(fd).st_size < FILE_SIZE
                 if is_new:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from rocketstore.disk.create import create_directory, create_file
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, replaced, sync
 from rocketstore.storage import closing, local_path
@@ -147,11 +148,13 @@ class FileRun(ABC):
     def _create(self, start: int) -> None:
         self.release()
         made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
-        self.directory.mkdir(parents=True, exist_ok=True)
+        for path in reversed(made):
+            with contextlib.suppress(FileExistsError):  # another queue of this topic has made it just now
+                create_directory(path)
         self._changed_directories.update([self.directory, *(path.parent for path in made)])
         path, end = self._path(start), self._end
         try:
-            self._keep(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), start)
+            self._keep(create_file(path), start)
             os.ftruncate(self._fd, self.mapped_file_size)
             self._opened[start] = os.fstat(self._fd)
             self._end = start

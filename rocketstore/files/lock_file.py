@@ -10,7 +10,9 @@ import sys
 import threading
 from pathlib import Path
 
-from rocketstore.errors import StoreLockedError
+from rocketstore.disk.create import open_own_file
+from rocketstore.disk.small_file import open_at_once, require_regular
+from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.mapped_file import sync
 from rocketstore.storage import is_remote
 
@@ -49,10 +51,12 @@ class StoreLock:
                 raise StoreLockedError(
                     f"{self.path}: this process has the store open for writing already: use that one, or close it"
                 )
-            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            is_link = self.path.is_symlink()
+            fd = self._open_link() if is_link else open_own_file(self.path)
             try:
                 self._lock(fd)
-                if os.pread(fd, 4, 0) != b"lock":  # else its time stays that of the last start of a broker
+                # The bytes are written only once: the file's time stays that of the last start of a broker.
+                if not is_link and os.pread(fd, 4, 0) != b"lock":
                     os.pwrite(fd, b"lock", 0)
                     sync(fd)
                 self._identity = _identity(os.fstat(fd))
@@ -61,6 +65,19 @@ class StoreLock:
                 os.close(fd)
                 raise
             self._fd, self.owned = fd, True
+
+    def _open_link(self) -> int:
+        """Open the file that a link leads to: a broker locks that file too. Its bytes stay as they are."""
+        try:
+            fd = open_at_once(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreError(f"{self.path}: is a link to a file that is missing: remove the link") from None
+        try:
+            require_regular(self.path, os.fstat(fd))
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def _lock(self, fd: int) -> None:
         try:

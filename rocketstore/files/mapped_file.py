@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from rocketstore.disk.create import create_directory, create_file
+from rocketstore.disk.small_file import open_at_once, require_regular
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.limits import LONG_MAX
@@ -66,7 +68,7 @@ class MappedFile:
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
         copy = self.path.open_copy() if is_remote(self.path) else None
-        descriptor = open_at_once(self.path, self._flags(create_size), 0o644) if copy is None else copy
+        descriptor = self._open(create_size) if copy is None else copy
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
@@ -90,10 +92,11 @@ class MappedFile:
         if mode == "r":
             self._descriptor()  # the mapping has one of its own
 
-    def _flags(self, create_size: int | None) -> int:
-        if self.mode == "r":
-            return os.O_RDONLY | os.O_CLOEXEC
-        return os.O_RDWR | os.O_CLOEXEC | (0 if create_size is None else os.O_CREAT | os.O_EXCL)
+    def _open(self, create_size: int | None) -> int:
+        if create_size is not None:
+            return create_file(self.path)
+        access = os.O_RDONLY if self.mode == "r" else os.O_RDWR
+        return open_at_once(self.path, access | os.O_CLOEXEC)
 
     @property
     def file_from_offset(self) -> int:
@@ -451,29 +454,6 @@ def nonzero_end(path: Path, begin: int, end: int) -> int:
     return begin
 
 
-def read_regular(path: Path, size: int = -1) -> bytes:
-    """Read a file's first bytes, all without ``size``. A pipe in its place does not hold us up.
-
-    Raises: OSError; CorruptFileError if it is no regular file.
-    """
-    if is_remote(path):
-        return path.read_bytes()
-    with open(path, "rb", buffering=0, opener=open_at_once) as file:
-        require_regular(path, os.fstat(file.fileno()))
-        return file.read(size)
-
-
-def require_regular(path: Path, status: os.stat_result) -> None:
-    """Raise CorruptFileError for what is no regular file."""
-    if not stat.S_ISREG(status.st_mode):
-        raise CorruptFileError(path, 0, "file type", "a regular file was expected")
-
-
-def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
-    """Open as ``os.open`` does, but wait for nobody at the other end of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK, mode)
-
-
 def replaced(path: Path) -> StoreError:
     return StoreError(f"{path}: was removed or replaced while it was written: another process is here")
 
@@ -490,10 +470,25 @@ def check_mode(mode: str, modes: Sequence[str] = MODES) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and those above it, so that they are on the disk."""
+    """Make a directory inside a store, and those above it, so that they are on the disk. Raises: OSError."""
     if not directory.is_dir():
         make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # another process has made it just now
+            create_directory(directory)
+        if not directory.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
+        sync_path(directory.parent)
+
+
+def make_root(directory: Path, mode: int = 0o777) -> None:
+    """Make the root of a new store, and the directories above it, so that they are on the disk.
+
+    They belong to whoever runs this process. Parameters: mode: permissions of the root, less the umask.
+    Raises: OSError.
+    """
+    if not directory.is_dir():
+        make_root(directory.parent)
+        directory.mkdir(mode, exist_ok=True)
         sync_path(directory.parent)
 
 

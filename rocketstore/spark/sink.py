@@ -19,7 +19,7 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_val
 from rocketstore.errors import StoreLockedError
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp
-from rocketstore.files.mapped_file import make_directory
+from rocketstore.files.mapped_file import make_directory, make_root
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.build import attempt_name, sweep
 from rocketstore.spark.options import number
@@ -118,6 +118,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp)
+    make_root(root)
     make_directory(pieces_path(root, writer.job))
     return writer
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
-from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory, read_regular
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.other_formats import has_dledger_log
@@ -148,7 +149,7 @@ def saved_path(root: Path) -> Path:
 
 def read_saved(path: Path) -> dict[str, Any]:
     try:
-        values: dict[str, Any] = json.loads(read_regular(path))
+        values: dict[str, Any] = json.loads(read_small_file(path))
         for name, value in values.items():
             if name not in SAVED or type(value) is not SAVED[name]:
                 raise ValueError(f"{name}={value!r} is not known here")

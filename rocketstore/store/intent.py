@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import read_regular, sync_path
+from rocketstore.files.mapped_file import sync_path
 from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
@@ -53,7 +54,7 @@ class WriteIntent(NamedTuple):
         """Read that of a store, None if there is none. Raises: CorruptFileError."""
         path = intent_path(root)
         try:
-            fields = json.loads(read_regular(path))
+            fields = json.loads(read_small_file(path))
             intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
             names = [intent.job, *(piece.name for piece in intent.pieces)]
             if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.create import create_file
+from rocketstore.disk.small_file import open_at_once, require_regular
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.files.log_writer import at_row, check_queue, encode_batch, encoder_of, illegal, naming_row
 from rocketstore.files.mapped_file import sync
@@ -81,7 +84,7 @@ class PieceWriter:
         self._config: Any = config
         self._keeps_store = keeps_store
         self._encoder = encoder_of(config, lambda topic: ANY_QUEUE)
-        self._file = path.open("xb")
+        self._file = os.fdopen(create_file(path), "wb")
 
     def add(self, batch: MessageBatch) -> None:
         """Add messages; queue id -1 or no such column: the queue is given when they are appended.
@@ -142,8 +145,10 @@ class PieceWriter:
 def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
     """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
     path = directory / piece.name
-    with path.open("rb") as file:
-        if (size := path.stat().st_size) != piece.file_size:
+    with open(path, "rb", opener=open_at_once) as file:
+        status = os.fstat(file.fileno())
+        require_regular(path, status)
+        if (size := status.st_size) != piece.file_size:
             raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")
         while line := file.readline():
             at = file.tell() - len(line)

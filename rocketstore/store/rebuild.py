@@ -21,7 +21,7 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.lock_file import StoreLock, is_held
-from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.files.mapped_file import make_directory, make_root, sync_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
@@ -247,7 +247,7 @@ class Rebuilder:
         """Build in a directory of its own."""
         plan = self.look_only()
         with plan.log:
-            make_directory(out)
+            make_root(out)
             if not is_free(out):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
             self._build(plan, out)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import replace_file
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import IndexHeader, file_size
-from rocketstore.files.mapped_file import make_directory, nonzero_end, read_regular, sync_path
+from rocketstore.files.mapped_file import make_directory, nonzero_end, sync_path
 from rocketstore.kernels.csrc import crc32
 from rocketstore.store.index_service import index_file_name, index_paths
 from rocketstore.store.recovery_complete import zero
@@ -40,7 +41,7 @@ NO_HEADER = IndexHeader(0, 0, 0, 0, 0, 0)
 def read_state(staging: Path, *, is_in_place: bool) -> dict[str, Any]:
     """Give what a killed call has left, nothing if there is none, or it is of no such call."""
     try:
-        state = json.loads(read_regular(staging / STATE))
+        state = json.loads(read_small_file(staging / STATE))
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return state if has_fields(state, FIELDS) and is_possible(state, is_in_place) else {}

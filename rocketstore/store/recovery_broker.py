@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import read_topics
+from rocketstore.files.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import is_queue_name
@@ -288,9 +291,10 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         written |= {path for path in files_in(root / "index") if read_header(path).index_count < index_num}
         for target, original in originals.items():
             link_files(original, target, written)
-        for path in (root / "checkpoint", root / "abort"):
-            if path.exists():
-                shutil.copy(path, copy)
+        with contextlib.suppress(FileNotFoundError):
+            (copy / "checkpoint").write_bytes(read_file_start(root / "checkpoint", CHECKPOINT_SIZE))
+        if (root / "abort").exists():
+            (copy / "abort").touch()
         paths = ",".join(map(str, logs)) or str(copy / "commitlog")
         config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
         recovery = BrokerRecovery(copy, config)

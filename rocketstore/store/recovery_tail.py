@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rocketstore.disk.create import create_file
+from rocketstore.errors import StoreError
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import LogFile, nonzero_end, sync, sync_path
+from rocketstore.files.mapped_file import LogFile, make_directory, nonzero_end, sync, sync_path
 
 __all__ = ["CUT", "Tail", "is_saved", "save_tail", "tails"]
 
@@ -41,10 +44,10 @@ def tails(log: CommitLog, end: int) -> list[Tail]:
 def save_tail(root: Path, tail: Tail) -> Path:
     """Copy a tail to a file of its own, named by the time and its physical offset, and bring it to the disk."""
     path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
-    if not path.parent.exists():
-        path.parent.mkdir()
-        sync_path(root)
-    with path.open("wb") as file:
+    if path.parent.is_symlink():
+        raise StoreError(f"{path.parent}: is a link; bytes that are cut off the log stay in the store: remove the link")
+    make_directory(path.parent)
+    with os.fdopen(create_file(path, like=tail.file.path), "wb") as file:
         try:
             for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
                 file.write(data)

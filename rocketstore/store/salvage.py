@@ -9,6 +9,8 @@ import itertools
 import operator
 import os
 import shutil
+import stat
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,11 +20,13 @@ from typing import Self
 import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
-from rocketstore.errors import StoreError
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.files.broker_config import check, extend_topics, read_topics, replace_file
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.mapped_file import make_directory, sync_path
+from rocketstore.files.mapped_file import make_directory, make_root, sync_path
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.storage import local_path
@@ -118,6 +122,7 @@ def salvage(
     _check_out(root, paths, new)
     existed = new.is_dir()
     try:
+        make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
         make_directory(new / WORK)
         report = _Salvage(root, paths, new, config, progress).run()
         made = sorted((new / WORK).iterdir(), key=lambda path: (path.name != "abort", path.name == "commitlog"))
@@ -199,7 +204,7 @@ class _Salvage:
         offsets.settle(batch_topics(read_topics(self.work)))
         begin = finds.taken[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
-        log = LogCopy(self.work / "commitlog", size, begin + shift)
+        log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
         self.declare(offsets)
         with NewStore.open(self.work, config, log) as new:
             records, out_of_order = self.copy(finds.taken, log, offsets, shift, new)
@@ -331,19 +336,29 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
     saved = Path("config", "rocketstore.json")
     with contextlib.suppress(ValueError, StoreError, OSError):
         make_directory(new / "config")
-        replace_file(new / saved, (root / saved).read_bytes())
+        replace_file(new / saved, read_small_file(root / saved), like=root / saved)
         return with_default_sizes(known_config(new, config))
     (new / saved).unlink(missing_ok=True)
     return config or StoreConfig()
 
 
 def _copy_config(root: Path, new: Path) -> None:
-    """Copy what a broker keeps in ``config`` and can read."""
+    """Copy what a broker keeps in ``config`` and can read. A link out of the store is not followed."""
     if not (root / "config").is_dir():
         return
+    real_root = root.resolve()
     bad = {problem.path for problem in check(root)}
     for path in sorted((root / "config").iterdir()):
         good = path.name.endswith((".json", ".json.bak")) and path.name != "rocketstore.json"
-        if good and path.is_file() and path not in bad:
-            make_directory(new / "config")
-            replace_file(new / "config" / path.name, path.read_bytes())
+        if not good or not path.is_file() or path in bad:
+            continue
+        if real_root not in path.resolve().parents:
+            warnings.warn(f"{path}: leads out of the store and is not copied", stacklevel=1)
+            continue
+        try:
+            data = read_small_file(path, MAX_CONFIG_FILE)
+        except (OSError, CorruptFileError) as error:
+            warnings.warn(f"{path}: is not copied: {error}", stacklevel=1)
+            continue
+        make_directory(new / "config")
+        replace_file(new / "config" / path.name, data, like=path)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.create import create_file
 from rocketstore.errors import StoreError
 from rocketstore.files.mapped_file import make_directory, sync_path
 from rocketstore.kernels.buffer import Buffer
@@ -173,8 +174,10 @@ class LogCopy:
     Attributes: size of a file; phy_offset: where the next record goes; last_phy_offset of a record; moved: records.
     """
 
-    def __init__(self, directory: Path, size: int, phy_offset: int) -> None:
+    def __init__(self, directory: Path, size: int, phy_offset: int, like: Path) -> None:
+        """Make the directory. Parameters: like: a file of the old log; nobody else may read the new ones."""
         make_directory(directory)
+        self.like = like
         self.directory, self.size, self.phy_offset = directory, size, phy_offset
         self.last_phy_offset, self.moved = -1, 0
         self.buffer = bytearray(OUT_SIZE)
@@ -226,7 +229,7 @@ class LogCopy:
     def open(self) -> None:
         if self.fd < 0:
             path = self.directory / f"{self.phy_offset // self.size * self.size:020d}"
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            self.fd = create_file(path, like=self.like)
             os.ftruncate(self.fd, self.size)
             sync_path(self.directory)
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.create import open_own_file
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files.broker_config import extend_topics, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
-from rocketstore.files.mapped_file import make_directory, open_at_once, sync_path
+from rocketstore.files.mapped_file import make_root, sync_path
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.message import INNER_BATCH, Message
 from rocketstore.message_batch import MessageBatch, is_arrow
@@ -72,7 +73,8 @@ class StoreWriter:
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
-        with open(root / "abort", "w", opener=open_at_once) as file:
+        with os.fdopen(open_own_file(root / "abort"), "w") as file:
+            file.truncate()
             file.write(str(os.getpid()))
         sync_path(root)  # or a loss of power looks like a clean stop
         directories = config.commit_log_paths(root, writable=True)
@@ -474,7 +476,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
     if mode == "a":
-        make_directory(root)
+        make_root(root)
         for path in root.iterdir():
             if path.name.isdecimal() and path.is_file():
                 raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")

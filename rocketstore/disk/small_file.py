@@ -1,0 +1,68 @@
+"""Read small files with a bound: a pipe or a huge file in their place neither hangs a process nor fills its memory."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.storage import is_remote
+
+__all__ = ["MAX_SMALL_FILE", "open_at_once", "read_file_start", "read_small_file", "require_regular"]
+
+MAX_SMALL_FILE = 64 << 20  # bytes
+
+
+def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
+    """Return all bytes of a regular file.
+
+    Parameters
+    ----------
+    path : a local path, or a RemotePath.
+    max_size : the size in bytes that the file may have at most.
+
+    Raises
+    ------
+    CorruptFileError : the file is larger, or it is no regular file: a pipe, a device. Nothing was read then.
+    OSError : the system refuses; FileNotFoundError if the file is missing.
+    """
+    if is_remote(path):
+        _require_small(path, path.stat().st_size, max_size)
+        return path.read_bytes()
+    with open(path, "rb", buffering=0, opener=open_at_once) as file:
+        status = os.fstat(file.fileno())
+        require_regular(path, status)
+        _require_small(path, status.st_size, max_size)
+        data = file.read(max_size + 1 if status.st_size == 0 else status.st_size + 1)
+    _require_small(path, len(data), max_size)  # the file may have grown, and files of /proc have no size
+    return data
+
+
+def read_file_start(path: Path, size: int) -> bytes:
+    """Return the first ``size`` bytes of a regular file, or all bytes of a shorter one.
+
+    Raises: OSError; CorruptFileError if the path is no regular file.
+    """
+    if is_remote(path):
+        return path.pread(0, min(size, path.stat().st_size))
+    with open(path, "rb", buffering=0, opener=open_at_once) as file:
+        require_regular(path, os.fstat(file.fileno()))
+        return file.read(size)
+
+
+def require_regular(path: Path, status: os.stat_result) -> None:
+    """Raise CorruptFileError for a pipe, a device, a socket or a directory."""
+    if not stat.S_ISREG(status.st_mode):
+        raise CorruptFileError(path, 0, "file type", "a regular file was expected")
+
+
+def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
+    """Open as ``os.open`` does, but do not wait for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK, mode)
+
+
+def _require_small(path: object, size: int, max_size: int) -> None:
+    if size > max_size:
+        reason = f"{size} bytes, where at most {max_size} are expected: move the file away, or put the right one there"
+        raise CorruptFileError(path, 0, "file size", reason)
