@@ -24,11 +24,13 @@ from typing import Any, TypeGuard, cast
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
+from rocketstore.remote_lists import DirectoryLists, Listing
 
-__all__ = ["RemotePath", "closing", "identity", "is_remote", "local_path", "read_parts", "scandir", "to_path"]
+__all__ = ["RemotePath", "closing", "held_lists", "identity", "is_remote", "local_path", "read_parts", "scandir"]
+__all__ += ["to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
-LISTED = 1.0  # seconds that a list of a directory is believed
+LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
 AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
@@ -79,8 +81,20 @@ def local_path(path: Any) -> Path:
 
 
 def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
-    """List a directory as os.scandir does. Raises: FileNotFoundError, NotADirectoryError."""
-    return contextlib.nullcontext(path.iterdir()) if is_remote(path) else os.scandir(path)
+    """List a directory as os.scandir does: each entry answers from the list alone.
+
+    Raises: FileNotFoundError, NotADirectoryError.
+    """
+    return contextlib.nullcontext(map(ListedEntry, path.iterdir())) if is_remote(path) else os.scandir(path)
+
+
+def held_lists(path: object) -> AbstractContextManager[None]:
+    """Use each list of a remote directory until the end of a ``with`` block: one list for one plan, however slow.
+
+    Parameters: path: any path of the store; a local path changes nothing. A file that turns out to be missing is
+    looked for in a new list all the same.
+    """
+    return path.hold_lists() if is_remote(path) else contextlib.nullcontext()
 
 
 def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
@@ -98,13 +112,14 @@ def identity(path: Any) -> object:
 
     Parameters: path: a path, or an entry of ``scandir``. A remote one is another file whenever it changed.
     """
-    return path.version() if is_remote(path) else path.stat().st_ino
+    return path.version() if isinstance(path, RemotePath | ListedEntry) else path.stat().st_ino
 
 
 class RemotePath:
-    """A path on a file system of fsspec, with what readers use of pathlib. A list of a directory is kept for a second.
+    """A path on a file system of fsspec, with what readers use of pathlib.
 
-    All paths made of one share the lists and the parts of files that were read last. Pickles as file system and path.
+    All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
+    last. Pickles as file system and path.
     """
 
     __slots__ = ("_entry", "_lists", "blocks", "fs", "path")
@@ -116,7 +131,7 @@ class RemotePath:
         self.fs = fs
         self.path = path.rstrip("/")
         self._entry = entry
-        self._lists: dict[str, tuple[float, dict[str, RemotePath] | None]] = parent._lists if parent else {}
+        self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
         self.blocks: Blocks = parent.blocks if parent else Blocks()
 
     # ---- names ---------------------------------------------------------------------------------------------
@@ -169,18 +184,22 @@ class RemotePath:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
+    def hold_lists(self) -> AbstractContextManager[None]:
+        """Use each list of this store's directories until the end of a ``with`` block."""
+        return self._lists.held(LISTED)
+
     def _list_known(self) -> dict[str, RemotePath] | None:
-        at, listed = self._lists.get(self.path, (-LISTED, None))
-        return listed if time.monotonic() - at < LISTED else None
+        listing = self._lists.find(self.path, LISTED)
+        return None if listing is None else listing.entries
 
     def _list(self) -> dict[str, RemotePath]:
-        at, listed = self._lists.get(self.path, (-LISTED, None))
-        if time.monotonic() - at >= LISTED:
-            at, listed = time.monotonic(), self._list_now()
-            self._lists[self.path] = at, listed
-        if listed is None:
+        listing: Listing[RemotePath] | None = self._lists.find(self.path, LISTED)
+        if listing is None:
+            begun = time.monotonic()
+            listing = self._lists.keep(self.path, self._list_now(), begun)
+        if listing.entries is None:
             raise self.error(FileNotFoundError())
-        return listed
+        return listing.entries
 
     def _list_now(self) -> dict[str, RemotePath] | None:
         """List the directory, None if there is none."""
@@ -217,7 +236,7 @@ class RemotePath:
 
     def forget(self) -> None:
         """List the directory again at the next look: something has changed."""
-        self._lists.pop(self.path, None)
+        self._lists.forget(self.path)
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
         """Give what is anywhere below the directory, and has a name like this."""
@@ -249,6 +268,9 @@ class RemotePath:
         entry = self._look()
         if entry is None:
             raise self.error(FileNotFoundError())
+        return self._status_of(entry)
+
+    def _status_of(self, entry: Entry) -> os.stat_result:
         mode = stat.S_IFDIR if entry["type"] == "directory" else stat.S_IFREG
         size = entry.get("size")
         if size is None and mode == stat.S_IFREG:
@@ -275,7 +297,7 @@ class RemotePath:
         """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
         entry = self._entry or {}
         at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
-        return 0.0 if at_rest else self._lists.get(self.path.rpartition("/")[0], (0.0, None))[0]
+        return 0.0 if at_rest else self._lists.begin_of(self.path.rpartition("/")[0])
 
     @property
     def reading(self) -> Entry:
@@ -332,6 +354,34 @@ class RemotePath:
         number = known.get(type(error).__name__) or getattr(error, "errno", None) or errno.EIO
         text = os.strerror(number) if number in known.values() else f"{type(error).__name__}: {error}"
         return OSError(number, text, str(self))
+
+
+class ListedEntry:
+    """An entry of a remote directory as ``scandir`` gives it, with what readers use of os.DirEntry."""
+
+    __slots__ = ("_entry", "_path")
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        self._entry: Entry = path._entry or {}
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def is_file(self) -> bool:
+        return bool(self._entry["type"] == "file")
+
+    def is_dir(self) -> bool:
+        return bool(self._entry["type"] == "directory")
+
+    def stat(self) -> os.stat_result:
+        """Return type, size and time of change as they were listed. Raises: OSError for a file without a size."""
+        return self._path._status_of(self._entry)
+
+    def version(self) -> tuple[object, ...]:
+        """Return the version of the file as it was listed, see ``RemotePath.version``."""
+        return self._path.version()
 
 
 COPYING = threading.Lock()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.files.index_file import IndexFile
-from rocketstore.storage import identity, is_remote, to_path
+from rocketstore.storage import held_lists, identity, is_remote, to_path
 from rocketstore.store.index_service import IndexService, index_paths
 from rocketstore.store.message_store import MessageStore
 
@@ -113,9 +113,10 @@ def identify(path: str | Path) -> tuple[FileIdentity, ...]:
     if not place.is_dir():
         return (identify_file(place),)
     files = []
-    for file in sorted(file for file in place.iterdir() if file.name.isdecimal()):
-        with contextlib.suppress(FileNotFoundError):  # it has expired just now
-            files.append(identify_file(file))
+    with held_lists(place):
+        for file in sorted(file for file in place.iterdir() if file.name.isdecimal()):
+            with contextlib.suppress(FileNotFoundError):  # it has expired just now
+                files.append(identify_file(file))
     return tuple(files)
 
 

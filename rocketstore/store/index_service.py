@@ -28,7 +28,7 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
-from rocketstore.storage import identity, local_path, to_path
+from rocketstore.storage import held_lists, identity, local_path, scandir, to_path
 from rocketstore.store.index_file_list import IndexFileList, ListedIndexFile, max_open_files
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
@@ -129,7 +129,8 @@ class IndexService:
         made = checkpoint or StoreCheckpoint()
         self = cls(directory, mode, geometry, compat, made, max_msgs_num_batch, _passes_over_damage)
         try:
-            self._load(last_exit_ok)
+            with held_lists(directory):
+                self._load(last_exit_ok)
         except BaseException:
             self._abandon()
             raise
@@ -214,6 +215,10 @@ class IndexService:
     def refresh(self) -> None:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         self._require_open()
+        with held_lists(self.directory):
+            self._list_again()
+
+    def _list_again(self) -> None:
         known = {listed.path.name: listed for listed in self._files}
         damaged: dict[object, CorruptFileError] = {}
         paths = self._paths()
@@ -628,7 +633,8 @@ def open_index(
 
 def index_paths(directory: Path) -> list[Path]:
     """Give the index files of a directory, oldest first."""
-    return sorted(path for path in directory.iterdir() if path.name.isdecimal() and path.is_file())
+    with scandir(directory) as entries:
+        return sorted(directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file())
 
 
 def index_file_name(now: datetime, last_name: str = "") -> str:

@@ -32,7 +32,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import phy_offset_of
-from rocketstore.storage import RemotePath, local_path, to_path
+from rocketstore.storage import RemotePath, held_lists, local_path, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.geometry import read_saved, require_store, saved_path
@@ -590,7 +590,8 @@ class MessageStore:
         Parameters: count_messages: also count those of all queues, each of which is opened for that.
         """
         self._require_open()
-        return summary(self, count_messages)
+        with held_lists(self.path):
+            return summary(self, count_messages)
 
     def close(self) -> None:
         """Close all parts, and leave a store that was written as a broker does.
