@@ -1,6 +1,8 @@
 """A commit log that a broker writes while it is read: never half a message, and an end that only moves on."""
 
+import contextlib
 import mmap
+import os
 import random
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
 from rocketstore import CommitLog, CorruptFileError
-from rocketstore.files.mapped_file import MappedFile
+from rocketstore.files.mapped_file import MappedFile, MappedFileQueue
 from rocketstore.kernels.commit_log import OK, read_message
 
 FILE = 4096
@@ -160,6 +162,62 @@ def test_an_empty_directory_that_a_broker_begins_to_write_into(tmp_path):
         assert log.max_phy_offset == writer.end
         assert log.get_message(0).keys == ["k0"]
         assert offsets_of(log.scan()) == [0]
+
+
+def listing_that_misses(hidden, times):
+    """Return a stand-in for os.scandir that leaves out some names the first times, as if they were made meanwhile."""
+    calls = []
+
+    @contextlib.contextmanager
+    def scandir(directory):
+        calls.append(directory)
+        names = hidden if len(calls) <= times else ()
+        with os.scandir(directory) as entries:
+            yield [entry for entry in entries if entry.name not in names]
+
+    return scandir
+
+
+def test_a_file_that_a_listing_misses_is_no_gap(tmp_path, monkeypatch):
+    writer = Writer(tmp_path)
+    while writer.start < 4 * FILE:
+        writer.append(writer.record(len(writer.written)))
+    for missed in range(1, 5):
+        with monkeypatch.context() as patch:
+            scandir = listing_that_misses([f"{missed * FILE:020}"], times=1)
+            patch.setattr("rocketstore.files.mapped_file.scandir", scandir)
+            with CommitLog.open(tmp_path) as log:
+                assert offsets_of(log.scan()) == writer.written
+
+
+def test_a_file_that_every_listing_misses_is_a_gap(tmp_path, monkeypatch, no_waiting):
+    writer = Writer(tmp_path)
+    while writer.start < 4 * FILE:
+        writer.append(writer.record(len(writer.written)))
+    (tmp_path / f"{FILE:020}").unlink()
+    with CommitLog.open(tmp_path) as log, pytest.raises(CorruptFileError, match="a file is missing or was cut"):
+        offsets_of(log.scan())
+
+
+def test_files_that_are_newer_than_the_first_listing_wait_for_the_next(tmp_path, monkeypatch):
+    """The second listing may have a gap of its own, among files that were made since the first."""
+    writer = Writer(tmp_path)
+    while writer.start < 5 * FILE:
+        writer.append(writer.record(len(writer.written)))
+    calls = []
+
+    @contextlib.contextmanager
+    def scandir(directory):
+        calls.append(directory)
+        shown = [(0, 2), (0, 1, 2, 4), (0, 1, 2, 3, 4, 5, 6)][min(len(calls), 3) - 1]
+        with os.scandir(directory) as entries:
+            yield [entry for entry in entries if int(entry.name) // FILE in shown]
+
+    monkeypatch.setattr("rocketstore.files.mapped_file.scandir", scandir)
+    queue = MappedFileQueue([tmp_path])
+    assert [file.file_from_offset // FILE for file in queue.files] == [0, 1, 2]
+    queue.refresh()
+    assert [file.file_from_offset // FILE for file in queue.files] == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_message_in_a_file_made_after_opening_is_found_by_offset(tmp_path):

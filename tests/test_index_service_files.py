@@ -1,5 +1,6 @@
 """Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
 
+import contextlib
 import errno
 import gc
 import os
@@ -312,3 +313,19 @@ def test_a_full_file_that_could_not_be_flushed_is_flushed_again(tmp_path, flushe
 
 if __name__ == "__main__":
     use_a_store_of_many_index_files(sys.argv[1])
+
+
+def test_an_index_file_that_a_listing_misses_is_found(tmp_path, monkeypatch):
+    """A listing of a directory is no snapshot: a broker makes files while it is read."""
+    for number in (1, 2, 3, 4):
+        IndexFile.create(tmp_path / f"{number:017}", hash_slot_num=10, index_num=20).close()
+    listings = [["1", "3"], ["1", "2", "3", "4"]]
+
+    @contextlib.contextmanager
+    def scandir(directory):
+        shown = listings.pop(0)
+        with os.scandir(directory) as entries:
+            yield [entry for entry in entries if str(int(entry.name)) in shown]
+
+    monkeypatch.setattr(index_service, "scandir", scandir)
+    assert [int(path.name) for path in index_service.index_paths(tmp_path)] == [1, 2, 3]

@@ -299,6 +299,20 @@ class MappedFileQueue:
             return False
 
     def _list(self) -> None:
+        """List the files, twice if one seems to be missing: a listing of a directory is no snapshot.
+
+        A file that is made during the listing may be in it without the files that were made just before. The second
+        listing begins when all of these are there. What is newer than the first listing is left to the next refresh.
+        """
+        files = self._list_once()
+        if any(before.end_offset != after.file_from_offset for before, after in pairwise(files)):
+            newest = files[-1].file_from_offset
+            for directory in filter(is_remote, self.directories):
+                directory.forget()
+            files = [file for file in self._list_once() if file.file_from_offset <= newest]
+        self.files = files
+
+    def _list_once(self) -> list[LogFile]:
         found: dict[int, LogFile] = {}
         missing = []
         for directory in self.directories:
@@ -314,7 +328,7 @@ class MappedFileQueue:
                 missing.append(error)
         if len(missing) == len(self.directories):
             raise missing[0]
-        self.files = [found[start] for start in sorted(found)]
+        return [found[start] for start in sorted(found)]
 
     def extend(self) -> None:
         """Note whole files that were made behind the last one, without a list of all."""

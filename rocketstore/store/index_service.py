@@ -21,14 +21,14 @@ from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_IN
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.index_file import IndexFile, IndexHeader, geometry_of, given_geometry
-from rocketstore.files.mapped_file import check_mode, make_directory, sync_path
+from rocketstore.files.mapped_file import SETTLED, check_mode, make_directory, sync_path
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch, values_of
-from rocketstore.storage import held_lists, identity, local_path, scandir, to_path
+from rocketstore.storage import held_lists, identity, is_remote, local_path, scandir, to_path
 from rocketstore.store.index_file_list import IndexFileList, ListedIndexFile, max_open_files
 
 __all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
@@ -632,7 +632,19 @@ def open_index(
 
 
 def index_paths(directory: Path) -> list[Path]:
-    """Give the index files of a directory, oldest first."""
+    """Return the index files of a directory, oldest first.
+
+    A listing of a directory is no snapshot: a file that is made meanwhile may be in it without the one before. Where
+    files were made just now, the files that one listing shows are taken from a second one.
+    """
+    begin = time.time_ns()
+    paths = _list_index_paths(directory)
+    if not paths or is_remote(directory) or directory.stat().st_mtime_ns < begin - SETTLED:
+        return paths
+    return [path for path in _list_index_paths(directory) if path <= paths[-1]]
+
+
+def _list_index_paths(directory: Path) -> list[Path]:
     with scandir(directory) as entries:
         return sorted(directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file())
 
