@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import rocketstore
-from rocketstore import Message, StoreConfig, StoreError
+from rocketstore import CorruptFileError, Message, StoreConfig, StoreError
 from rocketstore.disk.create import create_directory, create_file, open_own_file
 
 CONFIG = StoreConfig(
@@ -172,6 +172,15 @@ def test_a_link_in_the_place_of_a_file_leaves_what_it_leads_to_as_it_is(root, tm
     with rocketstore.open(root, "a") as store:
         put(store, 3)
     assert victim.read_bytes() == bytes(4096)
+
+
+@pytest.mark.parametrize("name", ["abort", "lock", "checkpoint"])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_named(root, name):
+    (root / name).unlink(missing_ok=True)
+    os.mkfifo(root / name)
+    with pytest.raises(CorruptFileError, match=rf"{name}: file type.*a regular file was expected"):
+        rocketstore.open(root, "a")
+    assert stat.S_ISFIFO((root / name).stat().st_mode)
 
 
 def test_a_link_to_a_missing_file_makes_no_file_there(root, tmp_path):

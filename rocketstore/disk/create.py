@@ -12,6 +12,8 @@ import os
 import stat
 from pathlib import Path
 
+from rocketstore.disk.small_file import open_regular
+
 __all__ = ["create_directory", "create_file", "open_own_file"]
 
 DEFAULT_FILE_MODE = 0o644
@@ -53,12 +55,11 @@ def create_file(path: Path, *, like: Path | None = None) -> int:
 def open_own_file(path: Path) -> int:
     """Open a file for reading and writing and return its descriptor. Make the file if it is missing.
 
-    A symbolic link in its place is replaced by a new file, and what the link leads to stays as it is.
-    Raises: OSError.
+    A symbolic link in its place is replaced by a new file, and the file that the link leads to stays as it is.
+    Raises: OSError; CorruptFileError for a pipe or a device.
     """
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        return os.open(path, flags)
+        return open_regular(path, os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
         return create_file(path)
     except OSError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rocketstore.errors import CorruptFileError
 from rocketstore.storage import is_remote
 
-__all__ = ["MAX_SMALL_FILE", "open_at_once", "read_file_start", "read_small_file", "require_regular"]
+__all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
 
 MAX_SMALL_FILE = 64 << 20  # bytes
 
@@ -60,6 +60,17 @@ def require_regular(path: Path, status: os.stat_result) -> None:
 def open_at_once(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """Open as ``os.open`` does, but do not wait for the other end of a pipe."""
     return os.open(path, flags | os.O_NONBLOCK, mode)
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """Open a regular file and return its descriptor. Raises: OSError; CorruptFileError for a pipe or a device."""
+    fd = open_at_once(path, flags | os.O_CLOEXEC)
+    try:
+        require_regular(path, os.fstat(fd))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _require_small(path: object, size: int, max_size: int) -> None:

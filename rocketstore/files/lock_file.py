@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from rocketstore.disk.create import open_own_file
-from rocketstore.disk.small_file import open_at_once, require_regular
+from rocketstore.disk.small_file import open_regular
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.mapped_file import sync
 from rocketstore.storage import is_remote
@@ -69,15 +69,9 @@ class StoreLock:
     def _open_link(self) -> int:
         """Open the file that a link leads to: a broker locks that file too. Its bytes stay as they are."""
         try:
-            fd = open_at_once(self.path, os.O_RDWR | os.O_CLOEXEC)
+            return open_regular(self.path, os.O_RDWR)
         except FileNotFoundError:
             raise StoreError(f"{self.path}: is a link to a file that is missing: remove the link") from None
-        try:
-            require_regular(self.path, os.fstat(fd))
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
 
     def _lock(self, fd: int) -> None:
         try:
