@@ -13,7 +13,7 @@ from conftest import GOLDEN
 
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
-from rocketstore.files import broker_config
+from rocketstore.files import broker_config, config_values
 from rocketstore.files.broker_config import (
     BrokerConfig,
     ConfigProblem,
@@ -21,12 +21,12 @@ from rocketstore.files.broker_config import (
     TopicConfig,
     check,
     extend_topics,
-    parse_json,
     read_topics,
     repair,
 )
+from rocketstore.files.config_json import parse_json
 
-MAIN_FILES = [*broker_config.TYPED_FILES, *broker_config.OTHER_FILES]
+MAIN_FILES = [*config_values.TYPED_FILES, *config_values.OTHER_FILES]
 GOOD = b'{"topicConfigTable":{"T":{"topicName":"T"}}}'
 OLDER = b'{"topicConfigTable":{"Older":{"topicName":"Older"}}}'
 BAD = {
@@ -37,44 +37,28 @@ BAD = {
     "not an object": b"[1,2]",
     "junk behind": GOOD + b"}",
     "two objects": GOOD + GOOD,
-    "byte order mark": b"\xef\xbb\xbf" + GOOD,
     "utf-16": GOOD.decode().encode("utf-16"),
-    "no utf-8": b'{"topicConfigTable":{"\xff":{}}}',
-    "utf-8 of half a pair": b'{"topicConfigTable":{"\xed\xa0\x80":{}}}',
-    "half a surrogate pair": b'{"topicConfigTable":{"\\ud800":{}}}',
     "objects in objects": b'{"a":' * 200_000,
     "objects in objects, closed": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "lists in lists": b'{"a":' + b"[" * 200_000,
     "strings that do not end": b'{"' + b'\\"' * 200_000,
-    "a name twice": b'{"topicConfigTable":{"T":{},"T":{}}}',
     "a number that is none": b'{"a":NaN}',
     "infinity": b'{"a":-Infinity}',
-    "more than a double": b'{"a":1e999}',
-    "more than a long": b'{"a":9223372036854775808}',
-    "very many digits": b'{"a":' + b"1" * 1_000_000 + b"}",
-    "a comment": b"{/* */}",
-    "single quotes": b"{'a':1}",
-    "a comma too many": b'{"a":1,}',
-    "a name without quotes": b"{a:1}",
-    "a fraction for a name": b"{1.5:1}",
-    "a control character": b'{"a\n":1}',
     "the table is a list": b'{"topicConfigTable":[]}',
     "the table is a text": b'{"topicConfigTable":"T"}',
     "a topic is a number": b'{"topicConfigTable":{"T":1}}',
-    "a number is a text": b'{"topicConfigTable":{"T":{"perm":"6"}}}',
-    "a number is a fraction": b'{"topicConfigTable":{"T":{"perm":6.0}}}',
-    "a number is a boolean": b'{"topicConfigTable":{"T":{"perm":true}}}',
-    "a boolean is a number": b'{"topicConfigTable":{"T":{"order":0}}}',
-    "a text is a number": b'{"topicConfigTable":{"T":{"topicName":7}}}',
     "a number is no int": b'{"topicConfigTable":{"T":{"readQueueNums":2147483648}}}',
+    "a topic is null": b'{"topicConfigTable":{"T":null}}',
+    "the table is null": b'{"topicConfigTable":null}',
+    "the version is null": b'{"dataVersion":null,"topicConfigTable":{"T":{}}}',
     "attributes are a list": b'{"topicConfigTable":{"T":{"attributes":[]}}}',
-    "an attribute is a number": b'{"topicConfigTable":{"T":{"attributes":{"a":1}}}}',
 }
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
     monkeypatch.setattr(broker_config, "PAUSE", 0)
+    monkeypatch.setattr(broker_config, "LIVE_TRIES", broker_config.TRIES)
 
 
 @pytest.fixture
@@ -171,7 +155,7 @@ def test_a_bit_flip_in_a_file_is_no_other_exception(golden, seed):
 
 def test_a_store_without_a_broker_has_no_configuration_and_no_problem(tmp_path):
     config = BrokerConfig.open(tmp_path)
-    empty = {name: {} for name in broker_config.OTHER_FILES}
+    empty = {name: {} for name in config_values.OTHER_FILES}
     assert config == BrokerConfig({}, {}, {}, {}, empty, [])
     assert (check(tmp_path), repair(tmp_path)) == ([], [])
     assert list(tmp_path.iterdir()) == []
@@ -219,12 +203,12 @@ def test_every_member_of_a_group_is_read(store):
 
 
 def test_members_that_an_older_release_did_not_write_have_rocketmqs_defaults(store, topics):
-    topics.write_text('{"topicConfigTable":{"T":{"perm":2,"attributes":null},"U":null}}')
+    topics.write_text('{"topicConfigTable":{"T":{"perm":2,"attributes":null},"U":{}}}')
     assert BrokerConfig.open(store).topics == {"T": TopicConfig("T", perm=2), "U": TopicConfig("U", 16, 16, 6)}
 
 
-def test_a_table_that_is_missing_or_null_is_empty(store, topics):
-    for text in ("null", "{}", '{"topicConfigTable":null}', '{"topicConfigTable":{}}'):
+def test_a_table_that_is_missing_is_empty(store, topics):
+    for text in ("null", "{}", '{"topicConfigTable":{}}'):
         topics.write_text(text)
         config = BrokerConfig.open(store)
         assert (config.topics, config.problems) == ({}, [])
@@ -248,19 +232,17 @@ def test_a_group_is_what_follows_the_first_at(store):
 @pytest.mark.parametrize(
     "offsets",
     [
-        "{0:1,0:2}",
-        '{0:1,"0":2}',
-        "{00:1}",
         '{"0 ":1}',
         '{"x":1}',
         '{"":1}',
         '{"٣":1}',
         "{99999999999:1}",
-        "{0:1.5}",
-        '{0:"1"}',
-        "{0:true}",
         "{0:null}",
         "{0:{}}",
+        "null",
+        "{2147483648:1}",
+        '{"2147483648":1}',
+        "{null:1}",
         "[1]",
         "7",
         "{0:9223372036854775808}",
@@ -401,7 +383,7 @@ def test_a_bad_bak_of_a_good_file_is_checked_and_is_no_problem_of_reading(store,
     assert check(store) == []
 
 
-@pytest.mark.parametrize("name", broker_config.OTHER_FILES)
+@pytest.mark.parametrize("name", [name for name in config_values.OTHER_FILES if name != "lmqConsumerOffset.json"])
 def test_another_file_is_given_as_it_parses(store, name):
     (store / "config" / name).write_text('{"offsetTable":{"a@b":{7:[1,2.5,null]}}}')
     assert BrokerConfig.open(store).others[name] == {"offsetTable": {"a@b": {"7": [1, 2.5, None]}}}
@@ -689,11 +671,12 @@ def test_what_rocketstore_does_not_know_is_kept(store, topics):
     assert root["dataVersion"].keys() == {"counter", "timestamp"}
 
 
-def test_a_null_topic_is_made_anew(store, topics):
-    topics.write_text('{"dataVersion":null,"topicConfigTable":{"T":null}}')
-    assert extend_topics(store, {"T": 1})
-    assert BrokerConfig.open(store).topics == {"T": TopicConfig("T", 1, 1)}
-    assert version_of(topics)["counter"] == 1
+@pytest.mark.parametrize("text", ['{"topicConfigTable":{"T":null}}', '{"dataVersion":null}'])
+def test_a_null_at_which_a_broker_gives_up_is_not_written_over(store, topics, text):
+    topics.write_text(text)
+    with pytest.raises(StoreError, match="repair or remove"):
+        extend_topics(store, {"T": 1})
+    assert topics.read_text() == text
 
 
 @pytest.mark.parametrize("there", [{}, {"attributes": {"queue.type": "SimpleCQ"}}, {"attributes": {}}], ids=str)
@@ -755,7 +738,7 @@ def test_topics_that_cannot_be_read_are_not_replaced(store, topics):
     assert topics.is_dir()
 
 
-@pytest.mark.parametrize("counter", ["1", 1.5, True, None])
+@pytest.mark.parametrize("counter", ["x", [], {}, 2**63, None])
 def test_a_version_that_is_none_makes_the_file_bad(store, topics, counter):
     topics.write_text(json.dumps({"dataVersion": {"counter": counter}}))
     bak(topics).write_bytes(OLDER)
@@ -823,7 +806,7 @@ def test_topics_are_read_without_the_other_files(tmp_path, broken, monkeypatch):
     if broken:
         (tmp_path / "config" / "topics.json").write_text("{")
     expected, seen, real = BrokerConfig.open(tmp_path).topics, [], broker_config._read
-    monkeypatch.setattr(broker_config, "_read", lambda path, decode: (seen.append(path.name), real(path, decode))[1])
+    monkeypatch.setattr(broker_config, "_read", lambda path, *more: (seen.append(path.name), real(path, *more))[1])
     assert read_topics(tmp_path) == expected != {}
     assert {*seen} <= {"topics.json", "topics.json.bak"}
 

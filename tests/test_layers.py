@@ -80,6 +80,8 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
     parts["commit_log"] |= {"log_writer", "put_result", "lock_file"}  # of the store that it is a part of
     parts["log_writer"] = {"allocate_service"}
+    parts["broker_config"] = {"config_json", "config_values", "rocksdb"}  # its contents, and where else they may be
+    parts["config_values"] = {"config_json"}
     assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 
 

@@ -5,35 +5,48 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple, Self
 
-from rocketstore.config import camel_case
+from rocketstore.config import StoreConfig, camel_case
 from rocketstore.disk.create import create_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.config_json import parse_json
+from rocketstore.files.config_values import (
+    LMQ_OFFSETS,
+    OFFSETS,
+    OTHER_FILES,
+    TOPIC_TABLE,
+    TOPICS,
+    TYPED_FILES,
+    Decoder,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    decode_bean,
+    decode_lmq_offset_table,
+    decode_topics,
+    decode_version,
+)
 from rocketstore.files.mapped_file import make_directory, sync, sync_path
+from rocketstore.files.rocksdb import find_config_databases
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.storage import local_path, to_path
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
-__all__ += ["read_topics", "repair", "replace_file"]
+__all__ += ["find_offsets_file", "read_topics", "repair", "replace_file"]
 
-TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
 MISSING = "is missing"
-TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
-LONG_FIELDS = ("broker_id", "which_broker_when_consume_slowly")
-# A string, closed or not; or an integer in the place of a name, which fastjson writes without quotes.
-INTEGER_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)', re.DOTALL)
-Decoder = Callable[[dict[str, Any]], Any]
+TRIES, LIVE_TRIES, PAUSE = 3, 50, 0.02  # seconds: a broker may be writing
+LIVE_SECONDS = 10.0  # since the last change of a file that a broker may still be writing
+PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
 
 
 class ConfigProblem(NamedTuple):
@@ -44,47 +57,14 @@ class ConfigProblem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TopicConfig:
-    """A topic of topics.json; ``perm`` is 4 to read plus 2 to write. Source: TopicConfig."""
-
-    topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = 6
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
-    order: bool = False
-    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
-class SubscriptionGroupConfig:
-    """A consumer group of subscriptionGroup.json. Source: SubscriptionGroupConfig."""
-
-    group_name: str
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_broadcast_enable: bool = True
-    consume_message_orderly: bool = False
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    group_retry_policy: Mapping[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"}, hash=False)
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
-    notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
-    subscription_data_set: list[Any] = field(default_factory=list, hash=False)
-    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
 class BrokerConfig:
-    """The configuration of a broker; a part whose file and .bak are both missing or damaged is empty.
+    """The configuration of a broker; a part that cannot be read is empty, and ``problems`` says why.
 
     ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
     topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
-    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong.
+    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong, and
+    the parts that are in RocksDB, of which the JSON files, if there are any, are older. ``offsets_file``: the name of
+    the file that ``consumer_offsets`` is from; a broker with enableLmq has them in lmqConsumerOffset.json.
 
     Source: ConfigManager.load.
     """
@@ -95,20 +75,37 @@ class BrokerConfig:
     delay_offsets: dict[int, int]
     others: dict[str, dict[str, Any]]
     problems: list[ConfigProblem]
+    offsets_file: str = OFFSETS
 
     @classmethod
-    def open(cls, store_path_root_dir: str | os.PathLike[str]) -> Self:
-        """Read the ``config`` of a store; without one all is empty. Raises FileNotFoundError without a store."""
+    def open(cls, store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
+        """Read the ``config`` of a store; without one all is empty.
+
+        Parameters: config: the broker's own file says where RocksDB and light queues are used; None to decide by
+        what is there. Raises: FileNotFoundError without a store.
+        """
         parts: dict[str, Any] = {}
         problems = []
+        databases = find_config_databases(to_path(store_path_root_dir), config)
         for path, decode in _files(store_path_root_dir):
+            if path.name in databases:
+                parts[path.name] = {}
+                continue
             main, bak = _read_both(path, decode)
             parts[path.name] = main.value or bak.value or {}
             if bak.value is not None:
                 problems.append(ConfigProblem(path, f"{main.what}; {_bak(path).name} is used"))
             elif main.value is None and (main.what, bak.what) != (MISSING, MISSING):
                 problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
-        return cls(*[parts.pop(name) for name in TYPED_FILES] + [parts, problems])
+        problems += [
+            ConfigProblem(database, f"the broker's {PARTS[name]} are in this RocksDB, which is not read")
+            for name, database in databases.items() if name in PARTS
+        ]
+        offsets_file = find_offsets_file(store_path_root_dir, config)
+        topics, groups, offsets, delay_offsets = (parts.pop(name) for name in TYPED_FILES)
+        if offsets_file == LMQ_OFFSETS:
+            offsets = decode_lmq_offset_table(parts[LMQ_OFFSETS])
+        return cls(topics, groups, offsets, delay_offsets, parts, problems, offsets_file)
 
     def next_offsets(self) -> Iterator[tuple[str, str, int, int]]:
         """Give (group, topic, queue id, queue offset to be consumed next), sorted."""
@@ -117,13 +114,33 @@ class BrokerConfig:
                 yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
 
 
+def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
+    """Return the name of the file in which the broker keeps the offsets of its consumers.
+
+    A broker with enableLmq reads and writes lmqConsumerOffset.json alone. Unless ``config`` says that it is one, the
+    file that was changed last is the broker's.
+
+    Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
+    """
+    if config is not None and config.enable_lmq:
+        return LMQ_OFFSETS
+    directory = to_path(store_path_root_dir) / "config"
+    changed = {
+        name: max(_changed(directory / name), _changed(_bak(directory / name))) for name in (OFFSETS, LMQ_OFFSETS)
+    }
+    return max(changed, key=changed.__getitem__)
+
+
 def read_topics(store_path_root_dir: str | os.PathLike[str], *, must_be_good: bool = False) -> dict[str, TopicConfig]:
     """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
 
+    Topics that the broker has in RocksDB are not read, and no older topics.json is.
     Parameters: must_be_good: raise StoreError where only bad files are there, which otherwise are no topics.
     """
+    if TOPICS in find_config_databases(to_path(store_path_root_dir)):
+        return {}
     path = to_path(store_path_root_dir) / "config" / TOPICS
-    main, bak = _read_both(path, TYPED_FILES[TOPICS])
+    main, bak = _read_both(path, decode_topics)
     if must_be_good:
         _require_good(path, main, bak)
     return main.value or bak.value or {}
@@ -219,7 +236,7 @@ def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | No
         attributes = {QUEUE_TYPE: queue_type} if queue_type else {}
         bean = vars(TopicConfig(topic, queue_nums, queue_nums, attributes=attributes))
         return {camel_case(name): bean[name] for name in sorted(bean)}
-    old = _bean(TopicConfig, topic, members)
+    old = decode_bean(TopicConfig, topic, members)
     if queue_type not in (None, old_type := old.attributes.get(QUEUE_TYPE, SIMPLE)):
         raise ValueError(f"topic {short(topic)} has queues of type {old_type}, which cannot become {queue_type}")
     numbers = {"readQueueNums": old.read_queue_nums, "writeQueueNums": old.write_queue_nums}
@@ -228,14 +245,14 @@ def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | No
 
 def _next_version(version: dict[str, Any]) -> dict[str, Any]:
     """Source: DataVersion.nextVersion, whose AtomicLong wraps."""
-    counter = version.get("counter", 0)
+    counter = decode_version(version)
     counter = LONG_MIN if counter == LONG_MAX else counter + 1
     return {**version, "counter": counter, "timestamp": time.time_ns() // 1_000_000}
 
 
 def _pretty(root: dict[str, Any]) -> bytes:
     """Write JSON as fastjson does."""
-    return json.dumps(root, ensure_ascii=False, indent="\t", separators=(",", ":")).encode()
+    return json.dumps(root, ensure_ascii=False, indent="\t", separators=(",", ":"), allow_nan=False).encode()
 
 
 class _Read(NamedTuple):
@@ -261,32 +278,53 @@ def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Deco
 
 def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
     """Read a file and, if it is not good, its .bak: again and again, since a broker may be writing."""
-    for attempt in range(TRIES):
-        time.sleep(PAUSE if attempt else 0)
-        main, bak = _read(path, decode), _Read()
-        if main.value is not None:
-            break
-        bak = _read(_bak(path), decode)
-        if main.what == bak.what == MISSING:
-            break
-    return main, bak
+    main, bak, tries = _Read(), _Read(), 0
+    while True:
+        main = _read(path, decode, main)
+        bak = _Read() if main.value is not None else _read(_bak(path), decode, bak)
+        tries += 1
+        if main.value is not None or main.what == bak.what == MISSING or tries >= _most_tries(path):
+            return main, bak
+        time.sleep(PAUSE)
 
 
 def _read_again(path: Path, decode: Decoder) -> _Read:
     """Read one file, again and again if it is not good."""
-    for attempt in range(TRIES):
-        time.sleep(PAUSE if attempt else 0)
-        found = _read(path, decode)
-        if found.what in ("", MISSING):
-            break
-    return found
+    found, tries = _Read(), 0
+    while True:
+        found = _read(path, decode, found)
+        tries += 1
+        if found.what in ("", MISSING) or tries >= _most_tries(path):
+            return found
+        time.sleep(PAUSE)
 
 
-def _read(path: Path, decode: Decoder) -> _Read:
+def _most_tries(path: Path) -> int:
+    """Return how often a file is read before it is called broken.
+
+    A broker empties a file and writes it anew, first the .bak: what changed a moment ago may be in the middle of that.
+
+    Source: MixAll.string2File.
+    """
+    last = max(_changed(path), _changed(_bak(path)), _changed(path.parent))
+    return LIVE_TRIES if abs(time.time() - last) < LIVE_SECONDS else TRIES
+
+
+def _changed(path: Path) -> float:
+    """Return when a file changed, seconds since the epoch; 0 if that is not known."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
+    """Read a file. Parameters: before: what was read the last time, to be returned if the bytes are the same."""
     data = None
     try:
         data = read_small_file(path, MAX_SIZE)
-        return _Read(decode(parse_json(data)), "", data)
+        if data == before.data:
+            return before
+        return _Read(decode(_root(data)), "", data)
     except FileNotFoundError:
         return _Read(None, MISSING)
     except (CorruptFileError, IsADirectoryError):
@@ -297,6 +335,14 @@ def _read(path: Path, decode: Decoder) -> _Read:
         return _Read(None, "cannot be decoded: it is nested too deeply", data)
     except ValueError as error:
         return _Read(None, f"cannot be decoded: {error}" if data else "is empty", data)
+
+
+def _root(data: bytes) -> dict[str, Any]:
+    """Parse a file of the configuration; null is an empty object. Raises: ValueError, RecursionError."""
+    root = parse_json(data)
+    if not isinstance(root, dict | None):
+        raise ValueError(f"an object was expected, not {short(root)}")
+    return root or {}
 
 
 def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None) -> None:
@@ -325,89 +371,7 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
     sync_path(path.parent)
 
 
-def parse_json(data: bytes) -> dict[str, Any]:
-    """Parse an object as fastjson writes it. Raises: ValueError, also for names given twice and NaN; RecursionError."""
-    text = data.decode("utf-8")
-    text = INTEGER_KEY.sub(lambda found: f'{found[1]}"{found[2]}"' if found[2] else found[0], text)
-    root = json.loads(text, object_pairs_hook=_members, parse_int=_number, parse_float=_number, parse_constant=_number)
-    if "\\u" in text:
-        json.dumps(root, ensure_ascii=False).encode("utf-8")  # refuses half a surrogate pair
-    return _object(root, "the file")
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError(f"a name is there twice: {short(sorted(name for name, _ in pairs))}")
-    return members
-
-
-def _number(text: str) -> int | float:
-    value = int(text) if len(text) <= 20 and text.lstrip("-").isdigit() else float(text)
-    if not -(2**63) <= value < 2**63:
-        raise ValueError(f"{short(text)} is no number that fits a long")
-    return value
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    """Give a JSON object; null is an empty one."""
-    if not isinstance(value, dict | None):
-        raise ValueError(f"{what} must be an object, not {short(value)}")
-    return value or {}
-
-
-def _beans(table: str, kind: type[TopicConfig | SubscriptionGroupConfig]) -> Decoder:
-    """Give the decoder of a file whose member ``table`` has beans by name."""
-    return lambda root: {name: _bean(kind, name, value) for name, value in _object(root.get(table), table).items()}
-
-
-def _bean(kind: type[Any], name: str, value: Any) -> Any:
-    members = _object(value, short(name))
-    bean = dict(vars(kind(name)))
-    for key, default in bean.items():
-        given = members.get(camel_case(key))
-        if given is None:
-            continue
-        too_long = type(given) is int and key not in LONG_FIELDS and not -(2**31) <= given < 2**31
-        no_text = key == "attributes" and isinstance(given, dict) and set(map(type, given.values())) - {str}
-        if type(given) is not type(default) or too_long or no_text:
-            raise ValueError(f"{camel_case(key)} of {short(name)} must not be {short(given)}")
-        bean[key] = given
-    return kind(**bean)
-
-
-def _consumer_offsets(root: dict[str, Any]) -> dict[str, dict[str, dict[int, int]]]:
-    groups: dict[str, dict[str, dict[int, int]]] = {}
-    for key, offsets in _object(root.get("offsetTable"), "offsetTable").items():
-        topic, _, group = key.partition("@")
-        groups.setdefault(group, {})[topic] = _offsets(offsets, key)
-    return groups
-
-
-def _offsets(value: Any, what: str) -> dict[int, int]:
-    members = _object(value, short(what))
-    for key, offset in members.items():
-        if not re.fullmatch("0|-?[1-9][0-9]{0,9}", key) or type(offset) is not int:
-            raise ValueError(f"{short(what)} must not have {short(key)}: {short(offset)}")
-    return {int(key): offset for key, offset in members.items()}
-
-
 def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
-    """Give topics.json as it is, if it is good. The version is not looked at by those who only read."""
-    TYPED_FILES[TOPICS](root)
-    version = _object(root.get("dataVersion"), "dataVersion")
-    if type(version.get("counter", 0)) is not int:
-        raise ValueError(f"counter of dataVersion must not be {short(version['counter'])}")
-    return {**root, "dataVersion": version}
-
-
-TYPED_FILES: dict[str, Decoder] = {
-    TOPICS: _beans(TOPIC_TABLE, TopicConfig),
-    "subscriptionGroup.json": _beans("subscriptionGroupTable", SubscriptionGroupConfig),
-    "consumerOffset.json": _consumer_offsets,
-    "delayOffset.json": lambda root: _offsets(root.get("offsetTable"), "offsetTable"),
-}
-OTHER_FILES: dict[str, Decoder] = {
-    **dict.fromkeys(["lmqConsumerOffset.json", "consumerFilter.json", "consumerOrderInfo.json"], dict),
-    **dict.fromkeys(["messageRequestMode.json", "topicQueueMapping.json", "timermetrics", "transactionMetrics"], dict),
-}
+    """Return topics.json as parsed, if the broker reads it."""
+    decode_topics(root)
+    return {**root, "dataVersion": root.get("dataVersion", {})}

@@ -53,6 +53,10 @@ class Client(harness.Java):
         self.call("consume", ",".join(topics), out)
         return [harness.json.loads(line) for line in out.read_text().splitlines()]
 
+    def decode(self, files):
+        """Return what a broker's managers make of files (name, data in base64), see Configs.java."""
+        return self.json_answers("decode", rows=files)
+
     def query(self, requests):
         """Return the messages found for each request (topic, key, unique)."""
         return self.json_answers("query", rows=requests)

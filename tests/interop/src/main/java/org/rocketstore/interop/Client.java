@@ -33,6 +33,7 @@ import org.apache.rocketmq.remoting.netty.NettyServerConfig;
  * send    MESSAGES OUT     DefaultMQProducer.send, one after the other until one fails
  * consume TOPICS OUT       all messages of all queues of topics joined by commas
  * query   REQUESTS OUT     by key or, with unique, by unique key: the messages found
+ * decode  FILES OUT        what a broker makes of configuration files, see Configs
  * </pre>
  */
 public final class Client {
@@ -58,6 +59,8 @@ public final class Client {
                 return send(Json.lines(args[0]), Path.of(args[1]));
             case "consume":
                 return consume(args[0].split(","), Path.of(args[1]));
+            case "decode":
+                return Configs.decode(Json.lines(args[0]), Path.of(args[1]));
             case "query":
                 return query(Json.lines(args[0]), Path.of(args[1]));
             default:

@@ -1,0 +1,92 @@
+"""RocksDB databases in a store: where a broker keeps them. What is in them is not read."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.storage import scandir
+
+__all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
+
+ROCKSDB, FILES = "defaultrocksdb", "default"
+# The files whose contents a broker has in a database instead, by the database's directory under the root.
+ONE_DATABASE = ("config/rdb", "config/metadata")
+DATABASES = {
+    "topics.json": "config/topics",
+    "subscriptionGroup.json": "config/subscriptionGroups",
+    "consumerOffset.json": "config/consumerOffsets",
+}
+LMQ_OFFSETS = "lmqConsumerOffset.json"
+INDEX_KEY = b"lastStoreTimeStamp"
+CHUNK = 1 << 20  # bytes to read at once
+
+
+def is_rocksdb(directory: Path) -> bool:
+    """Return whether a directory has a RocksDB; other files may be beside it."""
+    return (directory / "CURRENT").exists()
+
+
+def has_rocksdb_data(directory: Path) -> bool:
+    """Return whether a RocksDB holds anything: a broker of 5.5.0 makes an empty one in every store."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+        return any(
+            entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
+            for entry in entries
+        )
+    return False
+
+
+def store_type(config: StoreConfig | None) -> str | None:
+    """Return ROCKSDB or FILES as the broker's own file says, None if it does not say.
+
+    Source: MessageStoreConfig.storeType.
+    """
+    given = config.other.get("storeType") if config is not None else None
+    return None if given is None else ROCKSDB if given.strip().lower() == ROCKSDB else FILES
+
+
+def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict[str, Path]:
+    """Return the databases that a broker has instead of files in ``config``, by the names of these files.
+
+    A database that is there is the broker's, unless the broker's own file says that it uses none; JSON files beside it
+    are from before.
+
+    Source: RocksDBConfigManager, ConfigStorage.
+    """
+    version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
+    if store_type(config) == FILES and version.strip() != "v2":
+        return {}
+    for name in ONE_DATABASE:
+        if is_rocksdb(root / name):
+            return dict.fromkeys((*DATABASES, LMQ_OFFSETS), root / name)
+    found = {file: root / name for file, name in DATABASES.items() if is_rocksdb(root / name)}
+    return found | ({LMQ_OFFSETS: found["consumerOffset.json"]} if "consumerOffset.json" in found else {})
+
+
+def holds_index(directory: Path) -> bool:
+    """Return whether a ``rocksdbstore`` has an index: a broker keeps timers and transactions there, too.
+
+    Only the index has the key INDEX_KEY, which sorts behind its other keys, so that the manifest names it as the last
+    key of a table. The write-ahead log has it before the first table is written.
+
+    Source: IndexRocksDBStore.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+        names = sorted(entry.name for entry in entries)
+        return any(
+            _contains(directory / name, INDEX_KEY)
+            for name in names if name.startswith("MANIFEST-") or name.endswith(".log")
+        )
+    return False
+
+
+def _contains(path: Path, wanted: bytes) -> bool:
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        last = b""
+        while chunk := file.read(CHUNK):
+            if wanted in last + chunk:
+                return True
+            last = chunk[-len(wanted) :]
+    return False
