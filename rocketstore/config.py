@@ -18,7 +18,7 @@ from rocketstore.storage import to_path
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
            "parse_value", "require_config"]
 
-DEFAULT_COMPAT = "5.5.0"
+DEFAULT_COMPAT = "5.5.1"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
 DEFAULT_INDEX_NUM = 20_000_000
 DEFAULT_SIZES: dict[str, Any] = {
@@ -40,7 +40,7 @@ TEXT_PATTERNS = {
 OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names of RocketMQ's
 
 OLDEST = (4, 5, 2)
-NEWEST = (5, 5, 0)
+NEWEST = (5, 5, 1)
 
 NO_LMQ = r"%RETRY%|rmq_sys_|SCHEDULE_TOPIC_XXXX\Z"
 
@@ -63,6 +63,8 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "no_lmq": {OLDEST: "", (4, 9, 3): NO_LMQ, (5, 5, 0): f"%DLQ%|{NO_LMQ}"},
     "no_multi_dispatch": {OLDEST: "", (4, 9, 3): "(?!)", (5, 1, 1): "%RETRY%",
                           (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", (5, 2, 0): NO_LMQ},
+    "resets_empty_queues": {OLDEST: False, (5, 5, 1): True},
+    "refuses_negative_sizes": {OLDEST: False, (5, 5, 1): True},
 }
 
 
@@ -84,6 +86,8 @@ class Compat:
     ``last_files``: so many files of the log a start after a clean stop reads, and cuts at the first bad CRC, if the
     queues have units of the last one.
     ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
+    ``resets_empty_queues``: the correction of a queue's minimum resets the offsets of a queue that has no files.
+    ``refuses_negative_sizes``: a blank whose size is negative ends the log; before, its file counted as ended by it.
     """
 
     release: str
@@ -103,13 +107,15 @@ class Compat:
     last_files: int
     no_lmq: str
     no_multi_dispatch: str
+    resets_empty_queues: bool
+    refuses_negative_sizes: bool
 
     @classmethod
     @functools.cache
     def of(cls, release: str) -> Compat:
         """Look a release up: "5.3.3", or "5.3" for the last patch of 5.3.
 
-        Raises ValueError if it is not a release from 4.5.2 to 5.5.0.
+        Raises ValueError if it is not a release from 4.5.2 to 5.5.1.
         """
         number = _parse(release)
         return cls(release, **{name: values[max(since for since in values if since <= number)]
@@ -122,7 +128,7 @@ def _parse(release: str) -> tuple[int, ...]:
     if len(number) == 2:
         number = NEWEST if number == NEWEST[:2] else (*number, 99)
     if len(number) != 3 or not OLDEST <= number <= NEWEST:
-        raise ValueError(f"compat={release!r}: must be a RocketMQ release from 4.5.2 to 5.5.0, such as '5.3.3'")
+        raise ValueError(f"compat={release!r}: must be a RocketMQ release from 4.5.2 to 5.5.1, such as '5.3.3'")
     return number
 
 
@@ -138,7 +144,7 @@ ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.0.
+    """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.1.
 
     Sizes of files are bytes; a size that is None is what the files show. ``mapped_file_size_consume_queue`` is rounded
     up to whole units; for writing ``mapper_file_size_batch_consume_queue``, which is not, is a multiple of 46.

@@ -35,6 +35,14 @@ def change_log(root, start, position, data):
     write_file(root / "commitlog", start, file)
 
 
+def negative_blank(root):
+    """Change the size in the first blank of the log to -8; return where the blank is."""
+    start, data = min(log_files(root).items())
+    position = max(position + parsed.size for position, parsed in walk_file(data) if parsed.success)
+    change_log(root, start, position, struct.pack(">i", -8))
+    return start + position
+
+
 def zero_log_from(root, start, position):
     """Zeros to the end of the file, and no file after it."""
     for other, data in log_files(root).items():

@@ -30,13 +30,13 @@ class State(NamedTuple):
 class Life:
     """A queue of the reference that random steps are taken with. Attributes: steps; states, None: of no interest."""
 
-    def __init__(self, rng, *, batch=False, ext_file_size=None, with_empty_files=True):
+    def __init__(self, rng, *, batch=False, ext_file_size=None, release="5.5.1"):
         self.rng = rng
         unit_size = BATCH_UNIT_SIZE if batch else UNIT_SIZE
         self.file_size = unit_size * rng.randint(2, 9)
         self.queue = oracle.Queue(self.file_size, unit_size)
         self.ext = oracle.Ext(ext_file_size) if ext_file_size else None
-        self.with_empty_files = with_empty_files
+        self.release = release
         self.first = rng.choice([0, 0, 1, rng.randrange(40)])
         self.log_end = rng.choice([0, 0, rng.randrange(1000)])
         self.log_begin = 0
@@ -119,7 +119,7 @@ class Life:
 
     def correct(self, step="correct"):
         if self.may_correct():
-            unit = oracle.correct_min_offset(self.queue, self.log_begin)
+            unit = oracle.correct_min_offset(self.queue, self.log_begin, self.release)
             if unit and self.ext:
                 oracle.truncate_ext_by_min_address(self.ext, unit.tags_code)
             self.took(step, self.log_begin)
@@ -127,7 +127,7 @@ class Life:
     def may_correct(self):
         """RocketMQ 5.3.3 throws where a queue has files, but the last of them no unit."""
         queue = self.queue
-        return self.with_empty_files or not queue.files or queue.written(queue.starts[-1]) > 0
+        return self.release > "5.3.3" or not queue.files or queue.written(queue.starts[-1]) > 0
 
     def damage(self):
         """A unit is overwritten while nobody has the queue open."""
@@ -172,7 +172,7 @@ def open_writer(life, directory):
     if life.queue.is_batch:
         return BatchConsumeQueueWriter(directory / "queue", life.file_size)
     ext = ConsumeQueueExtWriter(directory / "ext", life.ext.file_size) if life.ext else None
-    return ConsumeQueueWriter(directory / "queue", life.file_size, ext)
+    return ConsumeQueueWriter(directory / "queue", life.file_size, ext, compat=life.release)
 
 
 def take(writer, name, *rest):

@@ -214,6 +214,12 @@ def test_a_table_that_is_missing_is_empty(store, topics):
         assert (config.topics, config.problems) == ({}, [])
 
 
+def test_consumer_offsets_are_read_with_and_without_the_table_of_pull_offsets_that_5_5_1_leaves_out(store):
+    table = '"offsetTable":{"T@G":{0:5}},"resetOffsetTable":{}'
+    for text in (f"{{{table}}}", f'{{{table},"pullOffsetTable":{{"T@G":{{0:9}}}}}}'):
+        assert consumer_offsets(store, text).consumer_offsets == {"G": {"T": {0: 5}}}
+
+
 def test_offsets_are_by_group_topic_and_queue(store):
     config = consumer_offsets(
         store, '{"groupTopicMap":{"G":["T"]},"offsetTable":{"T@G":{0:5,2:3,10:7},"U@G":{"1":-1},"T@H":{}}}'

@@ -118,7 +118,7 @@ def test_the_brokers_file_says_the_sizes(store, tmp_path):
 
 
 def test_the_release_to_recover_as_is_given(store, tmp_path):
-    assert_one_line(run("recover", store, "--policy", "broker", "--compat", "5.4"), "5.4", "5.3.3 and 5.5.0")
+    assert_one_line(run("recover", store, "--policy", "broker", "--compat", "5.4"), "5.4", "5.3.3, 5.5.0 and 5.5.1")
     assert run("recover", store, "--compat", "9").exit_code == 2
     conf = tmp_path / "broker.conf"
     conf.write_text("mappedFileSizeCommitLog=65536\nmaxHashSlotNum=100\nmaxIndexNum=1000\n")

@@ -20,7 +20,7 @@ SIZES = {
     "max_hash_slot_num": 5_000_000,
     "max_index_num": 20_000_000,
 }
-# As MixAll.object2Properties writes a new MessageStoreConfig of 5.5.0.
+# As MixAll.object2Properties writes a new MessageStoreConfig of 5.5.1.
 ROCKETMQ_DEFAULTS = {
     "mappedFileSizeCommitLog": 1073741824,
     "mappedFileSizeConsumeQueue": 6000000,
@@ -68,7 +68,7 @@ def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
     ours = {camel_case(entry.name): getattr(config, entry.name) for entry in fields(config)}
     # A producer's and a broker's own default, and what RocketMQ has no setting for.
     besides = {"defaultTopicQueueNums": 4, "allocateFileAhead": True, "storeHost": "127.0.0.1:10911"}
-    assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.0", "other": {}}
+    assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.1", "other": {}}
 
 
 def test_without_a_broker_file_sizes_are_left_to_the_files_and_all_else_is_the_same(conf):
@@ -196,7 +196,19 @@ def test_keys_that_matter_to_the_broker_alone_are_kept_as_text(conf):
         "StoreType": "x",
     }
     assert config.allocate_file_ahead
-    assert config.compat == "5.5.0"
+    assert config.compat == "5.5.1"
+
+
+def test_properties_that_5_5_1_added_are_kept_beside_those_that_are_used(conf):
+    added = {
+        "maxCheckMessageReuseBufferSize": "1048576",
+        "correctMinOffsetMadviseEnable": "true",
+        "rocksdbCQSelectiveDoubleWriteEnable": "false",
+        "rocksdbMaxSizeAmplificationPercent": "25",
+        "popRocksdbBlockCacheSize": "268435456",
+        "popRocksdbWriteBufferSize": "33554432",
+    }
+    assert conf("".join(f"{name}={value}\n" for name, value in added.items())).other == added
 
 
 def test_sizes_are_read_under_their_older_names(conf):
@@ -409,6 +421,8 @@ CHANGES = [
     ("no_multi_dispatch", "5.1.0", "5.1.1", "(?!)", "%RETRY%"),
     ("no_multi_dispatch", "5.1.1", "5.1.2", "%RETRY%", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z"),
     ("no_multi_dispatch", "5.1.4", "5.2.0", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", NO_LMQ),
+    ("resets_empty_queues", "5.5.0", "5.5.1", False, True),
+    ("refuses_negative_sizes", "5.5.0", "5.5.1", False, True),
 ]
 
 
@@ -428,10 +442,10 @@ def test_every_difference_has_its_releases_tested():
 def test_a_release_of_two_numbers_is_its_last_patch():
     assert Compat.of("4.9").batch_properties == Compat.of("4.9.8").batch_properties == "separated"
     assert Compat.of("5.1").has_confirm_phy_offset
-    assert replace(Compat.of("5.5"), release="5.5.0") == Compat.of("5.5.0")
+    assert replace(Compat.of("5.5"), release="5.5.1") == Compat.of("5.5.1")
 
 
-@pytest.mark.parametrize("release", ["4.5.1", "5.5.1", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", "5.5.0\n", None, 5.3])
+@pytest.mark.parametrize("release", ["4.5.1", "5.5.2", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", "5.5.0\n", None, 5.3])
 def test_what_is_no_release_is_refused(release):
     with pytest.raises(ValueError, match="compat="):
         Compat.of(release)

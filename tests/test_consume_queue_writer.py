@@ -512,6 +512,18 @@ def test_an_empty_queue_has_nothing_to_correct_or_expire(queue, batch_queue):
         assert writer.max_queue_offset == 0
 
 
+@pytest.mark.parametrize(("compat", "is_reset"), [("5.5.1", True), ("5.5.0", False), ("5.3.3", False)])
+def test_the_correction_of_a_queue_without_files_resets_it_from_5_5_1_on(directory, compat, is_reset):
+    writer = ConsumeQueueWriter(directory, FILE_SIZE, compat=compat)
+    put(writer, (500, 100, 0, 30))
+    writer.truncate(400)
+    assert (list(directory.iterdir()), writer.min_queue_offset, writer.max_phy_offset) == ([], 30, 400)
+    writer.correct_min_offset(0)
+    assert (writer.min_queue_offset, writer.max_phy_offset) == ((0, -1) if is_reset else (30, 400))
+    assert put(writer, (200, 100, 0, 0)) == is_reset  # the unit of a record before the place that was cut
+    writer.close()
+
+
 # ---- batch queues ------------------------------------------------------------------------------------------
 
 

@@ -13,13 +13,13 @@ import rocketstore
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 LETTERS = ["abcdefghij", "主题键消息", "😀🚀\U0010ffff", "\ud800\udfff\udbffz", "é\xff\x80", "a主😀\ud834"]
 LIMITS = [0, 1, 2, 32, 33, 64, 100, 10**6]
-COMPATS = {"4.7.0": True, "4.7.1": False, "5.5.0": False}
+COMPATS = {"4.7.0": True, "4.7.1": False, "5.5.1": False}
 
 
 class Pair:
     """A file and its model, which take the same calls and must stay the same bytes."""
 
-    def __init__(self, path, slots, items, end_phy_offset=0, end_timestamp=0, compat="5.5.0"):
+    def __init__(self, path, slots, items, end_phy_offset=0, end_timestamp=0, compat="5.5.1"):
         self.path = path
         self.geometry = {"hash_slot_num": slots, "index_num": items}
         self.compat = compat
@@ -321,7 +321,7 @@ def test_releases_until_4_7_0_count_every_put_and_later_ones_filled_slots(tmp_pa
         pair = Pair(tmp_path / compat, 7, 10, compat=compat)
         pair.put_keys(["k", "k", "k"], [1, 2, 3], [1, 1, 1])
         counts[compat] = pair.file.header.hash_slot_count
-    assert counts == {"4.7.0": 3, "4.7.1": 1, "5.5.0": 1}
+    assert counts == {"4.7.0": 3, "4.7.1": 1, "5.5.1": 1}
 
 
 def test_a_rolled_file_measures_its_first_entry_from_the_end_of_the_previous_one(tmp_path):

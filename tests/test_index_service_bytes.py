@@ -28,7 +28,7 @@ from rocketstore.store import index_service
 SLOTS, ITEMS = 7, 25
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}
 COMPATS = {
-    "5.5.0": {"every_put_counts": False, "index_tags": True},
+    "5.5.1": {"every_put_counts": False, "index_tags": True},
     "5.3.3": {"every_put_counts": False, "index_tags": False},
     "4.7.0": {"every_put_counts": True, "index_tags": False},
 }
@@ -128,7 +128,7 @@ def draw_requests(rng, count):
 class Pair:
     """A service and its model, which take the same calls and must stay the same bytes."""
 
-    def __init__(self, directory, compat="5.5.0", **geometry):
+    def __init__(self, directory, compat="5.5.1", **geometry):
         self.directory = directory
         self.options = {**GEOMETRY, **geometry, "compat": compat}
         self.model = reference.IndexService(

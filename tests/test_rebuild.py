@@ -102,7 +102,7 @@ def test_what_was_written_is_built_again(tmp_path, seed, name):
 
 
 @pytest.mark.parametrize("enable_consume_queue_ext", [False, True], ids=("plain", "ext"))
-@pytest.mark.parametrize("release", ["5.5.0", *(pytest.param(release, marks=pytest.mark.slow) for release in OTHERS)])
+@pytest.mark.parametrize("release", ["5.5.1", *(pytest.param(release, marks=pytest.mark.slow) for release in OTHERS)])
 def test_as_each_release_builds_it(tmp_path, seed, release, enable_consume_queue_ext):
     rng = random.Random(f"{seed} {release}")
     rows = KINDS["plain"](rng) + KINDS["transactions"](rng) + KINDS["many_keys"](rng) + KINDS["delayed"](rng)

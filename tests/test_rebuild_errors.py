@@ -310,7 +310,7 @@ def test_a_last_record_with_a_bad_body_crc_is_cut_as_a_broker_does(store):
     assert_survives(store)
 
 
-@pytest.mark.parametrize(("compat", "is_refused"), [("5.3.1", True), ("5.5.0", False)])
+@pytest.mark.parametrize(("compat", "is_refused"), [("5.3.1", True), ("5.5.1", False)])
 def test_a_bad_body_crc_before_the_files_that_a_broker_reads_is_passed_over(store, compat, is_refused):
     last = damages.records(store)[-1][0]
     damage_body(store, next(r for r in reversed(damages.records(store)) if r[0] < last and body_of(store, r)[1]))

@@ -114,7 +114,7 @@ def test_rocketmq_s_verdict_on_2004_pieces_of_bytes_is_the_check_s():
     different = []
     for i, row in enumerate(rows):
         data = bytes.fromhex(row["data"])
-        success, size, fields = check(data, **options_of(row))
+        success, size, fields = check(data, **options_of(row), negative_blank=True)  # of 5.5.0
         expected = dispatch_of(row["dispatch"], row["size"]) if row["dispatch"] else None
         if (success, size, fields) != (row["success"], row["size"], expected):
             different.append((i, data, row, (success, size, fields)))
@@ -142,6 +142,16 @@ def test_the_check_agrees_with_the_reference_on_flipped_and_cut_records(seed):
         assert is_stricter(bytes(data), row), (bytes(data).hex(), options, parsed)
         assert not success
     assert disagreements < 200
+
+
+@pytest.mark.parametrize(
+    ("size", "before_5_5_1"), [(-1, True), (-8, True), (4 - 2**31, True), (3 - 2**31, False), (-(2**31), False)]
+)
+def test_a_blank_of_a_negative_size_is_one_before_5_5_1_alone(size, before_5_5_1):
+    data = struct.pack(">iI", size, 0xCBD43194) + bytes(50)
+    assert check(data, negative_blank=True) == ((True, 0, None) if before_5_5_1 else (False, -1, None))
+    assert check(data) == (False, -1, None)
+    assert not parse_record(data).success
 
 
 @pytest.mark.parametrize("size_agrees", [False, True])

@@ -106,7 +106,7 @@ def made(directory, seed, release):
 def store(tmp_path_factory, tmp_path, seed):
     """A function that makes a store, cleanly stopped, of some name."""
 
-    def make(name="store", release="5.5.0"):
+    def make(name="store", release="5.5.1"):
         source = made(tmp_path_factory.getbasetemp(), f"recovery {seed}", release)
         return shutil.copytree(source, tmp_path / name)
 
@@ -167,7 +167,7 @@ def assert_complete(root):
 # ---- policy "broker" -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", ["5.5.0", pytest.param("5.3.3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("release", ["5.5.1", pytest.param("5.3.3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 @pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
 def test_policy_broker_leaves_what_a_broker_leaves(store, seed, what, mode, release):
@@ -197,7 +197,21 @@ def test_policy_broker_takes_records_for_where_they_say_that_they_are_as_a_broke
         for damage_to in (damages.missing_queues, damages.missing_index, damages.unclean):
             damage_to(root, None)
     recover(ours, policy="broker", config=CONFIG)
-    assert Broker(theirs, SIZES, "5.5.0").restart()
+    assert Broker(theirs, SIZES, "5.5.1").restart()
+    assert contents(ours) == contents(theirs)
+
+
+@pytest.mark.parametrize(("release", "is_the_end"), [("5.3.3", False), ("5.5.0", False), ("5.5.1", True)])
+def test_policy_broker_ends_the_log_at_a_blank_of_a_negative_size_from_5_5_1_on(store, release, is_the_end):
+    ours, theirs = store("ours", release), store("theirs", release)
+    for root in (ours, theirs):
+        blank = damages.negative_blank(root)
+        damages.unclean(root, None)
+        damages.missing_checkpoint(root, None)
+        damages.missing_queues(root, None)
+    assert Broker(theirs, SIZES, release).restart()
+    report = recover(ours, policy="broker", config=dataclasses.replace(CONFIG, compat=release))
+    assert (report.max_phy_offset == blank) == is_the_end
     assert contents(ours) == contents(theirs)
 
 
@@ -207,7 +221,7 @@ def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
         damages.missing_queues(root, None)
     config = dataclasses.replace(CONFIG, commit_log_recover_max_num=2)
     recover(ours, policy="broker", config=config)
-    Broker(theirs, {**SIZES, "commitLogRecoverMaxNum": 2}, "5.5.0").restart()
+    Broker(theirs, {**SIZES, "commitLogRecoverMaxNum": 2}, "5.5.1").restart()
     assert contents(ours) == contents(theirs)
     whole = CommitLog(read_files(ours / "commitlog"))
     assert contents(ours) != {
@@ -303,11 +317,11 @@ def test_policy_broker_trusts_the_index_as_message_index_safe_says(store):
     for root in (ours, theirs):
         damages.unclean(root, None)
     recover(ours, policy="broker", config=dataclasses.replace(CONFIG, message_index_safe=True))
-    Broker(theirs, {**SIZES, "messageIndexSafe": True}, "5.5.0").restart()
+    Broker(theirs, {**SIZES, "messageIndexSafe": True}, "5.5.1").restart()
     assert contents(ours) == contents(theirs)
 
 
-@pytest.mark.parametrize(("name", "release"), [("5.3", "5.3.3"), ("5.5", "5.5.0")])
+@pytest.mark.parametrize(("name", "release"), [("5.3", "5.3.3"), ("5.5", "5.5.1")])
 def test_policy_broker_takes_a_release_without_its_patch_for_the_last_one(store, name, release):
     ours, same = (store(directory, release) for directory in ("ours", "same"))
     for root, compat in ((ours, name), (same, release)):
@@ -316,8 +330,8 @@ def test_policy_broker_takes_a_release_without_its_patch_for_the_last_one(store,
     assert contents(ours) == contents(same)
 
 
-def test_policy_broker_is_known_of_two_releases(store):
-    with pytest.raises(ValueError, match=r"5\.4\.0.*5\.3\.3 and 5\.5\.0"):
+def test_policy_broker_is_known_of_three_releases(store):
+    with pytest.raises(ValueError, match=r"5\.4\.0.*5\.3\.3, 5\.5\.0 and 5\.5\.1"):
         recover(store(), policy="broker", config=dataclasses.replace(CONFIG, compat="5.4.0"))
 
 
@@ -448,7 +462,7 @@ def test_a_broker_s_next_start_keeps_all_that_was_completed(store, seed, what):
     for mode in (damages.clean, damages.unclean):
         mode(root, None)
         index = index_items(root)
-        assert Broker(root, SIZES, "5.5.0").restart()
+        assert Broker(root, SIZES, "5.5.1").restart()
         if what.__name__ not in REFUSED:  # whose checkpoint may lead before the damage
             assert {name: data for name, data in contents(root).items() if not name.startswith("index")} == {
                 name: data for name, data in before.items() if not name.startswith("index")
@@ -575,7 +589,7 @@ def test_records_that_a_broker_cut_off_for_a_body_s_crc_do_not_come_back(store, 
 
 @pytest.mark.parametrize("noted", [0, 1])
 @pytest.mark.parametrize("position", [4, 88], ids=["magic", "body"])
-@pytest.mark.parametrize("compat", ["5.5.0", "5.1.0"])
+@pytest.mark.parametrize("compat", ["5.5.1", "5.1.0"])
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_damage_behind_the_record_that_a_broker_started_from_is_no_cut_of_a_broker(
     tmp_path, complete, compat, position, noted
@@ -626,7 +640,7 @@ def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete)
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position, b"\0" * 8)
-    Broker(root, SIZES, "5.5.0").restart()
+    Broker(root, SIZES, "5.5.1").restart()
     behind = read_files(root / "commitlog")[start][position:].rstrip(b"\0")
     assert len(behind) > 8
     assert complete(root, config=CONFIG).max_phy_offset == start + position

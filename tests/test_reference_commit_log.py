@@ -129,6 +129,7 @@ def test_every_piece_of_bytes_is_judged_as_rocketmq_judged_it():
             check_dup=bool(flags & 2),
             read_body=bool(flags & 4),
             force_verify_prop_crc=bool(flags & 8),
+            negative_blank=True,  # as before 5.5.1
         )
         assert (parsed.success, parsed.size, dispatch_of(parsed.record)) == (
             row["success"],

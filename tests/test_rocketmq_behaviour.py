@@ -48,7 +48,7 @@ def some(count, body=b"body", **fields):
 def as_broker(root):
     """Where the log ends after a broker's next start and stop, which leave what the reference's leave."""
     theirs = shutil.copytree(root, root.with_name("reference"))
-    assert Broker(theirs, BROKER_SIZES, "5.5.0").restart()
+    assert Broker(theirs, BROKER_SIZES, "5.5.1").restart()
     end = rocketstore.recover(root, policy="broker", config=CONFIG).max_phy_offset
     assert files_under(root) == files_under(theirs)
     shutil.rmtree(theirs)

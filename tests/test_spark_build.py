@@ -326,7 +326,7 @@ def plan_of(places, n):
     return [Slice(Run(str(places.spills / "0"), 0, n), 0, n)]
 
 
-FORM = Form(*GEOMETRY.values(), "5.5.0")
+FORM = Form(*GEOMETRY.values(), "5.5.1")
 NAME = f"{0:020}"
 
 
@@ -425,7 +425,7 @@ if len(sys.argv) == 3:
 else:
     plan = [Slice(Run(str(places.spills / "0"), 0, ITEMS), 0, ITEMS)]
     before = kilobytes("VmRSS")
-    build_file(0, plan, read_entries, Form(5_000_000, 20_000_000, "5.5.0"), places, "0-0")
+    build_file(0, plan, read_entries, Form(5_000_000, 20_000_000, "5.5.1"), places, "0-0")
     print(kilobytes("VmHWM") - before)
 """
 

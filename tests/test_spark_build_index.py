@@ -81,7 +81,7 @@ def test_a_log_of_each_kind_of_record(spark, tmp_path, seed, name):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("release", ["5.5.0", "5.3.3", "4.7.0"])
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3", "4.7.0"])
 def test_as_each_release_builds_it(spark, tmp_path, seed, release, mode):
     rng = random.Random(f"{seed} {release}")
     rows = KINDS["plain"](rng) + KINDS["transactions"](rng) + KINDS["many_keys"](rng) + KINDS["no_keys"](rng)

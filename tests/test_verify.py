@@ -262,7 +262,7 @@ def test_offsets_of_a_queue_go_to_its_own_messages_and_to_those_dispatched_to_it
     assert gaps == ["at 250: other/0 is at 3 after 1"] * gap
 
 
-RELEASES = ["4.6.0", "4.7.0", "4.7.1", "4.9.1", "4.9.8", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]
+RELEASES = ["4.6.0", "4.7.0", "4.7.1", "4.9.1", "4.9.8", "5.0.0", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.1"]
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -399,7 +399,7 @@ def test_an_empty_store_is_sound(tmp_path):
 
 
 @pytest.mark.parametrize("piece", [1024, 1 << 20])
-@pytest.mark.parametrize("releases", [("5.3.3", "5.5.0"), ("5.5.0", "5.1.4"), ("5.3.3", "5.5.0", "5.1.4")])
+@pytest.mark.parametrize("releases", [("5.3.3", "5.5.1"), ("5.5.1", "5.1.4"), ("5.3.3", "5.5.1", "5.1.4")])
 def test_an_index_that_another_release_went_on_with_is_sound(releases, piece, tmp_path, monkeypatch):
     """Those before 5.4.0 put no items for tags."""
     monkeypatch.setattr(verify_log, "PIECE", piece)

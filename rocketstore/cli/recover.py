@@ -19,7 +19,7 @@ __all__ = ["recover"]
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@compat_option("The RocketMQ release to recover as.  [default: the one that wrote STORE, if it says so, or 5.5.0]")
+@compat_option("The RocketMQ release to recover as.  [default: the one that wrote STORE, if it says so, or 5.5.1]")
 @broker_conf_option
 @format_option
 @click.pass_context
@@ -29,7 +29,7 @@ def recover(
     """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
 
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
-    broker: what a broker of 5.3.3 or 5.5.0 does at its next start.
+    broker: what a broker of 5.3.3, 5.5.0 or 5.5.1 does at its next start.
     """
     config = ctx.meta[BROKER_CONF]
     if compat is not None:

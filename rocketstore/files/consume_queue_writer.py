@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rocketstore.config import DEFAULT_COMPAT, Compat
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueueExtWriter
 from rocketstore.files.file_run import FileRun
@@ -159,17 +160,19 @@ class UnitWriter(FileRun):
 class ConsumeQueueWriter(UnitWriter):
     """Writes the units of one queue, files of ``mapped_file_size`` bytes rounded up to whole units.
 
-    Attribute: ``min_logic_offset``, bytes. Source: org.apache.rocketmq.store.ConsumeQueue.
+    Attribute: ``min_logic_offset``, bytes. Parameters: compat: the RocketMQ release whose corrections of the minimum
+    to make. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
     unit_size = 20
 
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None,
-        *, keeps_files: bool = False,
+        *, keeps_files: bool = False, compat: str = DEFAULT_COMPAT,
     ) -> None:
         super().__init__(directory, -(-mapped_file_size // 20) * 20, keeps_files=keeps_files)
         self._ext = ext
+        self._resets_empty = Compat.of(compat).resets_empty_queues
         self.min_logic_offset = 0
 
     @property
@@ -228,9 +231,13 @@ class ConsumeQueueWriter(UnitWriter):
         """Move ``min_logic_offset`` to the first unit of a record from ``min_phy_offset`` on, bytes.
 
         Only the first file is looked into, by halves; a filler is a unit of offset 0. If the last unit's record is
-        gone, the queue has none left. Source: ConsumeQueue.correctMinOffset.
+        gone, the queue has none left. From 5.5.1 on, a queue without files begins again: its minimum is 0, and it takes
+        units of any record. Source: ConsumeQueue.correctMinOffset.
         """
         self._require_recovered()
+        if self._resets_empty and not self._starts:
+            self.min_logic_offset, self._max_phy_offset = 0, -1
+            return
         if self.min_logic_offset >= self._end:
             return
         first, last = self._starts[0], self._starts[-1]

@@ -11,5 +11,6 @@ def check_message_and_return_size(
     check_dup: bool = False,
     *,
     force_verify_prop_crc: bool = False,
+    negative_blank: bool = False,
     message_delay_level: str = ...,
 ) -> tuple[bool, int, dict[str, Any] | None]: ...

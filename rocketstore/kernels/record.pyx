@@ -380,12 +380,13 @@ def decode_properties(bytes data):
 
 
 def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, bint check_dup=False, *,
-                                  bint force_verify_prop_crc=False,
+                                  bint force_verify_prop_crc=False, bint negative_blank=False,
                                   str message_delay_level="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"):
     """Check the record at the start of ``data`` as a broker does before it dispatches it.
 
     Parameters: data: the bytes from the record to the end of the written part of its file. check_crc: compare the
     CRC of the body, or with ``force_verify_prop_crc`` that of the property. check_dup: DUP_INFO is required.
+    negative_blank: accept a blank whose size is negative, as RocketMQ did before 5.5.1.
     Returns: (success, size, fields): size is 0 for a blank, -1 where there is no telling; fields are those of the
     DispatchRequest, a dict, None without success.
     Source: CommitLog.checkMessageAndReturnSize, but negative lengths are never a success.
@@ -395,12 +396,15 @@ def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, 
     cdef DelayTable delays
     cdef int todo = FIND_DISPATCH | (CHECK_BODY_CRC if check_crc else 0) | (CHECK_DUP_INFO if check_dup else 0)
     cdef Py_ssize_t n = data.shape[0]
+    cdef int64_t least
     if check_crc and force_verify_prop_crc:
         todo |= CHECK_PROPERTY_CRC
     fill_delays(&delays, message_delay_level)
     cdef int status = parse_record(&data[0], n, todo, &reader, &delays, &record) if n else RECORD_END
     if status == RECORD_BLANK:
-        return (True, 0, None) if record.size <= n else (False, -1, None)
+        # The size that Java compares is less by 4: those next to INT_MIN overflow.
+        least = -0x7FFFFFFC if negative_blank else 0
+        return (True, 0, None) if least <= record.size <= n else (False, -1, None)
     if status != RECORD_OK:
         return False, (record.size if status == BAD_LENGTH else -1), None
     fields = {

@@ -115,7 +115,7 @@ class Dispatcher:
             ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
         directory = self.root / "consumequeue" / topic / str(queue_id)
         size = config.mapped_file_size_consume_queue
-        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker)
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker, compat=config.compat)
 
     def queues(self) -> dict[Queue, Writer]:
         """The writers there are, by topic and queue id."""

@@ -37,7 +37,7 @@ def recover(
         under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
         where one is missing or wrong. After a clean stop opening looks no farther back than 64 MiB, in the last file
         of the log, and misses no queue whose directory is gone. "broker": exactly what a broker of ``config.compat``,
-        5.3.3 or 5.5.0, does at its next start; what it cuts off the log is saved too.
+        5.3.3, 5.5.0 or 5.5.1, does at its next start; what it cuts off the log is saved too.
     dry_run : change nothing, not even the lock file, and only say what would be done.
     config : sizes of files, as for ``open``.
 
@@ -66,7 +66,8 @@ def recover(
     if policy == "broker":
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
     if policy == "broker" and config.compat not in RELEASES:
-        raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {' and '.join(RELEASES)}")
+        known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
+        raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {known}")
     if dry_run:
         return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
     lock = StoreLock(root / "lock")

@@ -1,4 +1,4 @@
-"""Recovery as a broker does it at its start, byte for byte: RocketMQ 5.3.3 and 5.5.0."""
+"""Recovery as a broker does it at its start, byte for byte: RocketMQ 5.3.3, 5.5.0 and 5.5.1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.config import StoreConfig
+from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
@@ -33,7 +33,7 @@ from rocketstore.store.recovery_tail import CUT, is_saved, save_tail, tails
 
 __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
-RELEASES = OLD, NEW = "5.3.3", "5.5.0"
+RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
 DEFAULT_RECOVER_MAX_NUM = 10
 MARGIN_MILLIS = 3000  # by which 5.3.3 trusts the checkpoint less
 MAGICS = (0xDAA320A7, 0xDAA320AB)
@@ -60,6 +60,7 @@ class BrokerRecovery:
         self.last_exit_ok = not (root / "abort").exists()
         self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
         self.saves_tails = True
+        self._has_negative_blanks = not Compat.of(config.compat).refuses_negative_sizes
         self.actions: list[RecoveryAction] = []
         self.directories = [path for path in config.commit_log_paths(root) if path.is_dir()]
         self.batch_topics = batch_topics(read_topics(root))
@@ -87,7 +88,7 @@ class BrokerRecovery:
             self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
             dispatcher.dispatch(begin, end)
         writers = list(dispatcher.queues().values())
-        if self.config.compat == NEW:
+        if self.config.compat != OLD:
             max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
         if max_phy_offset >= scanned.end:
             for writer in writers:
@@ -151,7 +152,8 @@ class BrokerRecovery:
         config = self.config
         parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
             log.queue.map(file, "sequential").view()[position:], config.check_crc_on_recover, config.duplication_enable,
-            force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+            force_verify_prop_crc=config.force_verify_prop_crc, negative_blank=self._has_negative_blanks,
+            message_delay_level=config.message_delay_level,
         )
         return parsed
 
@@ -263,7 +265,7 @@ class BrokerRecovery:
         self.checkpoint.confirm_phy_offset = scanned.last_phy_offset
         if scanned.last_request is not None:
             self.checkpoint.logics_msg_timestamp = scanned.last_request["store_timestamp"]
-            if self.config.compat == NEW:
+            if self.config.compat != OLD:
                 self.checkpoint.logics_physical_offset = scanned.last_request["phy_offset"]
         self.checkpoint.flush()
 
@@ -271,7 +273,7 @@ class BrokerRecovery:
 def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
     """Do to a store what a broker does at its next start; ``abort`` stays.
 
-    Parameters: config: has every size; of ``config.compat`` there are 5.3.3 and 5.5.0.
+    Parameters: config: has every size; ``config.compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
     """
     return BrokerRecovery(root, config).run()

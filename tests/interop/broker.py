@@ -8,7 +8,7 @@ import time
 
 from interop import harness, stores
 
-RELEASE = "5.5.0"
+RELEASE = "5.5.1"
 QUEUES = {"Orders": 3, "Audit": 1, "Inner": 2}
 INNER = "Inner"  # its queues are of type BatchCQ
 BOOT_SECONDS = STOP_SECONDS = 60

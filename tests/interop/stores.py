@@ -211,13 +211,13 @@ def cqext(messages, release):
 PROFILES = {profile.__name__: profile for profile in (basic, rich, batch, lmq, lmq_batch, crc, cqext)}
 # What a release has no name for is left out: 5.0 began BatchCQ, 5.2 the CRC property, 4.9.3 light queues.
 OF_RELEASES = {
-    "5.5.0": ("basic", "rich", "batch", "lmq", "crc", "cqext"),
+    "5.5.1": ("basic", "rich", "batch", "lmq", "crc", "cqext"),
     "5.3.3": ("basic", "rich", "batch", "lmq", "crc", "cqext"),
     "4.9.8": ("basic", "rich", "batch", "lmq", "cqext"),
     "4.6.0": ("basic", "rich", "batch", "cqext"),
 }
 # Of queues that begin with fillers RocketMQ learns the minimum only as it runs, so these are not for reading.
-WITH_FILLERS = [(release, "lmq_batch") for release in ("5.5.0", "5.3.3")]
+WITH_FILLERS = [(release, "lmq_batch") for release in ("5.5.1", "5.3.3")]
 STORES = [(release, name, crash) for release, names in OF_RELEASES.items() for name in names for crash in (False, True)]
 
 

@@ -28,7 +28,7 @@ def test_every_unit_is_java_s(store):
 
 
 def test_a_unit_of_a_batch_is_found_by_any_of_its_queue_offsets(store_of):
-    store = store_of("5.5.0", "batch", crash=False)
+    store = store_of("5.5.1", "batch", crash=False)
     queues = [queue for queue in java_queues(store) if queue["type"] == "BatchCQ"]
     assert queues
     for queue in queues:
@@ -68,7 +68,7 @@ def expired(request, store_of, tmp_path):
     return store, copy
 
 
-@pytest.mark.parametrize("expired", ["5.5.0", "5.3.3", "4.9.8"], indirect=True)
+@pytest.mark.parametrize("expired", ["5.5.1", "5.3.3", "4.9.8"], indirect=True)
 def test_a_queue_begins_with_what_the_commit_log_still_has(expired):
     store, copy = expired
     least = {(queue["topic"], queue["queueId"]): queue["min"] for queue in java_queues(store, copy, load=True)}
@@ -90,7 +90,7 @@ def test_offsets_by_time_are_java_s(store_of, seed, given):
     check_times(store, store.root, random.Random(f"{seed} {given}"))
 
 
-@pytest.mark.parametrize("expired", ["5.5.0", "5.3.3"], indirect=True)
+@pytest.mark.parametrize("expired", ["5.5.1", "5.3.3"], indirect=True)
 def test_offsets_by_time_are_java_s_in_an_expired_store(expired, seed):
     check_times(*expired, random.Random(seed))
 

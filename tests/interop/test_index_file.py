@@ -10,7 +10,7 @@ from rocketstore import IndexFile
 
 pytestmark = pytest.mark.interop
 
-RELEASES = ("5.5.0", "5.3.3", "4.9.8", "4.7.1", "4.6.0")
+RELEASES = ("5.5.1", "5.3.3", "4.9.8", "4.7.1", "4.6.0")
 
 
 @pytest.fixture(params=RELEASES)
@@ -45,7 +45,7 @@ def test_the_smallest_and_the_largest_geometry_agree(java, tmp_path, seed, slots
 
 @pytest.mark.slow
 def test_files_of_a_hundred_thousand_items_agree(java_of, tmp_path, seed):
-    java, rng, geometry = java_of("5.5.0"), random.Random(seed), (30_011, 100_000)
+    java, rng, geometry = java_of("5.5.1"), random.Random(seed), (30_011, 100_000)
     keys = [f"TopicTest#{rng.randrange(2**40):x}{rng.choice(cases.COLLIDING)}" for _ in range(250_000)]
     rows = [(key, 1200 * i, cases.START + 40 * i) for i, key in enumerate(keys)]
     java.put(tmp_path / "java", geometry, rows, checks.FIRST_NAME)

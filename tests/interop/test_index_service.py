@@ -10,7 +10,7 @@ from rocketstore import IndexFile, IndexService, StoreCheckpoint
 
 pytestmark = pytest.mark.interop
 
-RELEASES = ("5.5.0", "5.3.3", "4.9.8", "4.6.0")
+RELEASES = ("5.5.1", "5.3.3", "4.9.8", "4.6.0")
 TIME = 1_700_000_000_000
 
 

@@ -92,9 +92,9 @@ def test_unique_keys_are_found(store):
             assert [message.phy_offset for message in found.messages] == phy_offsets
 
 
-@pytest.mark.parametrize("profile", stores.OF_RELEASES["5.5.0"])
+@pytest.mark.parametrize("profile", stores.OF_RELEASES["5.5.1"])
 def test_tags_are_found_as_java_does(store_of, profile):
-    store = store_of("5.5.0", profile, crash=False)
+    store = store_of("5.5.1", profile, crash=False)
     expected = [row for row in expected_rows(java_records(store)) if is_indexed(row) and row["tags"]]
     pairs = sorted({(row["topic"], row["tags"]) for row in expected})
     requests = [{"op": "query_message", "topic": topic, "key": tags, "maxNum": 64, "begin": 0, "end": LONG_MAX,

@@ -1,4 +1,4 @@
-"""One short pass against RocketMQ 5.5.0, part of make test."""
+"""One short pass against RocketMQ 5.5.1, part of make test."""
 
 import random
 
@@ -14,26 +14,26 @@ pytestmark = pytest.mark.java
 
 @pytest.fixture
 def store(store_of):
-    return store_of("5.5.0", "rich", crash=False)
+    return store_of("5.5.1", "rich", crash=False)
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_rocketstore_writes_and_finds_what_an_index_file_does(java_of, tmp_path, seed, number):
-    checks.check_index_file(java_of("5.5.0"), random.Random(f"quick file {seed} {number}"), tmp_path)
+    checks.check_index_file(java_of("5.5.1"), random.Random(f"quick file {seed} {number}"), tmp_path)
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_rocketstore_writes_and_finds_what_an_index_service_does(java_of, tmp_path, seed, number):
-    checks.check_index_service(java_of("5.5.0"), random.Random(f"quick service {seed} {number}"), tmp_path)
+    checks.check_index_service(java_of("5.5.1"), random.Random(f"quick service {seed} {number}"), tmp_path)
 
 
 def test_records_right_and_wrong_are_parsed_as_java_does(java_of, seed):
-    check_random_records([java_of("5.5.0")], random.Random(f"quick records {seed}"), 250)
+    check_random_records([java_of("5.5.1")], random.Random(f"quick records {seed}"), 250)
 
 
 def test_utf8_is_decoded_and_properties_are_split_as_java_does(java_of, seed):
     datas = records.texts(random.Random(f"texts {seed}"), 3000)
-    for data, answer in zip(datas, java_of("5.5.0").texts(datas), strict=True):
+    for data, answer in zip(datas, java_of("5.5.1").texts(datas), strict=True):
         assert utf8_repair(data).decode() == answer["text"], data.hex()
         assert decode_properties(data) == answer["properties"], data.hex()
 

@@ -33,7 +33,7 @@ from rocketstore import StoreConfig, rebuild, recover
 
 pytestmark = pytest.mark.interop
 
-RELEASES = ("5.5.0", "5.3.3")
+RELEASES = ("5.5.1", "5.3.3")
 PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 SMALL_LOG_FILES = {"mappedFileSizeCommitLog": 12 * 1024, "maxMessageSize": 8 * 1024}
 CASES = [(release, profile) for release in RELEASES for profile in stores.OF_RELEASES[release]]

@@ -16,7 +16,7 @@ from rocketstore.store.recovery import recover
 
 pytestmark = pytest.mark.interop
 
-RELEASES = ("5.5.0", "5.3.3")
+RELEASES = ("5.5.1", "5.5.0", "5.3.3")
 # Index files that are made in one millisecond are one file in Java: so there is one.
 ONE_INDEX_FILE = {"maxIndexNum": 5000}
 MORE = {"small files": ("basic", {"mappedFileSizeCommitLog": 12 * 1024})}
@@ -116,6 +116,24 @@ def test_policy_broker_leaves_the_checkpoint_of_a_start_and_a_clean_stop(store_o
     assert contents(ours) == contents(javas)
     assert checkpoint(ours) == checkpoint(javas)
     assert answer["abort"] is (ours / "abort").exists() is False
+
+
+@pytest.mark.parametrize(("release", "is_the_end"), [("5.5.1", True), ("5.5.0", False), ("5.3.3", False)])
+def test_a_blank_of_a_negative_size_ends_the_log_from_5_5_1_on(store_of, tmp_path, release, is_the_end):
+    store = store_of(release, "basic", crash=True, **ONE_INDEX_FILE, **MORE["small files"][1])
+    ours, javas = (shutil.copytree(store.root, tmp_path / name) for name in ("ours", "java"))
+    for root in (ours, javas):
+        blank = damages.negative_blank(root)
+        damages.unclean(root, None)
+        damages.missing_checkpoint(root, None)
+        damages.missing_queues(root, None)
+    options = {**store.options, "config": {**store.options["config"], "commitLogRecoverMaxNum": 1000}}
+    answer = store.java.recover(javas, options, start=False)
+    config = dataclasses.replace(config_of(store, release), commit_log_recover_max_num=1000)
+    recover(ours, policy="broker", config=config)
+    assert answer["loaded"]
+    assert (answer["maxOffset"] == blank) == is_the_end
+    assert contents(ours) == contents(javas)
 
 
 def test_rocketmq_keeps_all_of_a_store_that_was_completed(damaged, seed):

@@ -31,7 +31,7 @@ OPTIONS = stores.options(**behaviour.BROKER_SIZES)
 @pytest.fixture(autouse=True)
 def java_restarts_too(java_of, monkeypatch):
     """A copy of each store that is left as a broker leaves it is left by RocketMQ's own start."""
-    java, as_broker = java_of("5.5.0"), behaviour.as_broker
+    java, as_broker = java_of("5.5.1"), behaviour.as_broker
 
     def as_both(root):
         copy = shutil.copytree(root, root.with_name("java"))

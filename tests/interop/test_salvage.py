@@ -14,7 +14,7 @@ from rocketstore.store.salvage import salvage
 
 pytestmark = pytest.mark.interop
 
-PROFILES = [("5.5.0", profile) for profile in ("basic", "rich", "batch", "lmq", "lmq_batch", "crc", "cqext")]
+PROFILES = [("5.5.1", profile) for profile in ("basic", "rich", "batch", "lmq", "lmq_batch", "crc", "cqext")]
 PROFILES += [("5.3.3", "basic"), ("5.3.3", "lmq")]
 NAMES = {camel_case(field.name): field.name for field in dataclasses.fields(StoreConfig)}
 LOG_FILE_SIZE = 24 * 1024

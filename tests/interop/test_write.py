@@ -131,7 +131,7 @@ def test_rocketmq_goes_on_with_a_store_that_was_begun_here(halves_of, given, tmp
     assert_same_stores(tmp_path / "ours", halves.whole, halves.options, halves.release)
 
 
-@pytest.mark.parametrize("release", ["5.5.0", "5.3.3"])
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 def test_the_checkpoint_names_the_record_that_rocketmq_finds_last(halves_of, release, tmp_path, seed):
     halves = halves_of(release, "lmq")  # no other that it starts with, and nothing that sets it later
     with writing(tmp_path / "ours", halves.options, release) as store:
@@ -141,7 +141,7 @@ def test_the_checkpoint_names_the_record_that_rocketmq_finds_last(halves_of, rel
     assert StoreCheckpoint.open(tmp_path / "ours" / "checkpoint").confirm_phy_offset == found
 
 
-@pytest.mark.parametrize("release", ["5.5.0", "5.3.3"])
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 def test_light_queues_have_no_units_of_batch_queues(java_of, release, tmp_path, seed):
     options, messages = stores.lmq_of_batches(random.Random(seed))
     results = java_of(release).write_store(tmp_path / "java", options, messages)
@@ -159,8 +159,8 @@ def test_light_queues_have_no_units_of_batch_queues(java_of, release, tmp_path, 
 @pytest.mark.parametrize("profile", ["basic", "rich", "lmq", "crc", "cqext"])
 @pytest.mark.parametrize("as_list", [False, True], ids=["batch", "list"])
 def test_what_a_scan_of_rocketmq_s_log_gives_can_be_put_again(halves_of, profile, as_list, tmp_path):
-    halves = halves_of("5.5.0", profile)
-    with rocketstore.open(halves.whole) as java, writing(tmp_path / "ours", halves.options, "5.5.0") as store:
+    halves = halves_of("5.5.1", profile)
+    with rocketstore.open(halves.whole) as java, writing(tmp_path / "ours", halves.options, "5.5.1") as store:
         for batch in java.scan(columns=READ_COLUMNS, batch_size=50):
             store.put_messages(list(batch) if as_list else batch, store_timestamp="given")
     assert_same_stores(tmp_path / "ours", halves.whole, halves.options)
@@ -169,7 +169,7 @@ def test_what_a_scan_of_rocketmq_s_log_gives_can_be_put_again(halves_of, profile
 # ---- refusals --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("release", ["5.5.0", "5.3.3"])
+@pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 @pytest.mark.parametrize("make", [stores.limits, stores.crc_limits, stores.lmq_limits])
 def test_the_same_messages_are_refused(java_of, release, make, tmp_path, seed):
     options, messages = make(random.Random(seed))
@@ -184,13 +184,13 @@ def test_the_same_messages_are_refused(java_of, release, make, tmp_path, seed):
 
 def test_a_record_larger_than_a_file_is_refused_where_rocketmq_loses_it(java_of, tmp_path, seed):
     options, messages = stores.too_large(random.Random(seed))
-    results = java_of("5.5.0").write_store(tmp_path / "java", options, messages)
+    results = java_of("5.5.1").write_store(tmp_path / "java", options, messages)
     assert [(result["status"], result["appendStatus"]) for result in results] == [
         *[("PUT_OK", "PUT_OK")] * 2, *[("PUT_OK", "END_OF_FILE")] * 3, ("PUT_OK", "PUT_OK")]
     kept = [messages[i] for i in (0, 1, 5)]
-    results = java_of("5.5.0").write_store(tmp_path / "kept", options, kept)
+    results = java_of("5.5.1").write_store(tmp_path / "kept", options, kept)
     stored, rng = Stored(tmp_path / "kept"), random.Random(seed)
-    with writing(tmp_path / "ours", options, "5.5.0") as store:
+    with writing(tmp_path / "ours", options, "5.5.1") as store:
         put_all(store, rng, kept[:2], results[:2], stored)
         for message in messages[2:5]:
             assert refused_put(store, message).status == "MESSAGE_ILLEGAL"

@@ -225,7 +225,7 @@ def batch_put(puts, store_host):
 # ---- comparing -------------------------------------------------------------------------------------------
 
 
-def assert_same_stores(ours, java, options, release="5.5.0"):
+def assert_same_stores(ours, java, options, release="5.5.1"):
     """Compare commit logs, consume queues and indexes. Files are compared in their order where the clock names them."""
     assert_same_logs(ours / "commitlog", java / "commitlog", fills_blanks=release < "4.9")
     for kind in QUEUES:

@@ -126,10 +126,13 @@ def recover(queue):
     return read
 
 
-def correct_min_offset(queue, min_phy_offset):
+def correct_min_offset(queue, min_phy_offset, release="5.5.1"):
     """ConsumeQueue.correctMinOffset, BatchConsumeQueue.correctMinOffset. Returns the unit that was found, or None."""
     if queue.is_batch:
         return correct_min_batch_offset(queue, min_phy_offset)
+    if release >= "5.5.1" and not queue.files:
+        queue.min_logic_offset, queue.max_physic_offset = 0, -1
+        return None
     if queue.min_logic_offset >= queue.end:
         return None
     last_start = queue.starts[-1]

@@ -107,19 +107,25 @@ class Cursor:
         return data[:-4], int.from_bytes(data[-4:], "big", signed=True)
 
 
-def parse_record(data, pos=0, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False):
-    """CommitLog.checkMessageAndReturnSize on what follows pos; data ends where the file may be read to."""
+def parse_record(
+    data, pos=0, *, check_crc=True, check_dup=False, read_body=True, force_verify_prop_crc=False, negative_blank=False
+):
+    """CommitLog.checkMessageAndReturnSize on what follows pos; data ends where the file may be read to.
+
+    negative_blank: before 5.5.1 the size of a blank may be negative.
+    """
     try:
-        return parse_checked(Cursor(data, pos), check_crc, check_dup, read_body, force_verify_prop_crc)
+        cursor = Cursor(data, pos)
+        return parse_checked(cursor, check_crc, check_dup, read_body, force_verify_prop_crc, negative_blank)
     except ValueError:
         return Parsed(False, -1)
 
 
-def parse_checked(cursor, check_crc, check_dup, read_body, force_verify_prop_crc):
+def parse_checked(cursor, check_crc, check_dup, read_body, force_verify_prop_crc, negative_blank):
     if cursor.remaining <= 4:
         return Parsed(False, -1)
     total_size = cursor.number("i")
-    if cursor.remaining < total_size - 4:
+    if (total_size < 0 and not negative_blank) or cursor.remaining < total_size - 4:
         return Parsed(False, -1)
     magic = cursor.number("i")
     if magic == MAGIC_BLANK:

@@ -1,7 +1,7 @@
 """What a broker's next start and clean stop make of a store: DefaultMessageStore.load, its recovery, and shutdown.
 
 `Broker(root, config, release).restart()` does it to a directory. config: properties of MessageStoreConfig by name.
-Of 5.3.3 and 5.5.0, without a controller, RocksDB and compaction.
+Of 5.3.3, 5.5.0 and 5.5.1, without a controller, RocksDB and compaction.
 """
 
 import struct
@@ -182,6 +182,7 @@ class Broker:
             position,
             check_crc=self.config["checkCRCOnRecover"],
             force_verify_prop_crc=self.config["forceVerifyPropCRC"],
+            negative_blank=self.release < "5.5.1",
         )
 
     def first_file(self):
