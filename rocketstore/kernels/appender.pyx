@@ -26,7 +26,9 @@ cdef extern from "unistd.h" nogil:
 cdef enum:
     HEAD = 8  # size and magic, without which there is no record
     MANY = 32768  # bytes
-    MAX_PIECE = 1 << 20  # bytes that a reader may see in part
+    TOGETHER = 1 << 18  # bytes of records that are written together; they stay in the CPU's cache for the second write
+    MAX_HEADS = 4096  # records that are written together
+    FAR_APART = 8192  # bytes between heads from which on storing them costs less than writing all bytes again
     AHEAD = 262144  # bytes of zeros written ahead of the position
 
 cdef uint8_t ZEROS[AHEAD]
@@ -52,6 +54,7 @@ cdef class Appender:
     cdef int64_t completed_phy_offset  # of the last record that is not published yet
     cdef int64_t completed_store_timestamp
     cdef object find_queue_offset
+    cdef uint64_t heads[MAX_HEADS]  # of the records that are being written, while the encoder's copy lacks them
 
     def __init__(self, find_queue_offset):
         self.queue_offsets = {}
@@ -111,7 +114,7 @@ cdef class Appender:
             if not record.message_num:
                 queue_offset = 0
             self.complete(records, record, queue_offset, self.position, is_given, time)
-            self.publish(records.data.data, record.size)
+            self.publish(records, 0, 1, record.size)
             if record.message_num:
                 self.queue_offsets[queue] = queue_offset + record.message_num
             for queue in light_queues:  # here, where no Ctrl-C comes in between
@@ -132,7 +135,7 @@ cdef class Appender:
         what ``find_queue_offset`` raises.
         """
         cdef Py_ssize_t n = len(records), i = first, stop = first
-        cdef int64_t at, start, time = 0 if store_timestamp is None else store_timestamp
+        cdef int64_t at, time = 0 if store_timestamp is None else store_timestamp
         cdef bint is_given = store_timestamp is None
         cdef int64_t[::1] following
         cdef const Encoded *record
@@ -149,11 +152,10 @@ cdef class Appender:
                 self.write_blank()
                 return i
             while i < n and self.has_room(records.at(i).size):
-                start = records.at(i).start
                 at = self.position
                 stop = i
-                while stop < n and at - self.position < MAX_PIECE and self.has_room(
-                        at - self.position + records.at(stop).size):
+                while (stop < n and at - self.position < TOGETHER and stop - i < MAX_HEADS
+                        and self.has_room(at - self.position + records.at(stop).size)):
                     record = records.at(stop)
                     phy_offsets[stop] = self.from_offset + at
                     queue_offsets[stop] = following[record.queue] if record.message_num else 0
@@ -161,7 +163,7 @@ cdef class Appender:
                     following[record.queue] += record.message_num
                     at += record.size
                     stop += 1
-                self.publish(records.data.data + start, at - self.position)
+                self.publish(records, i, stop, at - self.position)
                 i = stop
             if i < n:
                 self.write_blank()
@@ -216,36 +218,101 @@ cdef class Appender:
         pwrite(self.fd, ZEROS, <size_t>min(<int64_t>AHEAD, self.buffer.size - start), start)
         self.prepared = start + AHEAD
 
-    cdef int publish(self, const uint8_t *made, int64_t size) except -1:
-        """Copy completed records into the file, the first one's head last: without it nobody takes them for any.
+    cdef int publish(self, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop, int64_t size) except -1:
+        """Write completed records into the file: first all bytes but their heads, then the heads in their order.
 
-        Many are written by a call, which makes pages in the cache faster than a mapping does.
+        A head is written only after all bytes of its record and all heads before it. So a reader never sees a record
+        with a head that is incomplete, and a process that is killed leaves a torn tail, never a record behind a hole.
+
+        Parameters: first, stop: the records, which follow each other in the encoder. size: bytes of all of them.
+        Raises: OSError; none of the records is in the file then.
         """
         cdef uint8_t *into = self.buffer.data + self.position
-        cdef int64_t done = HEAD
-        cdef Py_ssize_t n = 0
+        cdef bint is_written
         if size < MANY or self.fd < 0:
             if self.fd >= 0 and self.position + size > self.prepared:
                 self.prepare()
-            memcpy(into + HEAD, made + HEAD, <size_t>(size - HEAD))
+            self.take_heads(records, first, stop)
+            memcpy(into, records.data.data + records.at(first).start, <size_t>size)
+            self.restore_heads(records, first, stop)
+            store_heads(into, records, first, stop)
         else:
             with nogil:
-                while done < size:
-                    n = pwrite(self.fd, made + done, <size_t>(size - done), self.position + done)
-                    if n < 0:
-                        break
-                    done += n
-                if n < 0:
-                    # Whole records behind a head that is missing would be found behind a shorter one.
-                    memset(into + HEAD, 0, <size_t>(done - HEAD))
-            if n < 0:
+                is_written = self.write_records(into, records, first, stop, size)
+            if not is_written:
                 PyErr_SetFromErrno(OSError)
-        rs_release_fence()
-        memcpy(into, made, HEAD)
         # Together: who flushes takes them for one.
         self.last_phy_offset, self.last_store_timestamp = self.completed_phy_offset, self.completed_store_timestamp
         self.position += size
         return 0
+
+    cdef bint write_records(self, uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop,
+                            int64_t size) noexcept nogil:
+        """Do what ``publish`` does by system calls, which make pages in the cache faster than a mapping does.
+
+        Returns: False after an error, which is in errno; the records are erased then.
+        """
+        cdef const uint8_t *made = records.data.data + records.at(first).start
+        cdef int64_t written
+        self.take_heads(records, first, stop)
+        written = self.write(made, size)
+        self.restore_heads(records, first, stop)
+        if written < size:
+            memset(into, 0, <size_t>written)
+            return False
+        if size >= (stop - first) * FAR_APART:
+            store_heads(into, records, first, stop)
+            return True
+        # The kernel copies in order. Copying all again costs less than a page fault for each page of the mapping.
+        rs_release_fence()
+        written = self.write(made, size)
+        if written < size:
+            clear_heads(into, records, first, stop)
+            memset(into, 0, <size_t>size)
+        return written == size
+
+    cdef int64_t write(self, const uint8_t *data, int64_t size) noexcept nogil:
+        """Write bytes at the position. Returns how many were written before the first error."""
+        cdef int64_t written = 0
+        cdef Py_ssize_t n
+        while written < size:
+            n = pwrite(self.fd, data + written, <size_t>(size - written), self.position + written)
+            if n < 0:
+                break
+            written += n
+        return written
+
+    cdef void take_heads(self, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        """Replace the heads of encoded records by zeros, and keep them until ``restore_heads``."""
+        cdef Py_ssize_t i
+        cdef uint8_t *made
+        for i in range(first, stop):
+            made = records.data.data + records.at(i).start
+            memcpy(&self.heads[i - first], made, HEAD)
+            memset(made, 0, HEAD)
+
+    cdef void restore_heads(self, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+        cdef Py_ssize_t i
+        for i in range(first, stop):
+            memcpy(records.data.data + records.at(i).start, &self.heads[i - first], HEAD)
+
+
+cdef void store_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+    """Store the heads of records in a mapping, each after all that was stored before."""
+    cdef Py_ssize_t i
+    cdef int64_t start = records.at(first).start
+    for i in range(first, stop):
+        rs_release_fence()
+        memcpy(into + (records.at(i).start - start), records.data.data + records.at(i).start, HEAD)
+
+
+cdef void clear_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
+    """Clear the heads of records in a mapping, the last one first, so that no record ever stands behind a hole."""
+    cdef Py_ssize_t i
+    cdef int64_t start = records.at(first).start
+    for i in range(stop - 1, first - 1, -1):
+        memset(into + (records.at(i).start - start), 0, HEAD)
+        rs_release_fence()
 
 
 def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buffer buffer,
