@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -27,16 +27,18 @@ from rocketstore.extras import import_extra
 from rocketstore.remote_lists import DirectoryLists, Listing
 
 __all__ = ["RemotePath", "closing", "held_lists", "identity", "is_remote", "local_path", "read_parts", "scandir"]
-__all__ += ["to_path"]
+__all__ += ["sparing_reads", "to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
 AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
+THREADS = 16  # that read parts of files at once where the file system itself reads one after the other
 COPIES = 16  # local copies of whole files that are kept for the next who opens one
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
 VERSION = ("ETag", "etag", "generation")
+KEPT = ("name", "type", "size", *CHANGED, *VERSION)
 Entry = dict[str, Any]
 
 
@@ -107,6 +109,22 @@ def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
     return finalizer
 
 
+@contextlib.contextmanager
+def sparing_reads(path: object) -> Iterator[None]:
+    """Until the end of a ``with`` block read few bytes of a remote store's files, where they are asked for.
+
+    Without it files are read in blocks of 8 MiB, some of them ahead, which suits a scan and not a look here and there.
+    Parameters: path: the root that the readers were opened by, or another path made of it; a local path changes
+    nothing. It holds for all threads that use the store.
+    """
+    blocks = path.blocks if is_remote(path) else Blocks()
+    before, blocks.is_sparing = blocks.is_sparing, True
+    try:
+        yield
+    finally:
+        blocks.is_sparing = before
+
+
 def identity(path: Any) -> object:
     """What differs when another file takes the place of one: what is mapped, or was fetched, is then old.
 
@@ -119,10 +137,11 @@ class RemotePath:
     """A path on a file system of fsspec, with what readers use of pathlib.
 
     All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
-    last. Pickles as file system and path.
+    last. Pickles as file system and path. A path from a list pickles with its entry: it answers as it was listed, so
+    that a task of Spark does not list again what the driver listed.
     """
 
-    __slots__ = ("_entry", "_lists", "blocks", "fs", "path")
+    __slots__ = ("_entry", "_is_as_listed", "_lists", "blocks", "fs", "path")
 
     def __init__(self, fs: Any, path: str, parent: RemotePath | None = None, entry: Entry | None = None) -> None:
         """Parameters: fs: a file system of fsspec or of pyarrow.fs. path: as the file system names it."""
@@ -131,6 +150,7 @@ class RemotePath:
         self.fs = fs
         self.path = path.rstrip("/")
         self._entry = entry
+        self._is_as_listed = False  # whether it answers from its entry, whatever is there now
         self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
         self.blocks: Blocks = parent.blocks if parent else Blocks()
 
@@ -171,7 +191,10 @@ class RemotePath:
         return hash((self.path, self.fs))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RemotePath, (self.fs, self.path)
+        if self._entry is None:
+            return RemotePath, (self.fs, self.path)
+        kept = {name: self._entry[name] for name in KEPT if name in self._entry}
+        return _as_listed, (self.fs, self.path, kept)
 
     # ---- directories ---------------------------------------------------------------------------------------
 
@@ -234,6 +257,11 @@ class RemotePath:
             return False
         return True
 
+    @property
+    def listed_at(self) -> float:
+        """When the directory was listed last, seconds of the monotonic clock; 0 if it was not."""
+        return self._lists.begin_of(self.path)
+
     def forget(self) -> None:
         """List the directory again at the next look: something has changed."""
         self._lists.forget(self.path)
@@ -279,6 +307,8 @@ class RemotePath:
         return os.stat_result((mode, 0, 0, 1, 0, 0, size or 0, 0, int(changed(entry)), 0), times)
 
     def _look(self) -> Entry | None:
+        if self._is_as_listed:
+            return self._entry
         try:
             found = self.parent._list().get(self.name)
         except (FileNotFoundError, NotADirectoryError):
@@ -356,6 +386,12 @@ class RemotePath:
         return OSError(number, text, str(self))
 
 
+def _as_listed(fs: Any, path: str, entry: Entry) -> RemotePath:
+    found = RemotePath(fs, path, None, entry)
+    found._is_as_listed = True
+    return found
+
+
 class ListedEntry:
     """An entry of a remote directory as ``scandir`` gives it, with what readers use of os.DirEntry."""
 
@@ -411,8 +447,12 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
     if not parts:
         return []
     paths, begins, ends = map(list, zip(*parts, strict=True))
-    first, where = parts[0][0], [path.path for path in paths]
+    first = parts[0][0]
+    if not getattr(first.fs, "async_impl", False) and len(parts) > 1:
+        with ThreadPoolExecutor(min(len(parts), THREADS), "rocketstore-read") as threads:
+            return list(threads.map(RemotePath.pread, paths, begins, ends))
     with first.named():
+        where = [path.path for path in paths]
         found = first.fs.cat_ranges(where, begins, ends, on_error="return", **first.reading)
     for (path, begin, end), data in zip(parts, found, strict=True):
         if isinstance(data, Exception):
@@ -425,25 +465,26 @@ class Blocks:
     """The parts of files that were read last, or are being read ahead."""
 
     def __init__(self) -> None:
+        self.is_sparing = False  # whether readers of this store fetch small parts, and nothing ahead
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
 
-    def get(self, path: RemotePath, size: int, number: int) -> bytes:
-        """Give a block of a file of ``size`` bytes. Raises: as ``RemotePath.pread``."""
-        return self._read(path, size, number, lambda read: read()).result()
+    def get(self, path: RemotePath, begin: int, end: int) -> bytes:
+        """Give a block of a file, from ``begin`` to before ``end``. Raises: as ``RemotePath.pread``."""
+        return self._read(path, begin, end, lambda read: read()).result()
 
-    def read_ahead(self, path: RemotePath, size: int, number: int) -> None:
+    def read_ahead(self, path: RemotePath, begin: int, end: int) -> None:
         """Have a block read by another thread, if one can be started."""
         with contextlib.suppress(RuntimeError):
-            self._read(path, size, number, lambda read: threading.Thread(target=read, daemon=True).start())
+            self._read(path, begin, end, lambda read: threading.Thread(target=read, daemon=True).start())
 
     def clear(self) -> None:
         """Read all anew: somebody may have written."""
         with self._lock:
             self._kept.clear()
 
-    def _read(self, path: RemotePath, size: int, number: int, run: Any) -> Future[bytes]:
-        key = *path.version(), path.list_time(), number
+    def _read(self, path: RemotePath, begin: int, end: int, run: Any) -> Future[bytes]:
+        key = *path.version(), path.list_time(), begin, end
         new: Future[bytes] = Future()
         try:  # from before it is kept: Ctrl-C may come at once
             with self._lock:
@@ -452,7 +493,7 @@ class Blocks:
                 while len(self._kept) > MAX_BLOCKS:
                     self._kept.popitem(last=False)
             if block is new:
-                run(functools.partial(self._fill, new, key, path, number * BLOCK, min((number + 1) * BLOCK, size)))
+                run(functools.partial(self._fill, new, key, path, begin, end))
         except BaseException as error:
             self._fail(new, key, error)
             raise

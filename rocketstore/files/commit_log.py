@@ -47,6 +47,7 @@ __all__ = ["CommitLog", "subscribed_tags"]
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
+RECORD_HEAD = 64  # bytes behind a record that tell whether it is half written, and more
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 ON_CORRUPT = ("raise", "skip")
 
@@ -65,7 +66,7 @@ class CommitLog:
         self.writer: LogWriter | None = None
         self._locks: list[StoreLock] = []
         self.queue = queue
-        self._options = options
+        self.options = options
         self._end: int | None = None
         self.last_phy_offset: int | None = None
         self.whole_to = 0
@@ -384,6 +385,7 @@ class CommitLog:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         window = self.queue.read(offset, size, "random")
         if window is None:
+            self.list_again()
             self.refresh()
             window = self.queue.read(offset, size, "random")
         return window
@@ -437,7 +439,7 @@ class CommitLog:
         names = {name.removesuffix("_ms"): None for name in fields if name != "body"}
         if "body" in fields:
             names |= dict.fromkeys(STORED_COLUMNS)
-        return RecordScanner(names, **self._options, **options)
+        return RecordScanner(names, **self.options, **options)
 
     # ---- scan ----------------------------------------------------------------------------------------------
 
@@ -514,7 +516,8 @@ class CommitLog:
         self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX
     ) -> tuple[int, int] | None:
         """Scan one piece from ``offset``. (next offset, status), None where no file is."""
-        size, seen = SPAN, (-1, -1)
+        first = size = self._span(offset)
+        seen = -1, -1
         while True:
             window = self.queue.read(offset, size, "sequential", end)
             if window is None:
@@ -522,18 +525,45 @@ class CommitLog:
             offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
             if status == HALF and self.is_at_rest(offset):
                 offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
-            place = window.from_offset, window.buffer.size
+            place, file = (window.from_offset, window.buffer.size), self.queue.find(window.from_offset)
+            if status == BLANK and file is not None and self._fills(file, offset):
+                return self.end_of(file), status
+            if status != OK and self._is_partial(window) and self.queue.read_beyond(window):
+                continue
             if status != OK and place != seen and self._is_partial(window):
                 seen = place
                 if sum(place) - offset < size:
                     continue
-                if status in (CUT, BLANK) or (status == HALF and size == SPAN):  # what the bytes behind it may change
-                    size *= 16
+                if status in (CUT, BLANK) or (status == HALF and size == first):  # what the bytes behind it may change
+                    size = self._larger(size, offset)
                     continue
-            file = self.queue.find(window.from_offset)
             if status == BLANK and file is not None:
                 offset = self.end_of(file)
             return offset, status
+
+    def _span(self, offset: int) -> int:
+        """How many bytes to read at an offset at once, where a file is not mapped."""
+        return min(SPAN, self.queue.span(offset))
+
+    def _larger(self, size: int, offset: int) -> int:
+        """How many bytes to read of a record, or a blank, of which ``size`` were too few."""
+        if size >= SPAN or size * 16 <= self.queue.span(offset):
+            return size * 16
+        return max(self._length_at(offset) + RECORD_HEAD, 2 * size)
+
+    def _length_at(self, offset: int) -> int:
+        """What the record, or the blank, at an offset says of its length, bytes."""
+        return int.from_bytes(self.queue.pread(offset, 4), "big", signed=True)
+
+    def _fills(self, file: LogFile, offset: int) -> bool:
+        """Whether a blank fills its file, by its own length: of a remote file the rest is not read for that."""
+        return self.queue.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
+
+    def list_again(self) -> None:
+        """List the files, also if they are those of a plan: something is not as it was planned."""
+        if self.queue.is_planned:
+            self.queue.list_again()
+            self.refresh()
 
     def end_of(self, file: LogFile) -> int:
         """Where the file after this one begins, also if this one is cut."""
@@ -561,7 +591,7 @@ class CommitLog:
 
     def _find_in(self, place: int, stop: int) -> int | None:
         """Find the first record in a part of one file, window by window where it is not mapped."""
-        while place < stop and (window := self.queue.read(place, SPAN, "sequential", stop)) is not None:
+        while place < stop and (window := self.queue.read(place, self._span(place), "sequential", stop)) is not None:
             partial = self._is_partial(window)
             found = find_record(*window, place, stop, or_cut=partial)
             if found is None:
@@ -621,7 +651,7 @@ class CommitLog:
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:
             raise TypeError(f"{self.directories[0]} is open for appending: only a reader can be pickled")
-        return _reopen, (type(self), self.directories, self.queue.given_size, self._options, self.whole_to)
+        return _reopen, (type(self), self.directories, self.queue.given_size, self.options, self.whole_to)
 
     def __repr__(self) -> str:
         where = ", ".join(repr(str(path)) for path in self.directories)

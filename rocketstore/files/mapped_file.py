@@ -251,11 +251,17 @@ class MappedFileQueue:
     """
 
     def __init__(
-        self, directories: Sequence[Path], *, mapped_file_size: int | None = None, mappings: Mappings | None = None
+        self,
+        directories: Sequence[Path],
+        *,
+        mapped_file_size: int | None = None,
+        mappings: Mappings | None = None,
+        files: list[LogFile] | None = None,
     ) -> None:
         """List the files of one or several directories; of two with one name the first directory's counts.
 
         Parameters: mapped_file_size: bytes, else what the files show. mappings: those of several runs, else its own.
+        files: those that somebody else listed, in order: nothing is listed then before ``list_again``.
         Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
@@ -267,10 +273,34 @@ class MappedFileQueue:
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
         self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories as they were, and when, epoch ns
+        self.is_planned = files is not None
+        if files is not None:
+            self.files = files
+        self.refresh()
+
+    def span(self, offset: int) -> int:
+        """Return how many bytes to read at an offset at once at most, where less may do."""
+        return LONG_MAX
+
+    def read_beyond(self, window: Window) -> bool:
+        """Read whole files from now on, if a window ends where the part ends that was to be read.
+
+        Returns: whether it does.
+        """
+        return False
+
+    def list_again(self) -> None:
+        """List the directories, also if the files were given: something is not as it was when they were listed."""
+        self.is_planned = False
         self.refresh()
 
     def refresh(self) -> None:
-        """List the directories again, if they changed: files come, grow and go while a broker runs."""
+        """List the directories again, if they changed: files come, grow and go while a broker runs.
+
+        Files that were given stay.
+        """
+        if self.is_planned:
+            return
         now, directories = time.time_ns(), self._directories()
         if not self._is_listed(directories, now):
             self._list()
@@ -388,7 +418,7 @@ class MappedFileQueue:
         try:
             return Window(self.map(file, use).buffer, file.file_from_offset)
         except FileNotFoundError:  # it expired since it was listed
-            self.refresh()
+            self.list_again()
             return None
         except OSError as error:
             if error.errno not in REFUSED:
@@ -404,6 +434,10 @@ class MappedFileQueue:
         with file.path.open("rb", buffering=0) as stream:
             return os.pread(stream.fileno(), min(size, file.end_offset - offset), offset - file.file_from_offset)
 
+    def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
+        """Read ``size`` bytes, or as many as the file has, at each of many offsets."""
+        return [self.pread(offset, size) for offset in offsets]
+
     def data_ranges(self, file: LogFile, begin: int) -> Iterator[tuple[int, int]]:
         """Give the ranges of a file, from a position in it on, that are not holes."""
         return data_ranges(file.path, begin, file.size)
@@ -416,7 +450,9 @@ class MappedFileQueue:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         mapped = self._mappings.take(self._name, file.file_from_offset, use)
-        if mapped is None or (mapped.buffer.size, mapped.identity) != (file.size, file.identity):
+        # Files that another machine listed may have other numbers here.
+        is_same = mapped is not None and (mapped.buffer.size, mapped.identity) == (file.size, file.identity)
+        if mapped is None or not (is_same or self.is_planned):
             mapped = MappedFile(file.path)
             if use:
                 mapped.advise(use)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -17,28 +17,85 @@ from rocketstore.storage import BLOCK, RemotePath, is_remote, read_parts, to_pat
 __all__ = ["RemoteFileQueue", "open_queue"]
 
 AHEAD = 3  # blocks that are read before they are asked for
+TAIL = 64  # bytes behind a record that tell whether it is half written, and more
 HEAD = 16 << 10  # bytes of a record to read before its size is known
 MOST = 1 << 20  # bytes of records near to each other that are read in one
 AT_ONCE = 64  # reads
+LEAST_SPAN = 16 << 10  # bytes to read at once at first where few bytes are to be read
+MAX_SPAN = 1 << 20  # and at most, where reads follow each other
+KEPT_WINDOWS = 16  # of those reads
+RECORD_HEAD = 96  # bytes of a record that have its store time
+LEAST_RECORD = 91  # bytes
+BORN_HOST_V6 = 1 << 4  # of sysFlag
 MAGICS = (bytes.fromhex("DAA320A7"), bytes.fromhex("DAA320AB"))
 
 
 def open_queue(
-    directories: Sequence[Path], *, mapped_file_size: int | None = None, mappings: Mappings | None = None
+    directories: Sequence[Path],
+    *,
+    mapped_file_size: int | None = None,
+    mappings: Mappings | None = None,
+    files: list[LogFile] | None = None,
 ) -> MappedFileQueue:
     """List the files of a run; the documentation is MappedFileQueue's."""
     kind = RemoteFileQueue if any(is_remote(to_path(directory)) for directory in directories) else MappedFileQueue
-    return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings)
+    return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
+
+
+class ReadWindow(NamedTuple):
+    """A part of a run that was read: where it begins, its bytes, and the same as kernels take it."""
+
+    begin: int
+    data: bytes
+    window: Window
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.data)
 
 
 class RemoteFileQueue(MappedFileQueue):
-    """A run of files that are read block by block, some blocks ahead where they are read in order."""
+    """A run of files that are read block by block, some blocks ahead where they are read in order.
+
+    In ``sparing_reads`` no block is read: a read fetches the bytes that were asked for, and nothing ahead.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        *,
+        mapped_file_size: int | None = None,
+        mappings: Mappings | None = None,
+        files: list[LogFile] | None = None,
+    ) -> None:
+        self.part: tuple[int, int] | None = None  # the offsets that blocks are read of, if not whole files
+        self._windows: list[ReadWindow] = []  # of sparing reads, the last one first
+        self._windows_at: list[float] = []  # when the directories were listed that these are of
+        super().__init__(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
 
     def refresh(self) -> None:
-        """List the directories again, if the last list is older than a second."""
+        """List the directories again, if the last list is not recent."""
+        if self.is_planned:
+            return
         self._list()
+        listed_at = [remote(directory).listed_at for directory in self.directories]
+        if listed_at != self._windows_at:
+            self._windows, self._windows_at = [], listed_at
+
+    @property
+    def _is_sparing(self) -> bool:
+        return remote(self.directories[0]).blocks.is_sparing
+
+    def span(self, offset: int) -> int:
+        if not self._is_sparing:
+            return LONG_MAX
+        windows = self._windows
+        if windows and windows[0].begin <= offset <= windows[0].end:
+            return max(min(2 * len(windows[0].data), MAX_SPAN), LEAST_SPAN)
+        return LEAST_SPAN
 
     def forget(self) -> None:
+        self._windows, self.part = [], None
         for directory in map(remote, self.directories):
             directory.forget()
             directory.blocks.clear()
@@ -56,10 +113,12 @@ class RemoteFileQueue(MappedFileQueue):
         try:
             if use == "random":
                 return next(iter(self.records(np.array([offset]))[0]), None)
+            if self._is_sparing:
+                return self._read_window(file, offset, min(offset + size, file.end_offset)).window
             return self._window(file, offset, size, until if use else 0)
         except FileNotFoundError:  # it expired since it was listed
             self.forget()
-            self.refresh()
+            self.list_again()
             return None
 
     def pread(self, offset: int, size: int) -> bytes:
@@ -68,24 +127,61 @@ class RemoteFileQueue(MappedFileQueue):
         file = self.find(offset)
         return b"" if file is None else self._bytes(file, offset, min(offset + size, file.end_offset))
 
+    def _read_window(self, file: LogFile, begin: int, end: int) -> ReadWindow:
+        """Give a part of a file that was read just now, or read it."""
+        for window in self._windows:
+            if window.begin <= begin and end <= window.end:
+                self._windows = [window, *(other for other in self._windows if other is not window)]
+                return window
+        first = begin - file.file_from_offset
+        data = remote(file.path).pread(first, first + end - begin)
+        window = ReadWindow(begin, data, Window(Buffer(data, file.path), begin))
+        self._windows = [window, *self._windows[: KEPT_WINDOWS - 1]]
+        return window
+
     def _window(self, file: LogFile, offset: int, size: int, until: int) -> Window:
-        number = (offset - file.file_from_offset) // BLOCK
-        path = remote(file.path)
-        for following in range(number + 1, number + 1 + AHEAD):
-            if following * BLOCK < min(file.size, until - file.file_from_offset):
-                path.blocks.read_ahead(path, file.size, following)
-        first = file.file_from_offset + number * BLOCK
-        if min(offset + size, file.end_offset) <= first + BLOCK:
-            return Window(Buffer(path.blocks.get(path, file.size, number), path), first)
-        return Window(Buffer(self._bytes(file, offset, min(offset + size, file.end_offset)), path), offset)
+        path, start = remote(file.path), file.file_from_offset
+        origin, stop = self._bounds(file)
+        end = min(offset + size, start + stop if offset < start + stop else file.end_offset)
+        number = (offset - start - origin) // BLOCK
+        ahead = range(number + 1, number + 1 + AHEAD) if number >= 0 else ()
+        for first in (origin + following * BLOCK for following in ahead):
+            if first < min(stop, until - start):
+                path.blocks.read_ahead(path, first, min(first + BLOCK, stop))
+        first = origin + number * BLOCK
+        if number >= 0 and end <= start + min(first + BLOCK, stop):
+            return Window(Buffer(path.blocks.get(path, first, min(first + BLOCK, stop)), path), start + first)
+        return Window(Buffer(self._bytes(file, offset, end), path), offset)
 
     def _bytes(self, file: LogFile, begin: int, end: int) -> bytes:
         path, first, last = remote(file.path), begin - file.file_from_offset, end - file.file_from_offset
+        if self._is_sparing:
+            window = self._read_window(file, begin, end)
+            return window.data[begin - window.begin : end - window.begin]
+        origin, stop = self._bounds(file)
+        if not origin <= first <= last <= stop:
+            return path.pread(first, last)
         parts = []
-        for number in range(first // BLOCK, -(-last // BLOCK)):
-            block = memoryview(path.blocks.get(path, file.size, number))
-            parts.append(block[max(first - number * BLOCK, 0) : last - number * BLOCK])
+        for number in range((first - origin) // BLOCK, -(-(last - origin) // BLOCK)):
+            at = origin + number * BLOCK
+            block = memoryview(path.blocks.get(path, at, min(at + BLOCK, stop)))
+            parts.append(block[max(first - at, 0) : last - at])
         return b"".join(parts)
+
+    def _bounds(self, file: LogFile) -> tuple[int, int]:
+        """Where the first block of a file begins, and the last one ends, positions in the file."""
+        if self.part is None:
+            return 0, file.size
+        begin, end = (place - file.file_from_offset for place in self.part)
+        origin = min(max(begin, 0), file.size)
+        return origin, min(max(end + TAIL, origin), file.size)
+
+    def read_beyond(self, window: Window) -> bool:
+        file, end = self.find(window.from_offset), window.from_offset + window.buffer.size
+        is_end = self.part is not None and file is not None and end == file.file_from_offset + self._bounds(file)[1]
+        if is_end:
+            self.part = None
+        return is_end
 
     def _require_open(self) -> None:
         if self._closed:
@@ -120,6 +216,29 @@ class RemoteFileQueue(MappedFileQueue):
                 windows.append(Window(Buffer(data, file.path), int(offsets[rows[0]])))
         return windows, window_of
 
+    def store_timestamps(self, offsets: Sequence[int]) -> list[int | None]:
+        """Read the store times, epoch ms, of the records at physical offsets by their heads, many at once.
+
+        None where the head is not that of a record with this offset. Raises: OSError.
+        """
+        heads = self.pread_many(offsets, RECORD_HEAD)
+        return [store_timestamp_of(head, offset) for offset, head in zip(offsets, heads, strict=True)]
+
+    def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
+        self._require_open()
+        found = [b""] * len(offsets)
+        spans = []
+        for row, offset in enumerate(offsets):
+            file = self.find(offset)
+            if file is not None:
+                first = offset - file.file_from_offset
+                spans.append((row, (remote(file.path), first, min(first + size, file.size))))
+        for at in range(0, len(spans), AT_ONCE):
+            part = spans[at : at + AT_ONCE]
+            for (row, _), data in zip(part, read_parts([span for _, span in part]), strict=True):
+                found[row] = data
+        return found
+
     def _read_groups(self, groups: list[tuple[LogFile, list[int]]], offsets: np.ndarray) -> list[bytes]:
         spans = []
         for file, rows in groups:
@@ -137,6 +256,21 @@ class RemoteFileQueue(MappedFileQueue):
         for i, data in zip(more, read_parts(list(more.values())), strict=True):
             found[i] += data
         return found
+
+
+def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
+    """Give the store time in the head of a record, None if it is not that of a record with this physical offset.
+
+    Source: MessageDecoder.decode.
+    """
+    if len(head) < LEAST_RECORD:
+        return None
+    has_offset = int.from_bytes(head[28:36], "big", signed=True) == phy_offset
+    if head[4:8] not in MAGICS or not has_offset or int.from_bytes(head[:4], "big", signed=True) < LEAST_RECORD:
+        return None
+    is_ipv6 = int.from_bytes(head[36:40], "big") & BORN_HOST_V6
+    place = 68 if is_ipv6 else 56
+    return int.from_bytes(head[place : place + 8], "big", signed=True)
 
 
 def record_end(data: bytes, place: int) -> int:

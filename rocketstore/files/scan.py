@@ -140,6 +140,7 @@ class Scan:
     def _at_bad_bytes(self, scanner: RecordScanner, offset: int, status: int, end: int) -> tuple[int, bool]:
         """Decide what bytes are that are no record: (where to go on, whether to)."""
         log = self._log
+        log.list_again()  # what follows a part tells whether this is damage
         later = log.find_later(offset + 1, LONG_MAX)
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)

@@ -25,18 +25,19 @@ from pyspark.sql.datasource import (
 import rocketstore
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_plan import LogPlan
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message import INNER_BATCH, MAX_BATCH, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, times_of
+from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import TRANSACTION_ROLLBACK
 
-__all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "read_part"]
+__all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_SCAN = 1 << 40  # entries of the index: all
@@ -48,9 +49,14 @@ BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # wha
 
 @dataclass
 class LogPart(InputPartition):  # type: ignore[misc]
-    """Ranges of the log that one task reads. ``starting``: options that a stream has from where it is, not the user."""
+    """Ranges of the log that one task reads.
+
+    Attributes: log: their files, which the task does not list again. starting: options that a stream has from where it
+    is, not the user.
+    """
 
     ranges: list[Range]
+    log: LogPlan
     starting: dict[str, Any] = field(default_factory=dict)
 
 
@@ -62,8 +68,8 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         self.table = table
 
     def partitions(self) -> list[LogPart]:
-        with rocketstore.open(self.options.path) as store:
-            return [LogPart(ranges) for ranges in self.plan(store)]
+        with rocketstore.open(self.options.path) as store, planning(store):
+            return [part_of(store.commit_log, ranges) for ranges in self.plan(store)]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:
         options, log = self.options, store.commit_log
@@ -145,6 +151,12 @@ def has_index(store: MessageStore) -> bool:
         return False
 
 
+def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
+    """Make the part of a task, of ranges in order. Parameters: starting: as LogPart's."""
+    begin, end = ranges[0][0], ranges[-1][1]
+    return LogPart(ranges, LogPlan.of(log, begin, end, whole_to=end), starting or {})
+
+
 # ---- in tasks ----------------------------------------------------------------------------------------------
 
 
@@ -153,17 +165,16 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     if not isinstance(part, LogPart):
         return
     options = replace(options, **part.starting)
-    with rocketstore.open(options.path) as store:
-        row_filter = RowFilter(options, store.commit_log)
+    with part.log.open() as log:
+        row_filter = RowFilter(options, log)
         for begin, end in part.ranges:
-            yield from read_range(store, options, table, row_filter, begin, end)
+            yield from read_range(log, options, table, row_filter, begin, end)
 
 
 def read_range(
-    store: MessageStore, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
+    log: CommitLog, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
 ) -> Iterator[pa.RecordBatch]:
-    log = store.commit_log
-    scan = new_scan(store, options, table, row_filter, begin, end)
+    scan = new_scan(log, options, table, row_filter, begin, end)
     reported = 0
     try:
         for batch in scan:
@@ -199,12 +210,12 @@ def wrong_split(options: ReadOptions, edge: int) -> StoreError:
 
 
 def new_scan(
-    store: MessageStore, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
+    log: CommitLog, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
 ) -> Scan:
     columns = {column.source: None for column in table.columns.values() if column.source is not None}
     if row_filter.is_needed or not columns:
         columns |= dict.fromkeys(BOUNDED)
-    scan = store.scan(
+    scan = log.scan(
         begin,
         end,
         columns=list(columns),

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rocketstore.errors import StoreError, UnsupportedFormatError
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.log_end import LogEnd
+from rocketstore.files.remote_file import RemoteFileQueue
+from rocketstore.files.scan import LOOK_BACK
+from rocketstore.files.sparse_log_end import SparseLogEnd
+from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.storage import is_remote
+from rocketstore.storage import held_lists, is_remote, sparing_reads
 from rocketstore.store.intent import WriteIntent, find_unfinished
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["CommittedEnd", "Range", "begin_of", "lose", "lose_later", "parts_of", "times_of"]
+__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]
+__all__ += ["record_end_around", "times_of"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -30,6 +36,13 @@ def lose(options: ReadOptions, what: str) -> None:
     logger.warning("%s: %s: the query goes on with what is there", options.path, what)
 
 
+@contextlib.contextmanager
+def planning(store: MessageStore) -> Iterator[None]:
+    """Plan in a ``with`` block: a remote store's directories are listed once each, and few bytes of files are read."""
+    with held_lists(store.path), sparing_reads(store.path):
+        yield
+
+
 # ---- where to end ------------------------------------------------------------------------------------------
 
 
@@ -41,7 +54,7 @@ class CommittedEnd:
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
-        self._log_end = LogEnd(store.commit_log)
+        self._log_end = (SparseLogEnd if is_remote(store.path) else LogEnd)(store.commit_log)
         self._staying: WriteIntent | None = None
 
     def find(self) -> int:
@@ -87,10 +100,31 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
 
 def end_within(log: CommitLog, offset: int) -> int:
     """Give where the record ends that an offset is within; the offset where one begins, or what a task is to tell."""
-    end = log.end_around(offset)
+    end = record_end_around(log, offset)
     if end == offset and not log.begins_record(offset):
         end = log.end_around(offset, log.mapped_file_size)  # in a record larger than LARGE_RECORD, or in damage
     return end
+
+
+def record_end_around(log: CommitLog, offset: int) -> int:
+    """Give where the record ends that an offset is within; the offset itself if records before it end just there.
+
+    Of a remote log as little is read as shows it: the last records before the offset. Of a local one 8 MiB are looked
+    at, so that what looks like a record in the body of another is seen in any case.
+    """
+    if not is_remote(log.directories[0]):
+        return log.end_around(offset)
+    file = log.queue.find(offset)
+    if file is None or file.file_from_offset == offset:
+        return offset
+    for most in LOOK_BACK:
+        place = max(file.file_from_offset, offset - (most or LARGE_RECORD))
+        while (found := log.find_later(place, offset)) is not None:
+            place = log.walk(log.scanner(()), found, offset)
+            if place >= offset:
+                return place
+            place = max(place, found + 1)
+    return offset
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:
@@ -174,11 +208,34 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
     return [part for start, stop in files for part in split(log, start, stop, most)]
 
 
+def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
+    """Find where the last record ends that is whole before a limit; of the first one in any case."""
+    scanner, place = last_record(log, begin, limit)
+    if place > limit and scanner.last_phy_offset > begin:
+        place = scanner.last_phy_offset
+    if place > begin:
+        return min(place, end)
+    later = log.find_later(begin + 1, end)  # there is damage
+    return end if later is None else later
+
+
+def last_record(log: CommitLog, begin: int, limit: int) -> tuple[RecordScanner, int]:
+    """Go over records to before a limit: (a scanner that was at the last of them, where that one ends)."""
+    for most in LOOK_BACK if is_remote(log.directories[0]) else LOOK_BACK[-1:]:
+        scanner = log.scanner(())
+        near = log.find_later(max(begin, limit - (most or LARGE_RECORD)), limit)
+        place = begin if near is None else log.walk(scanner, near, limit)
+        if place >= limit:
+            return scanner, place
+    scanner = log.scanner(())  # what is near may be in the body of another
+    return scanner, log.walk(scanner, begin, limit)
+
+
 def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
     edges = [begin]
     step = -(-(end - begin) // -(-(end - begin) // most))
     while (at := edges[-1] + step) < end and (found := log.find_later(at, end)) is not None:
-        edges.append(min(log.end_around(found), end))
+        edges.append(min(record_end_around(log, found), end))
     return list(pairwise(dict.fromkeys([*edges, end])))
 
 
@@ -197,8 +254,7 @@ def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> lis
     back further and caught up within the same file is not seen.
     """
     begin, end = times_of(options)
-    messages = [log.find_message(start) for start, _ in files]
-    times = [None if message is None else message.store_timestamp for message in messages]
+    times = first_times(log, [start for start, _ in files])
     wanted = []
     for first, following in zip(times, [*times, None][1:], strict=True):
         set_back = first is None or (following is not None and following < first - CLOCK_SLACK)
@@ -206,3 +262,18 @@ def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> lis
         is_new = first is not None and first - CLOCK_SLACK > end
         wanted.append(set_back or not (is_old or is_new))
     return wanted
+
+
+def first_times(log: CommitLog, offsets: Sequence[int]) -> list[int | None]:
+    """Read the store times, epoch ms, of the records at physical offsets, None where no record is.
+
+    Of a remote log only the heads of records are read, many at once.
+    """
+    times: list[int | None] = log.queue.store_timestamps(offsets) if isinstance(log.queue, RemoteFileQueue) else []
+    for i, offset in enumerate(offsets):
+        if i == len(times):
+            times.append(None)
+        if times[i] is None:
+            message = log.find_message(offset)
+            times[i] = None if message is None else message.store_timestamp
+    return times

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -15,9 +16,9 @@ import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.scan import LOOK_BACK, Scan
 from rocketstore.limits import LONG_MAX
-from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, read_part
+from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import CommittedEnd, begin_of, lose, lose_later, parts_of
+from rocketstore.spark.plan import CommittedEnd, begin_of, last_end, lose, lose_later, parts_of, planning
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.rebuild_files import mark_of
@@ -36,6 +37,18 @@ except ImportError:  # pyspark 4.1 has no limits
 __all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def in_plan(method: F) -> F:
+    """Make a method of a stream's reader a plan, which lists each remote directory once and reads few bytes."""
+
+    @functools.wraps(method)
+    def call(self: RocketStoreStreamReader, *args: Any, **options: Any) -> Any:
+        with planning(self.store):
+            return method(self, *args, **options)
+
+    return cast("F", call)
 
 
 class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
@@ -70,6 +83,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         end = self.log_end.find()
         return end if self.target is None else min(end, self.target)
 
+    @in_plan
     def initialOffset(self) -> Offset:
         options, end = self.options, self.end()
         lose_later(self.store, options, end)
@@ -79,6 +93,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             begin = parts[0][0] if parts else end
         return moved(self.store.commit_log, first_offset(options, end), begin)
 
+    @in_plan
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
         end = self.end()
         if start is None:  # pyspark 4.1
@@ -93,6 +108,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         planned = {name: value for name, value in start.items() if name != "begin"}
         return moved(self.store.commit_log, planned, end) | {"begin": planned}
 
+    @in_plan
     def reportLatestOffset(self) -> Offset:
         return {"v": 1, "phyOffset": self.end()}
 
@@ -106,9 +122,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         most = options.max_files_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
+    @in_plan
     def prepareForTriggerAvailableNow(self) -> None:
         self.target = self.end()
 
+    @in_plan
     def partitions(self, start: Offset, end: Offset) -> list[LogPart]:
         start = end.get("begin", start)  # Spark asks anew for that of a first batch that was planned but not done
         log, begin, stop = self.store.commit_log, place_of(start), place_of(end)
@@ -124,7 +142,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
             self._check_mark(offset)
         starting = starting_of(start)
         options = replace(self.options, **starting)
-        return [LogPart([part], starting) for part in parts_of(log, options, begin, stop)]
+        return [part_of(log, [part], starting) for part in parts_of(log, options, begin, stop)]
 
     def _check_mark(self, offset: Offset) -> None:
         """Notice a log that was cut and written again, also where records begin at the same places as before."""
@@ -178,21 +196,6 @@ def end_of_rows(scan: Scan, most: int, end: int) -> int:
             return int(batch.phy_offset[most - 1] + batch.size[most - 1])
         most -= len(batch)
     return end
-
-
-def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
-    """Find where the last record ends that is whole before a limit; of the first one in any case."""
-    scanner = log.scanner(())
-    near = log.find_later(max(begin, limit - LARGE_RECORD), limit)
-    place = begin if near is None else log.walk(scanner, near, limit)
-    if place < limit:  # what is near may be in the body of another
-        place = log.walk(scanner, begin, limit)
-    if place > limit and scanner.last_phy_offset > begin:
-        place = scanner.last_phy_offset
-    if place > begin:
-        return min(place, end)
-    later = log.find_later(begin + 1, end)  # there is damage
-    return end if later is None else later
 
 
 def first_offset(options: ReadOptions, end: int) -> Offset:

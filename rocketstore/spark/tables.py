@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,17 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import rocketstore
 from rocketstore.config import StoreConfig
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.index_file import IndexFile
+from rocketstore.files.log_plan import LogPlan
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.plan import planning
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
+from rocketstore.storage import to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["TABLE_READERS"]
@@ -29,10 +33,14 @@ Queue = tuple[str, int]
 
 
 class TablePart(InputPartition):  # type: ignore[misc]
-    """What one task reads: pieces of the table that its reader knows how to read."""
+    """What one task reads: pieces of the table that its reader knows how to read.
 
-    def __init__(self, pieces: list[Any]) -> None:
+    Attributes: log: the first file of the log, before which nothing is left that a queue leads to; None without a log.
+    """
+
+    def __init__(self, pieces: list[Any], log: LogPlan | None) -> None:
         self.pieces = pieces
+        self.log = log
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -42,21 +50,31 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         self.options = options
         self.table = table
 
-    def open(self) -> MessageStore:
+    @property
+    def config(self) -> StoreConfig:
         options = self.options
-        config = StoreConfig(max_hash_slot_num=options.max_hash_slot_num, max_index_num=options.max_index_num)
-        return rocketstore.open(options.path, config=config)
+        return StoreConfig(max_hash_slot_num=options.max_hash_slot_num, max_index_num=options.max_index_num)
 
     def partitions(self) -> list[TablePart]:
-        with self.open() as store:
-            return [TablePart(pieces) for pieces in self.plan(store)]
+        with rocketstore.open(self.options.path, config=self.config) as store, planning(store):
+            log = self.plan_log(store)
+            return [TablePart(pieces, log) for pieces in self.plan(store)]
+
+    def plan_log(self, store: MessageStore) -> LogPlan | None:
+        """Give what tasks need to know of the log, which has one file for each GiB: its first file."""
+        try:
+            log = store.commit_log
+        except (OSError, UnsupportedFormatError):
+            return None
+        return LogPlan.of(log, log.min_phy_offset, log.min_phy_offset + 1)
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
         raise NotImplementedError
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
-            with self.open() as store:
+            log = None if partition.log is None else partition.log.open()
+            with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
                 for columns, n in self.columns(store, partition.pieces):
                     yield self.batch(columns, n)
 
@@ -179,15 +197,17 @@ def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None,
 class IndexReader(TableReader):
     """The items of index files, by their ordinals."""
 
-    def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int]]]:
+    def plan_log(self, store: MessageStore) -> LogPlan | None:
+        return None
+
+    def plan(self, store: MessageStore) -> Iterator[list[tuple[Path, int, int]]]:
         index = store.index
         for file in [] if index is None else index.files:
             if len(file) > 0:
-                yield [(file.path.name, file.hash_slot_num, file.index_num)]
+                yield [(file.path, file.hash_slot_num, file.index_num)]
 
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for name, hash_slot_num, index_num in pieces:
-            path = store.path / "index" / name
+        for path, hash_slot_num, index_num in pieces:
             with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), index_num - 1)
                 for start in range(1, total + 1, self.options.batch_size):
@@ -201,7 +221,7 @@ class IndexReader(TableReader):
                         "prevIndex": items["prev_index"].astype(np.int32),
                         "storeTimeApprox": times(begin + 1000 * time_diffs.astype(np.int64)),
                     }
-                    yield {"file": name, **columns}, len(items)
+                    yield {"file": path.name, **columns}, len(items)
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:

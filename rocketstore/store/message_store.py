@@ -97,6 +97,17 @@ class MessageStore:
         return cls(root, config) if mode == "r" else cls._open_writer(root, mode, given)
 
     @classmethod
+    def of_plan(cls, path: Path, config: StoreConfig, log: CommitLog | None) -> Self:
+        """Make a reader of a store that somebody else has opened, such as the driver of a job. Nothing is listed.
+
+        Parameters: log: what is known of the commit log, which the reader closes; None: it is opened when it is used.
+        """
+        self = cls(path, config)
+        if log is not None:
+            vars(self)["commit_log"] = log
+        return self
+
+    @classmethod
     def _open_writer(cls, root: Path, mode: str, config: StoreConfig | None) -> Self:
         if config is not None:
             config.commit_log_paths(root, writable=True)  # refuses one that has none before anything is made

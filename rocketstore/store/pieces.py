@@ -22,6 +22,7 @@ from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
 from rocketstore.message import INNER_BATCH
 from rocketstore.message_batch import MessageBatch
+from rocketstore.storage import is_remote
 from rocketstore.store.dispatch import check_more_queues
 
 __all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
@@ -145,7 +146,7 @@ class PieceWriter:
 def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
     """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
     path = directory / piece.name
-    with open(path, "rb", opener=open_at_once) as file:
+    with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
         status = os.fstat(file.fileno())
         require_regular(path, status)
         if (size := status.st_size) != piece.file_size:

@@ -1,0 +1,46 @@
+"""LogPlan: a part of a commit log as the driver of a distributed job listed it, for a task that reads this part."""
+
+from __future__ import annotations
+
+import bisect
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.mapped_file import FROM_OFFSET, LogFile
+from rocketstore.files.remote_file import RemoteFileQueue, open_queue
+
+__all__ = ["LogPlan"]
+
+
+class LogPlan(NamedTuple):
+    """The files that a part of a log is in, with the file behind them. A task opens them without a list of all files.
+
+    Attributes: begin, end: of the part, physical offsets. directories, options: the log's. files: of the part, as they
+    were listed. mapped_file_size: bytes of a whole file. whole_to: before this physical offset nobody writes any more.
+    """
+
+    begin: int
+    end: int
+    directories: list[Path]
+    files: list[LogFile]
+    mapped_file_size: int
+    options: dict[str, Any]
+    whole_to: int
+
+    @classmethod
+    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0) -> LogPlan:
+        """Take the files that have the bytes from ``begin`` to before ``end``, physical offsets, from an open log."""
+        files = log.queue.files
+        first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
+        last = bisect.bisect_left(files, end, key=FROM_OFFSET)
+        return cls(begin, end, log.directories, files[first : last + 1], log.mapped_file_size, log.options, whole_to)
+
+    def open(self) -> CommitLog:
+        """Open the part. Nothing is listed, unless a file is gone or has damage: then the log is as it is now."""
+        queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
+        if isinstance(queue, RemoteFileQueue):
+            queue.part = self.begin, self.end
+        log = CommitLog(queue, self.options)
+        log.whole_to = self.whole_to
+        return log
