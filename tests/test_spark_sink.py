@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +22,7 @@ from rocketstore.config import camel_case
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.spark import register, sink
 from rocketstore.spark.sink import writer_of
+from rocketstore.spark.source import require_python
 from rocketstore.store import write_job
 from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
 from rocketstore.store.pieces import read_blocks
@@ -210,6 +213,11 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
     ({"path": "/x", "storeTimestamp": "Given"}, "there is no column storeTimestamp"),
     ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
     ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
+    ({"path": "/x", "txnAppId": "app"}, "options txnAppId and txnVersion: give both, or none"),
+    ({"path": "/x", "TXNVERSION": "1"}, "options txnAppId and txnVersion: give both, or none"),
+    ({"path": "/x", "txnAppId": "app", "txnVersion": "-1"}, "txnVersion='-1': the version of a transaction must be"),
+    ({"path": "/x", "txnAppId": "app", "txnVersion": "1.5"}, "txnVersion='1.5': must be an integer"),
+    ({"path": "/x", "txnAppId": "", "txnVersion": "1"}, "the id of an application must be a string that is not empty"),
 ])
 def test_options_that_cannot_be_are_refused(options, reason):
     with pytest.raises(ValueError, match=reason):
@@ -220,6 +228,36 @@ def test_an_option_that_is_none_was_not_given(tmp_path):
     options = {"path": str(tmp_path), "storeTimestamp": None, "maxIndexNum": None}
     writer = writer_of(fields("topic", "body"), options, False)
     assert (writer.store_timestamp, writer.config.max_index_num) == (None, 20_000_000)
+
+
+def test_a_job_of_a_transaction_that_was_committed_stores_nothing(tmp_path, as_attempt):
+    root = tmp_path / "store"
+    for version, body in [(1, b"one"), (1, b"again"), (2, b"two"), (0, b"late"), (2, b"again")]:
+        parts = [[batch(("T", body, 0))], [batch(("T", body, 1))]]
+        writer, messages = write(root, as_attempt, parts, txnAppId="app", txnVersion=str(version))
+        assert writer.is_repeated == (body not in (b"one", b"two"))
+        writer.commit(messages)
+        assert writer.is_repeated
+        assert leftovers(root) == ["rocketstore-transactions"]
+    assert [message.body for message in all_messages(root)] == [b"one", b"one", b"two", b"two"]
+
+
+def test_of_two_jobs_of_a_transaction_at_once_one_is_stored(tmp_path, as_attempt):
+    jobs = [write(tmp_path, as_attempt, [[batch(("T", b"%d" % i, 0))]], txnAppId="a", txnVersion="1") for i in range(2)]
+    for writer, messages in jobs:
+        writer.commit(messages)
+    assert [message.body for message in all_messages(tmp_path)] == [b"0"]
+    assert leftovers(tmp_path) == ["rocketstore-transactions"]
+
+
+def test_the_python_of_the_workers_that_the_driver_has_not_is_named_by_register(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    session = SimpleNamespace(_sc=SimpleNamespace(pythonExec="./environment/bin/python"))
+    with pytest.raises(FileNotFoundError, match="make a link there, such as") as caught:
+        register(session)
+    assert caught.value.filename == "./environment/bin/python"
+    (tmp_path / "environment").symlink_to(sys.prefix)
+    require_python("./environment/bin/python")
 
 
 def test_overwriting_is_refused(tmp_path):
@@ -366,6 +404,33 @@ for how, times in (("fails", 1), ("dies", 1), ("fails", 3)):
         print(how, "failed", flush=True)
 spark.stop()
 """
+
+
+@pytest.mark.spark
+def test_another_thread_writes_when_it_has_registered(spark, frame, tmp_path):
+    df = frame(ROWS[:10])
+    failed = []
+
+    def write_in_thread():
+        try:
+            register(spark)
+            save(df, tmp_path / "store")
+        except Exception as error:
+            failed.append(error)
+
+    for _ in range(2):
+        thread = threading.Thread(target=write_in_thread)
+        thread.start()
+        thread.join()
+    assert failed == []
+    assert len(all_messages(tmp_path / "store")) == 20
+
+
+@pytest.mark.spark
+def test_a_repeated_batch_of_a_dataframe_is_stored_once(frame, tmp_path):
+    for version in (3, 3, 4):
+        save(frame(ROWS[:10]), tmp_path / "store", txnAppId="query", txnVersion=version)
+    assert len(all_messages(tmp_path / "store")) == 20
 
 
 @pytest.mark.slow

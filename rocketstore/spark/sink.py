@@ -27,12 +27,13 @@ from rocketstore.storage import local_path
 from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.store.intent import WriteIntent, pieces_path
 from rocketstore.store.pieces import ANY_QUEUE, Piece, PieceWriter
+from rocketstore.store.transactions import Transaction, last_version
 from rocketstore.store.write_job import write_pieces
 
 __all__ = ["MessageWriter", "writer_of"]
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
-NAMES = {name.lower(): name for name in ("path", "storeTimestamp", *CONFIG_NAMES)}
+NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
 BROKER_NAME = "brokerName"  # which a table of messages has, and no message
 COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 
@@ -51,15 +52,27 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
     the driver makes it, so that an attempt that is late finds none.
     """
 
-    def __init__(self, root: Path, names: list[str], config: StoreConfig, store_timestamp: StoreTimestamp) -> None:
+    def __init__(
+        self,
+        root: Path,
+        names: list[str],
+        config: StoreConfig,
+        store_timestamp: StoreTimestamp,
+        transaction: Transaction | None = None,
+    ) -> None:
         self.root = root
         self.names = names  # of the columns, as tables of messages have them
         self.config = config  # with every size
         self.store_timestamp = store_timestamp
+        self.transaction = transaction
         self.job = uuid.uuid4().hex
         self.makes_root = not root.exists()
 
     def write(self, iterator: Any) -> Written:
+        if self.is_repeated:
+            for _ in iterator:  # Spark logs an error when a task leaves rows
+                pass
+            return Written(None)
         name, directory = attempt_name(), pieces_path(self.root, self.job)
         keeps_store = self.store_timestamp is not None
         piece = PieceWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
@@ -73,10 +86,17 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 raise ValueError(f"partition {partition_of(name)}, {error}") from error
             return Written(writer.finish(directory / f"{name}.piece") if writer.rows else None)
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the store has the rows of this transaction: ``commit`` asks again, with the store's lock."""
+        transaction = self.transaction
+        return transaction is not None and transaction.version <= last_version(self.root, transaction.app)
+
     def commit(self, messages: Sequence[Written | None]) -> None:
         pieces = [message.piece for message in messages if message is not None and message.piece is not None]
         pieces.sort(key=lambda piece: partition_of(piece.name))
-        write_pieces(self.root, self.job, pieces, self.store_timestamp, config=self.config)
+        options: Any = {"config": self.config, "transaction": self.transaction}
+        write_pieces(self.root, self.job, pieces, self.store_timestamp, **options)
         sweep([pieces_path(self.root, self.job)])
 
     def abort(self, messages: Sequence[Written | None]) -> None:
@@ -93,7 +113,8 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
 
     Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
     table, in any case; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for
-    the column; and StoreConfig's in RocketMQ's names, for what is not as the store was written last.
+    the column; ``txnAppId`` and ``txnVersion`` of a batch that is stored once, however often it is written; and
+    StoreConfig's in RocketMQ's names, for what is not as the store was written last.
     Raises: ValueError for what cannot be written; StoreLockedError if a broker runs.
     """
     if overwrite:
@@ -109,6 +130,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     if not (path.startswith("file:/") or Path(path).is_absolute()):
         raise ValueError(f"option path={path!r}: must be the absolute path of a local or shared directory")
     store_timestamp = store_timestamp_of(given.pop("storeTimestamp", "now"))
+    transaction = transaction_of(given.pop("txnAppId", None), given.pop("txnVersion", None))
     config = config_of(root, {CONFIG_NAMES[name]: text for name, text in given.items()})
     names = [COLUMNS.get(name.lower(), name) for name in schema.names]
     check_names([name for name in names if name != BROKER_NAME])
@@ -117,7 +139,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
         raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
-    writer = MessageWriter(root, names, config, store_timestamp)
+    writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
     make_directory(pieces_path(root, writer.job))
     return writer
@@ -130,6 +152,18 @@ def store_timestamp_of(text: str) -> StoreTimestamp:
         return number(text)
     except ValueError:
         raise ValueError(f"option storeTimestamp={text!r}: must be 'now', 'given' or epoch ms") from None
+
+
+def transaction_of(app: str | None, version: str | None) -> Transaction | None:
+    """Give the transaction that options name, None for neither. Raises: ValueError."""
+    if app is None and version is None:
+        return None
+    if app is None or version is None:
+        raise ValueError("options txnAppId and txnVersion: give both, or none")
+    try:
+        return Transaction.of(app, number(version))
+    except ValueError as error:
+        raise ValueError(f"options txnAppId={app!r}, txnVersion={version!r}: {error}") from None
 
 
 def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:

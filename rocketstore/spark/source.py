@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -98,6 +100,34 @@ def register(spark: SparkSession) -> None:
     table, columns, batchSize and its own two.
 
     Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
-    broker's own, such as maxMessageSize, for what is not as the store was written last.
+    broker's own, such as maxMessageSize, for what is not as the store was written last; txnAppId and txnVersion, both
+    or none: an application's name and the number of a batch, 0 or more. A write whose version is not greater than the
+    last one that this application has committed to the store is skipped: give ``foreachBatch`` a fixed name and its
+    batch id, and a batch that Spark repeats is stored once.
+
+    Call it in each Python thread that writes through a classic session, also through pyspark.InheritableThread: Spark
+    looks for the format in the session that is active in the thread, and fails with DATA_SOURCE_NOT_FOUND where none
+    is. This function makes the session active in the thread that calls it.
+
+    With spark.archives in client mode, the driver also needs a Python at the path that the workers have, as
+    ./environment/bin/python: unpack the archive in the driver's working directory, or make a link there.
+
+    Raises: FileNotFoundError if the driver has no Python at the path of PYSPARK_PYTHON, or spark.pyspark.python.
     """
+    context = getattr(spark, "_sc", None)  # None: through Spark Connect, where the server looks
+    if context is not None:
+        require_python(context.pythonExec)
+        sessions = getattr(context._jvm, "org.apache.spark.sql.classic.SparkSession")
+        sessions.setActiveSession(spark._jsparkSession)
     spark.dataSource.register(RocketStoreDataSource)
+
+
+def require_python(path: str) -> None:
+    """Raise FileNotFoundError if the driver cannot start the workers' Python, by which Spark plans queries."""
+    if shutil.which(path) is None:
+        reason = (
+            "the driver has no Python here, and Spark plans queries of the format rocketstore with the Python of its "
+            "workers (PYSPARK_PYTHON, spark.pyspark.python): unpack the archive of spark.archives in the driver's "
+            "working directory, or make a link there, such as `ln -s $VIRTUAL_ENV environment`"
+        )
+        raise FileNotFoundError(errno.ENOENT, reason, path)

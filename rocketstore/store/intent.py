@@ -27,6 +27,7 @@ from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.pieces import Piece, read_blocks
+from rocketstore.store.transactions import Transaction, commit_transaction
 
 __all__ = ["PIECES", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path"]
 
@@ -40,6 +41,7 @@ class WriteIntent(NamedTuple):
     """What a job appends: its pieces in order, from a physical offset on, and before another at the most, bytes.
 
     store_timestamp: epoch ms of all records; None: they have their own. append_prop_crc: as they are encoded.
+    transaction: which is committed with the write, if the job has one.
     """
 
     job: str
@@ -48,6 +50,7 @@ class WriteIntent(NamedTuple):
     store_timestamp: int | None
     append_prop_crc: bool
     pieces: list[Piece]
+    transaction: Transaction | None = None
 
     @classmethod
     def read(cls, root: Path) -> WriteIntent | None:
@@ -56,6 +59,8 @@ class WriteIntent(NamedTuple):
         try:
             fields = json.loads(read_small_file(path))
             intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
+            if intent.transaction is not None:
+                intent = intent._replace(transaction=Transaction.of(*intent.transaction))
             names = [intent.job, *(piece.name for piece in intent.pieces)]
             if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):
                 raise ValueError(f"{names}: must be names of files")
@@ -72,10 +77,17 @@ class WriteIntent(NamedTuple):
     def save(self, root: Path) -> None:
         """Bring it to the disk, after the names of the pieces. Raises: OSError."""
         sync_path(pieces_path(root, self.job))
-        replace_file(intent_path(root), json.dumps(self._asdict()).encode())
+        fields = {name: value for name, value in self._asdict().items() if name != "transaction" or value is not None}
+        replace_file(intent_path(root), json.dumps(fields).encode())
 
     def fulfil(self, root: Path) -> None:
-        """Have it gone for good: all of it is on the disk. Raises: OSError; then it is there, and to be undone."""
+        """Have it gone for good: all of it is on the disk. Raises: OSError; then it is there, and to be undone.
+
+        Its transaction is committed in the same step.
+        """
+        if self.transaction is not None:
+            commit_transaction(root, self.transaction, intent_path(root))
+            return
         try:
             intent_path(root).unlink()
             sync_path(root)  # or a loss of power brings it back, and what is done is undone
@@ -146,12 +158,19 @@ class UnfinishedWrite:
         with suppress(FileNotFoundError):  # that was done before
             if self.what == "leave":
                 path.rename(path.with_stem(f"{path.stem}-{job}"))
+            elif self.intent.transaction is not None and self._is_whole:
+                commit_transaction(self.root, self.intent.transaction, path)
             else:
                 path.unlink()
         sync_path(self.root)
         shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
         if self.what == "leave":  # which is for somebody to decide about
             warnings.warn(told, stacklevel=1)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all records of the write stay in the log."""
+        return self.what == "finish" and self.count == self.intent.records > 0
 
     def __str__(self) -> str:
         if self.what == "undo":

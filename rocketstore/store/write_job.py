@@ -14,6 +14,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.log_writer import StoreTimestamp, illegal
 from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
 from rocketstore.store.pieces import Piece, read_blocks
+from rocketstore.store.transactions import Transaction, last_version
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]
@@ -31,6 +32,7 @@ def write_pieces(
     store_timestamp: StoreTimestamp = None,
     *,
     config: StoreConfig | None = None,
+    transaction: Transaction | None = None,
 ) -> None:
     """Append the records of a job's pieces, in their order; the store is made if there is none. Removes the pieces.
 
@@ -38,14 +40,19 @@ def write_pieces(
     off, unless somebody else has appended meanwhile. Readers but Spark's see messages as they are appended.
 
     Parameters: pieces: in ``pieces_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
-    pieces have. Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
+    pieces have. transaction: committed with the write. If the application has committed this version or a later one,
+    nothing is appended.
+    Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
     """
     directory = pieces_path(root, job)
     is_done = False
     try:
         with contextlib.closing(open_writer(root, "a", config)) as writer:
-            if pieces:
+            if transaction is not None and transaction.version <= last_version(root, transaction.app):
+                logger.info("%s: write %s is skipped: %s was committed before", root, job, transaction)
+            elif pieces:
                 intent = intent_of(writer, directory, job, pieces, store_timestamp)
+                intent = intent._replace(transaction=transaction)
                 intent.save(root)
                 writer.put_encoded(
                     (block for piece in pieces for block in read_blocks(directory, piece)), intent.store_timestamp
