@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -469,21 +469,30 @@ class Blocks:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
 
-    def get(self, path: RemotePath, begin: int, end: int) -> bytes:
-        """Give a block of a file, from ``begin`` to before ``end``. Raises: as ``RemotePath.pread``."""
-        return self._read(path, begin, end, lambda read: read()).result()
+    def get(self, path: RemotePath, size: int, number: int, origin: int = 0) -> bytes:
+        """Give a block of the first ``size`` bytes of a file. Raises: as ``RemotePath.pread``.
 
-    def read_ahead(self, path: RemotePath, begin: int, end: int) -> None:
+        Parameters: origin: where block 0 begins.
+        """
+        return self._read(path, size, number, origin, lambda read: read()).result()
+
+    def read_ahead(self, path: RemotePath, size: int, number: int, origin: int = 0) -> None:
         """Have a block read by another thread, if one can be started."""
         with contextlib.suppress(RuntimeError):
-            self._read(path, begin, end, lambda read: threading.Thread(target=read, daemon=True).start())
+            self._read(path, size, number, origin, self._start_thread)
+
+    @staticmethod
+    def _start_thread(read: Callable[[], None]) -> None:
+        threading.Thread(target=read, daemon=True).start()
 
     def clear(self) -> None:
         """Read all anew: somebody may have written."""
         with self._lock:
             self._kept.clear()
 
-    def _read(self, path: RemotePath, begin: int, end: int, run: Any) -> Future[bytes]:
+    def _read(self, path: RemotePath, size: int, number: int, origin: int, run: Any) -> Future[bytes]:
+        begin = origin + number * BLOCK
+        end = min(begin + BLOCK, size)
         key = *path.version(), path.list_time(), begin, end
         new: Future[bytes] = Future()
         try:  # from before it is kept: Ctrl-C may come at once

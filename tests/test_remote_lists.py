@@ -80,6 +80,18 @@ def test_entries_of_a_list_answer_without_another(slow, made):
     assert not lists_of(slow)
 
 
+def test_a_gap_between_files_is_looked_at_twice_and_then_believed(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "LISTED", 0.0)
+    root = made_store(tmp_path / "store")
+    sorted((root / "commitlog").iterdir())[1].unlink()
+    path = RemotePath(CountedFileSystem(), str(root))
+    log = rocketstore.open(path).commit_log
+    lists_of(path)
+    for _ in range(5):
+        log.refresh()
+    assert lists_of(path)["commitlog"] == 5
+
+
 def test_a_list_is_used_until_the_end_of_a_plan_and_made_anew_for_the_next(slow):
     log = rocketstore.open(slow).commit_log
     for _ in range(2):

@@ -9,11 +9,13 @@ import struct
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from puts import SIZES, files_under
+from pyspark import cloudpickle
 from rebuilt import (
     CONFIG,
     FILE,
@@ -32,8 +34,8 @@ from stores import NAMES, settings, unpack
 from rocketstore import CommitLog, StoreConfig, rebuild
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.files.lock_file import StoreLock
+from rocketstore.spark import build, rebuild_consume_queue, splits, task_files
 from rocketstore.spark import build_consume_queue as module
-from rocketstore.spark import rebuild_consume_queue, splits
 from rocketstore.spark.build import Places
 from rocketstore.spark.build_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.splits import LogReader
@@ -337,3 +339,73 @@ def test_each_worker_that_is_killed_once_leaves_nothing_and_its_task_is_done_aga
     for mode in ("rescan", "spill"):
         assert {path.name: path.read_bytes() for path in store.with_name(mode).iterdir()} == index
     assert files_under(store.with_name("queues"), *QUEUE_PARTS) == files_under(store.with_name("serial"), *QUEUE_PARTS)
+
+
+# ---- what tasks get ----------------------------------------------------------------------------------------
+
+
+def made_up_runs(directory, splits, queues):
+    """The lists of spill files, as if each split had one message of each queue."""
+    directory.mkdir()
+    runs = []
+    for split in range(splits):
+        path = directory / f"{split}"
+        columns = {
+            "topic": [f"T{i:06}" for i in range(queues)], "queue_id": [0] * queues, "start": list(range(queues)),
+            "items": [1] * queues, "first_offset": [split] * queues, "last_offset": [split] * queues,
+            "first_end": [split * 1000 + 1] * queues, "last_end": [split * 1000 + 1] * queues,
+            "follows": [True] * queues, "has_inner": [False] * queues,
+        }  # fmt: skip
+        pd.DataFrame(columns).to_feather(f"{path}.queues")
+        runs.append(module.RequestRun(split, split + 1, str(path), f"{path}.queues"))
+    return runs
+
+
+@pytest.mark.parametrize(("splits", "queues"), [(3, 50), (30, 2000)])
+def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, splits, queues):
+    monkeypatch.setattr(module, "TASK_UNITS", 10 * splits)  # ten queues
+    rebuilder = Rebuilder.of(store, Build(True, False, None, False), CONFIG)
+    parts = plan_queues(made_up_runs(tmp_path / "spilled", splits, queues), rebuilder)
+    assert [part.queue for part in parts] == [(f"T{i:06}", 0) for i in range(queues)]
+    sent = []
+
+    def run(spark, task, count, row_type):
+        sent.append((len(cloudpickle.dumps(task)), count))
+        return [row_type(number, 0) for number in range(count)]
+
+    monkeypatch.setattr(build, "run", run)
+    log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
+    reader = LogReader(log, rebuilder.config, log.min_phy_offset, log.max_phy_offset)
+    module.build_queues(None, parts, reader, set(), places)
+    ((size, count),) = sent
+    assert count == queues // 10
+    assert size < 20_000
+    for number in range(count):
+        own = task_files.read_task(places.work / "queue-tasks", number)
+        assert [part.queue for part in own] == [part.queue for part in parts[10 * number : 10 * number + 10]]
+        requests = [[*part.requests()] for part in own]
+        assert [len(slices) for slices in requests] == [splits] * 10
+        first = requests[0][1]
+        assert (first.run.path, first.run.start, first.run.items) == (str(tmp_path / "spilled" / "1"), 10 * number, 1)
+    largest = max(path.stat().st_size for path in (places.work / "queue-tasks").iterdir())
+    assert largest < 10_000 + 500 * splits
+
+
+def test_a_task_of_a_build_gets_only_the_files_of_its_split(store, monkeypatch, tmp_path):
+    sent = []
+
+    def run(spark, task, count, row_type):
+        sent.append(len(cloudpickle.dumps(task)))
+        return []
+
+    monkeypatch.setattr(splits, "run", run)
+    log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
+    files = len(log.queue.files)
+    reader = LogReader(log, CONFIG, log.min_phy_offset, log.max_phy_offset)
+    splits.read_log(None, reader, lambda *_: [module.RequestRun(reader.begin, reader.end, "", "")], module.RequestRun,
+                    tmp_path / "tasks")  # fmt: skip
+    assert sent[0] < 20_000
+    plans = [task_files.read_task(tmp_path / "tasks", number) for number in range(3)]
+    assert files > 6
+    assert sum(len(plan.log.files) for _, _, plan in plans) <= files + 3
+    assert [(begin, stop) for begin, stop, _ in plans] == splits.plan_splits(reader)

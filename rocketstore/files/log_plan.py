@@ -39,8 +39,13 @@ class LogPlan(NamedTuple):
     def open(self) -> CommitLog:
         """Open the part. Nothing is listed, unless a file is gone or has damage: then the log is as it is now."""
         queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
-        if isinstance(queue, RemoteFileQueue):
-            queue.part = self.begin, self.end
         log = CommitLog(queue, self.options)
         log.whole_to = self.whole_to
+        return log
+
+    def open_part(self) -> CommitLog:
+        """Open the part as ``open`` does, for a scan of it: of remote files the bytes of the part alone are read."""
+        log = self.open()
+        if isinstance(log.queue, RemoteFileQueue):
+            log.queue.part = self.begin, self.end
         return log

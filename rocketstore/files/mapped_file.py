@@ -335,7 +335,8 @@ class MappedFileQueue:
         listing begins when all of these are there. What is newer than the first listing is left to the next refresh.
         """
         files = self._list_once()
-        if any(before.end_offset != after.file_from_offset for before, after in pairwise(files)):
+        has_gap = any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
+        if has_gap and files != self.files:  # else it was listed twice before
             newest = files[-1].file_from_offset
             for directory in filter(is_remote, self.directories):
                 directory.forget()

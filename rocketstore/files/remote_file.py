@@ -145,12 +145,12 @@ class RemoteFileQueue(MappedFileQueue):
         end = min(offset + size, start + stop if offset < start + stop else file.end_offset)
         number = (offset - start - origin) // BLOCK
         ahead = range(number + 1, number + 1 + AHEAD) if number >= 0 else ()
-        for first in (origin + following * BLOCK for following in ahead):
-            if first < min(stop, until - start):
-                path.blocks.read_ahead(path, first, min(first + BLOCK, stop))
+        for following in ahead:
+            if origin + following * BLOCK < min(stop, until - start):
+                path.blocks.read_ahead(path, stop, following, origin)
         first = origin + number * BLOCK
         if number >= 0 and end <= start + min(first + BLOCK, stop):
-            return Window(Buffer(path.blocks.get(path, first, min(first + BLOCK, stop)), path), start + first)
+            return Window(Buffer(path.blocks.get(path, stop, number, origin), path), start + first)
         return Window(Buffer(self._bytes(file, offset, end), path), offset)
 
     def _bytes(self, file: LogFile, begin: int, end: int) -> bytes:
@@ -164,7 +164,7 @@ class RemoteFileQueue(MappedFileQueue):
         parts = []
         for number in range((first - origin) // BLOCK, -(-(last - origin) // BLOCK)):
             at = origin + number * BLOCK
-            block = memoryview(path.blocks.get(path, at, min(at + BLOCK, stop)))
+            block = memoryview(path.blocks.get(path, stop, number, origin))
             parts.append(block[max(first - at, 0) : last - at])
         return b"".join(parts)
 

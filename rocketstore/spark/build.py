@@ -34,6 +34,7 @@ from rocketstore.files.index_file import IndexFile, checked_geometry
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.spark.lookup import hash_keys
 from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
+from rocketstore.spark.task_files import read_task, write_tasks
 from rocketstore.storage import local_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.rebuild import zone_of
@@ -305,11 +306,13 @@ def build_files(
     places: Places,
 ) -> int:
     """Build each planned file in a task of its own. Returns: the items in them."""
+    directory = places.work / "index-tasks"
+    count = write_tasks(directory, plans)
 
     def build(number: int, attempt: str) -> int:
-        return build_file(number, plans[number], read, form, places, attempt)
+        return build_file(number, read_task(directory, number), read, form, places, attempt)
 
-    return run_all(spark, build, len(plans))
+    return run_all(spark, build, count)
 
 
 def build_file(

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -33,8 +33,10 @@ from rocketstore.spark.build import (
     sweep,
     working_places,
 )
-from rocketstore.spark.spill import Run, Slice, read_entries, slices_of
+from rocketstore.spark.queue_directory import SLICE, QueueDirectory
+from rocketstore.spark.spill import Run, Slice, read_entries
 from rocketstore.spark.splits import LogReader, read_log
+from rocketstore.spark.task_files import read_task, write_tasks
 from rocketstore.store.dispatch import Dispatcher, Queue, is_file_name, with_more
 from rocketstore.store.rebuild import Build, Rebuilder
 from rocketstore.store.request_pieces import RequestPieces
@@ -57,14 +59,23 @@ class RequestRun(NamedTuple):
 
 
 class QueuePart(NamedTuple):
-    """A queue, or some files of it, and the requests that these are built from."""
+    """A queue, or some files of it, and the requests that these are built from.
+
+    Attributes: slices: SLICE[n]. paths: of all spill files, by the numbers in slices.
+    """
 
     queue: Queue
-    slices: list[Slice]
+    slices: np.ndarray
+    paths: list[str]
 
     @property
     def units(self) -> int:
-        return sum(stop - start for _, start, stop in self.slices)
+        return int((self.slices["stop"] - self.slices["start"]).sum())
+
+    def requests(self) -> Iterator[Slice]:
+        """Give where the requests are, for ``read_entries``."""
+        for run, start, stop in self.slices.tolist():
+            yield Slice(Run(self.paths[run], start, stop - start), 0, stop - start)
 
 
 def rebuild_consume_queue(
@@ -107,10 +118,10 @@ def rebuild_consume_queue(
         reader = LogReader(plan.log, rebuilder.config, plan.log.min_phy_offset, plan.end)
 
         def read(batches: set[str]) -> list[RequestRun]:
-            def spill(pieces: RequestPieces, attempt: str) -> Iterator[RequestRun]:
+            def spill(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[RequestRun]:
                 yield from spill_requests(pieces, reader, batches, places.spills / attempt)
 
-            return read_log(spark, reader, spill, RequestRun)
+            return read_log(spark, reader, spill, RequestRun, places.work / "split-tasks")
 
         runs = read({*rebuilder.batches})
         if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
@@ -178,29 +189,32 @@ def write_block(
 
 def inner_topics(runs: list[RequestRun]) -> set[str]:
     """The topics that have inner batches."""
-    blocks = [pd.read_feather(run.queues) for run in runs if run.queues]
-    return {topic for block in blocks for topic in block.loc[block["has_inner"], "topic"]}
+    found: set[str] = set()
+    for run in runs:
+        if run.queues:
+            block = pd.read_feather(run.queues, columns=["topic", "has_inner"])
+            found.update(block.loc[block["has_inner"], "topic"])
+    return found
 
 
 def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]:
     """Find what can be built by itself."""
-    blocks = [pd.read_feather(run.queues).assign(path=run.path) for run in runs if run.queues]
-    if not blocks:
-        return []
-    directory = pd.concat(blocks)
+    spilled = [run for run in runs if run.queues]
+    paths = [run.path for run in spilled]
+    directory = QueueDirectory.read([run.queues for run in spilled])
     parts = []
-    for queue, rows in directory.groupby(["topic", "queue_id"]):
+    for queue, rows in directory.queues():
         if is_file_name(queue[0]):
-            file_runs = [Run(*row) for row in rows[["path", "start", "items"]].itertuples(index=False, name=None)]
-            parts += [QueuePart(queue, slices) for slices in slices_of(file_runs, bounds_of(queue, rows, rebuilder))]
+            bounds = bounds_of(queue, rows, rebuilder)
+            parts += [QueuePart(queue, slices, paths) for slices in slices_between(rows, bounds)]
         else:
             logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
     return parts
 
 
-def bounds_of(queue: Queue, rows: pd.DataFrame, rebuilder: Rebuilder) -> list[tuple[int, int]]:
+def bounds_of(queue: Queue, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:
     """Cut the requests of a queue where files of units begin; not at all if a unit may be elsewhere."""
-    total, first = int(rows["items"].sum()), int(rows["first_offset"].iloc[0])
+    total, first = int(rows["items"].sum()), int(rows["first_offset"][0])
     if queue[0] in rebuilder.batches or rebuilder.config.enable_consume_queue_ext or not is_contiguous(rows):
         return [(0, total)]
     file_units = -(-rebuilder.config.mapped_file_size_consume_queue // 20)
@@ -209,11 +223,24 @@ def bounds_of(queue: Queue, rows: pd.DataFrame, rebuilder: Rebuilder) -> list[tu
     return [(begin - first, stop - first) for begin, stop in pairwise(cuts)]
 
 
-def is_contiguous(rows: pd.DataFrame) -> bool:
+def is_contiguous(rows: np.ndarray) -> bool:
     """Whether each request of a queue has the queue offset that follows, and a record that follows."""
-    offsets = rows["first_offset"].to_numpy()[1:] - rows["last_offset"].to_numpy()[:-1]
-    ends = rows["first_end"].to_numpy()[1:] - rows["last_end"].to_numpy()[:-1]
+    offsets = rows["first_offset"][1:] - rows["last_offset"][:-1]
+    ends = rows["first_end"][1:] - rows["last_end"][:-1]
     return bool(rows["follows"].all() and (offsets == 1).all() and (ends > 0).all())
+
+
+def slices_between(rows: np.ndarray, bounds: Iterable[tuple[int, int]]) -> Iterator[np.ndarray]:
+    """Give, for each pair of bounds, where the requests of a queue from one to before the other are: SLICE[n]."""
+    ends = np.cumsum(rows["items"], dtype=np.int64)
+    for begin, stop in bounds:
+        some = slice(int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, stop, "left")) + 1)
+        firsts = ends[some] - rows["items"][some]
+        slices = np.empty(len(firsts), SLICE)
+        slices["run"] = rows["run"][some]
+        slices["start"] = rows["start"][some] + np.maximum(begin - firsts, 0)
+        slices["stop"] = rows["start"][some] + np.minimum(stop - firsts, rows["items"][some])
+        yield slices
 
 
 # ---- second pass: build ------------------------------------------------------------------------------------
@@ -223,19 +250,30 @@ def build_queues(
     spark: SparkSession, parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places
 ) -> int:
     """Build the files of all parts, some parts in a task. Returns: the units in them."""
-    tasks: list[list[QueuePart]] = []
-    size = TASK_UNITS
-    for part in parts:
-        if size >= TASK_UNITS:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(part)
-        size += part.units
+    directory = places.work / "queue-tasks"
+    count = write_tasks(directory, tasks_of(parts))
+    plan = reader.plan(reader.begin, reader.begin)  # the requests tell all
 
     def build(number: int, attempt: str) -> int:
-        return build_parts(tasks[number], reader, batches, places, attempt)
+        own = plan.open()
+        with own.log:
+            return build_parts(read_task(directory, number), own, batches, places, attempt)
 
-    return run_all(spark, build, len(tasks))
+    return run_all(spark, build, count)
+
+
+def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
+    """Give the parts of each task: at least TASK_UNITS units, but for the last task."""
+    task: list[QueuePart] = []
+    size = 0
+    for part in parts:
+        task.append(part)
+        size += part.units
+        if size >= TASK_UNITS:
+            yield task
+            task, size = [], 0
+    if task:
+        yield task
 
 
 def build_parts(
@@ -248,7 +286,7 @@ def build_parts(
         with contextlib.closing(Dispatcher(root, reader.config, reader.log, None, batches)) as dispatcher:
             for part in parts:
                 places.files.stat()  # else the build is over: what is made now nobody would sweep
-                for requests in read_entries(part.slices, REQUEST):
+                for requests in read_entries(part.requests(), REQUEST):
                     requests["queue"] = 0
                     units += dispatcher.put_requests(requests, [part.queue])
             dispatcher.flush()

@@ -22,7 +22,7 @@ from rocketstore.spark.build import (
     working_places,
 )
 from rocketstore.spark.spill import ENTRY, Slice, read_entries
-from rocketstore.spark.splits import LogReader, read_log
+from rocketstore.spark.splits import LogReader, SplitPlan, read_log
 from rocketstore.storage import is_remote, to_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.rebuild import Build, Rebuilder
@@ -99,18 +99,19 @@ def build_index(
     with plan.log, working_places(out, scratch) as places:
         reader = LogReader(plan.log, sizes, plan.log.min_phy_offset, plan.end)
 
-        def spill(pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+        def spill(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
             yield from spill_items(pieces, places.spills / f"{attempt}.spill")
 
-        def rescan(slices: list[Slice]) -> Iterator[np.ndarray]:
-            yield from scan_items(reader, slices)
+        def count_split(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+            return count_items(pieces, attempt)
 
-        runs = read_log(spark, reader, spill if mode == "spill" else count_items, ItemRun)
+        read = spill if mode == "spill" else count_split
+        runs = read_log(spark, reader, read, ItemRun, places.work / "split-tasks")
         last_item = max((run.last_item_offset for run in runs), default=-1)
         is_followed = any(run.last_phy_offset > last_item for run in runs)
         plans = plan_files(runs, form.index_num - 1, is_followed=is_followed)
         if mode == "rescan":
-            plans = list(map(spanned, plans))
+            plans = [planned(reader, spanned(plan)) for plan in plans]
         count = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
         publish_index(places, out, rebuilder.zone)
     return BuildReport(index_paths(out), count, time.perf_counter() - started)
@@ -144,12 +145,37 @@ def run_of(piece: Piece) -> ItemRun:
 
 
 def spanned(slices: list[Slice]) -> list[Slice]:
-    """Make one slice of a file's, for ``scan_items``: each task gets the plans of all, and a log has many pieces."""
+    """Make one slice of a file's, for ``scan_items``: a log has many pieces."""
     if not slices:
         return []
     (first, start, _), last = slices[0], slices[-1].run
     run = first._replace(end=last.end, items=sum(run.items for run, _, _ in slices))
     return [Slice(run, start, start + sum(stop - begin for _, begin, stop in slices))]
+
+
+class PlannedRun(NamedTuple):
+    """A part of the log that a task reads again for its items. Attributes: begin, end: of its records; plan: of it."""
+
+    begin: int
+    end: int
+    items: int
+    plan: SplitPlan
+
+
+def planned(reader: LogReader, slices: list[Slice]) -> list[Slice]:
+    """Give the slices of a file with the files of the log that a task reads for them."""
+    return [
+        one._replace(run=PlannedRun(one.run.begin, one.run.end, one.run.items, reader.plan(one.run.begin, one.run.end)))
+        for one in slices
+    ]
+
+
+def rescan(slices: list[Slice]) -> Iterator[np.ndarray]:
+    """Read the items of slices that are planned from the log again."""
+    if slices:
+        reader = slices[0].run.plan.open()
+        with reader.log:
+            yield from scan_items(reader, slices)
 
 
 def scan_items(reader: LogReader, slices: list[Slice]) -> Iterator[np.ndarray]:

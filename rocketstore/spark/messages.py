@@ -165,7 +165,7 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
     if not isinstance(part, LogPart):
         return
     options = replace(options, **part.starting)
-    with part.log.open() as log:
+    with part.log.open_part() as log:
         row_filter = RowFilter(options, log)
         for begin, end in part.ranges:
             yield from read_range(log, options, table, row_filter, begin, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -11,10 +12,12 @@ from pyspark.sql import SparkSession
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.log_plan import LogPlan
 from rocketstore.spark.build import Row, attempt_name, run
+from rocketstore.spark.task_files import read_task, write_tasks
 from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["LogReader", "read_log"]
+__all__ = ["LogReader", "SplitPlan", "read_log"]
 
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory
 SPLITS = 16  # as many at least, unless they are too small
@@ -23,7 +26,7 @@ ROOM = 32 << 20  # bytes of what was read of them, after which a piece ends earl
 
 
 class LogReader(NamedTuple):
-    """A log as tasks read it: they open it again. Attributes: begin, end: of its records, physical offsets."""
+    """A log as it is read for a build. Attributes: begin, end: of its records, physical offsets."""
 
     log: CommitLog
     config: StoreConfig
@@ -38,6 +41,25 @@ class LogReader(NamedTuple):
         )
 
 
+    def plan(self, begin: int, stop: int) -> SplitPlan:
+        """Plan a task that reads records from ``begin`` to before ``stop``."""
+        return SplitPlan(LogPlan.of(self.log, begin, stop, self.log.whole_to), *self[1:])
+
+
+class SplitPlan(NamedTuple):
+    """What a task needs to read a split: the files that the driver listed, and the rest of a LogReader."""
+
+    log: LogPlan
+    config: StoreConfig
+    begin: int
+    end: int
+    piece: int
+
+    def open(self) -> LogReader:
+        """Open the log of the split. The caller closes it."""
+        return LogReader(self.log.open(), *self[1:])
+
+
 def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
     """Cut a log where files begin, and large files between as well."""
     size = min(max((reader.end - reader.begin) // SPLITS, MIN_SPLIT), MAX_SPLIT)
@@ -50,25 +72,33 @@ def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
 
 
 def read_log(
-    spark: SparkSession, reader: LogReader, read: Callable[[RequestPieces, str], Iterable[Row]], row_type: type[Row]
+    spark: SparkSession,
+    reader: LogReader,
+    read: Callable[[LogReader, RequestPieces, str], Iterable[Row]],
+    row_type: type[Row],
+    directory: Path,
 ) -> list[Row]:
     """Read a log in Spark tasks.
 
-    Parameters: read: called with pieces and an attempt's name, gives rows, with ``begin`` and ``end`` of what they are
-    of. Returns: the rows of the whole log in order. Raises: CorruptFileError.
+    Parameters: read: called with a reader, pieces and an attempt's name, gives rows, with ``begin`` and ``end`` of the
+    records that they are of. directory: where to leave for each task what it needs.
+    Returns: the rows of the whole log in order. Raises: CorruptFileError; OSError.
     """
-    splits = plan_splits(reader)
+    splits = ((begin, stop, reader.plan(begin, stop)) for begin, stop in plan_splits(reader))
+    count = write_tasks(directory, splits)
 
     def read_split(number: int, attempt: str) -> list[Row]:
-        begin, stop = splits[number]
-        first = reader.log.first_record(begin, stop)
-        try:
-            return [] if first is None else list(read(reader.pieces(first, stop), attempt))
-        except CorruptFileError:  # unless it began within a body, the driver finds it again
-            return []
+        begin, stop, plan = read_task(directory, number)
+        own = plan.open()
+        with own.log:
+            first = own.log.first_record(begin, stop)
+            try:
+                return [] if first is None else list(read(own, own.pieces(first, stop), attempt))
+            except CorruptFileError:  # unless it began within a body, the driver finds it again
+                return []
 
-    rows = run(spark, read_split, len(splits), row_type)
-    return list(chain(rows, reader, lambda begin, stop: read(reader.pieces(begin, stop), attempt_name())))
+    rows = run(spark, read_split, count, row_type)
+    return list(chain(rows, reader, lambda begin, stop: read(reader, reader.pieces(begin, stop), attempt_name())))
 
 
 def chain(rows: Iterable[Row], reader: LogReader, read: Callable[[int, int], Iterable[Row]]) -> Iterator[Row]:

@@ -147,7 +147,7 @@ def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
     """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
     path = directory / piece.name
     with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
-        status = os.fstat(file.fileno())
+        status = path.stat() if is_remote(path) else os.fstat(file.fileno())
         require_regular(path, status)
         if (size := status.st_size) != piece.file_size:
             raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")

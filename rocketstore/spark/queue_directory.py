@@ -1,0 +1,53 @@
+"""QueueDirectory: where the requests of all queues are in all spill files, as columns of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["ROW", "SLICE", "QueueDirectory"]
+
+# The requests of a queue in one block of a spill file: the file's number; where they begin and how many they are; the
+# queue offsets, and the ends of the records, of the first and the last; whether each follows the one before.
+ROW = np.dtype([("run", "<i4"), ("follows", "?"), ("start", "<i8"), ("items", "<i8"), ("first_offset", "<i8"),
+                ("last_offset", "<i8"), ("first_end", "<i8"), ("last_end", "<i8")])  # fmt: skip
+SLICE = np.dtype([("run", "<i4"), ("start", "<i8"), ("stop", "<i8")])  # requests of a spill file
+Queue = tuple[str, int]
+
+
+class QueueDirectory:
+    """The rows of all queues: some numbers for each queue in each block, and each name once.
+
+    There may be millions of rows, splits times queues: so they are never Python objects all at once.
+    """
+
+    def __init__(self, names: list[Queue], numbers: np.ndarray, rows: np.ndarray) -> None:
+        """Parameters: names: of the queues. numbers: int32[n], the queue of each row. rows: ROW[n]."""
+        self._names = names
+        self._numbers = numbers
+        self._rows = rows
+
+    @classmethod
+    def read(cls, paths: Sequence[str]) -> QueueDirectory:
+        """Read the lists beside the spill files, in their order. Raises: OSError."""
+        known: dict[Queue, int] = {}
+        numbers, rows = [np.empty(0, np.int32)], [np.empty(0, ROW)]
+        for run, path in enumerate(paths):
+            block = pd.read_feather(path)
+            queues = zip(block["topic"].tolist(), block["queue_id"].tolist(), strict=True)
+            numbers.append(np.array([known.setdefault(queue, len(known)) for queue in queues], np.int32))
+            some = np.empty(len(block), ROW)
+            some["run"] = run
+            for name in (ROW.names or ())[1:]:
+                some[name] = block[name].to_numpy()
+            rows.append(some)
+        return cls(list(known), np.concatenate(numbers), np.concatenate(rows))
+
+    def queues(self) -> Iterator[tuple[Queue, np.ndarray]]:
+        """Give each queue, sorted by topic and queue id, and its rows in the order of the log."""
+        order = np.argsort(self._numbers, kind="stable")
+        bounds = np.searchsorted(self._numbers[order], np.arange(len(self._names) + 1))
+        for number in sorted(range(len(self._names)), key=self._names.__getitem__):
+            yield self._names[number], self._rows[order[bounds[number] : bounds[number + 1]]]
