@@ -137,7 +137,7 @@ class RemotePath:
     """A path on a file system of fsspec, with what readers use of pathlib.
 
     All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
-    last. Pickles as file system and path. A path from a list pickles with its entry: it answers as it was listed, so
+    last. Pickles as file system and path. A file from a list pickles with its entry: it answers as it was listed, so
     that a task of Spark does not list again what the driver listed.
     """
 
@@ -191,7 +191,7 @@ class RemotePath:
         return hash((self.path, self.fs))
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self._entry is None:
+        if self._entry is None or self._entry["type"] != "file":
             return RemotePath, (self.fs, self.path)
         kept = {name: self._entry[name] for name in KEPT if name in self._entry}
         return _as_listed, (self.fs, self.path, kept)

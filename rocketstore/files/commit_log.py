@@ -562,6 +562,7 @@ class CommitLog:
     def list_again(self) -> None:
         """List the files, also if they are those of a plan: something is not as it was planned."""
         if self.queue.is_planned:
+            self.whole_to = 0
             self.queue.list_again()
             self.refresh()
 
