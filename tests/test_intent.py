@@ -8,13 +8,15 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from killed import killed_at
 from puts import BEGIN, config_of, files_under, index_files
 
 import rocketstore
-from rocketstore import Message, MessageBatch
+from rocketstore import CommitLog, Message, MessageBatch
 from rocketstore.errors import CorruptFileError, PutMessageError, StoreError, StoreLockedError
+from rocketstore.files.log_end import LogEnd
 from rocketstore.files.log_writer import LogWriter
 from rocketstore.store import intent as intent_module
 from rocketstore.store import write_job
@@ -407,7 +409,9 @@ def test_killed_when_all_is_on_the_disk_but_the_write_is_not_done_it_is_undone(b
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
-    assert len(bodies(base)) == 25 + len(flat(parts))
+    with CommitLog.open(base / "commitlog") as log:
+        assert sum(map(len, log.scan())) == 25 + len(flat(parts))
+    assert len(bodies(base)) == 25
     report = recover(base)
     assert [action.what for action in report.actions if action.path == intent_path(base)] == ["undo"]
     assert contents(base) == before
@@ -503,8 +507,8 @@ def test_a_write_is_known_by_more_than_its_place(base, parts, caplog):
 
 
 def last_record(root):
-    with rocketstore.open(root) as store:
-        return [int(offset) for batch in store.scan(columns=["phy_offset"]) for offset in batch.phy_offset][-1]
+    with CommitLog.open(root / "commitlog") as log:
+        return [int(offset) for batch in log.scan(columns=["phy_offset"]) for offset in batch.phy_offset][-1]
 
 
 def test_a_stop_of_a_broker_in_between_changes_nothing_about_it(base, parts):
@@ -520,11 +524,55 @@ def test_reading_changes_nothing(base, parts):
     kill_at_append(base, make_pieces(base, parts), 5)
     before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
     with rocketstore.open(base) as store:
-        assert len(list(store.follow(poll=None))) > 25
+        assert len(list(store.follow(poll=None))) == 25
         store.summary()
     recover(base, dry_run=True)
     verify(base)
     assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before
+
+
+def committed_bodies(root):
+    """What each reader gives of a store, one after the other, with damage left out or not."""
+    yield bodies(root)
+    with rocketstore.open(root) as store:
+        for options in ({"on_corrupt": "skip"}, {"threads": 3}, {"batch_size": 7}):
+            yield [message.body for batch in store.scan(**options) for message in batch]
+        yield [message.body for batch in store.follow_batches(poll=None) for message in batch]
+
+
+@pytest.mark.parametrize("damage", [None, 0, 1, 9, -1], ids=lambda damage: f"damage at {damage}")
+def test_readers_give_no_record_of_a_write_that_was_ended(base, parts, damage):
+    """The log ends where the write begins, also if records of the write stand behind damage."""
+    before = bodies(base)
+    kill_at_append(base, make_pieces(base, parts), 7)
+    begin = WriteIntent.read(base).begin
+    with CommitLog.open(base / "commitlog") as log:
+        records = [int(at) for batch in log.scan(begin, columns=["phy_offset"]) for at in batch.phy_offset]
+        file = log.queue.find(records[damage or 0])
+    if damage is not None:
+        data = bytearray(file.path.read_bytes())
+        position = records[damage] - file.file_from_offset
+        data[position : position + 8] = bytes(8)
+        file.path.write_bytes(data)
+    for found in committed_bodies(base):
+        assert found == before
+    with rocketstore.open(base) as store:
+        assert store.commit_log.max_phy_offset == store.summary().max_phy_offset == begin
+        assert LogEnd(store.commit_log).find() == begin
+        assert not len(store.commit_log.find_messages(np.array(records))[0])
+    rocketstore.open(base, "a").close()
+    assert bodies(base) == before
+    assert leftovers(base) == ([] if damage is None else ["rocketstore-cut"])
+
+
+def test_records_of_others_behind_a_write_are_given(base, parts):
+    kill_at_append(base, make_pieces(base, parts), 5)
+    append_as_a_broker(base, 2)
+    with CommitLog.open(base / "commitlog") as log:
+        expected = [message.body for batch in log.scan() for message in batch]
+    assert expected[-2:] == [b"broker 0", b"broker 1"]
+    for found in committed_bodies(base):
+        assert found == expected
 
 
 def test_rebuild_undoes_a_write_too(base, parts):

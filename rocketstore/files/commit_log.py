@@ -9,7 +9,7 @@ import operator
 import os
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeGuard
 
@@ -56,7 +56,8 @@ class CommitLog:
     """The commit log of a store. Made by ``open``; a context manager. Where it is read, a broker may write meanwhile.
 
     Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
-    or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole.
+    or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole;
+    find_limit: gives the physical offset where the log ends at the latest, LONG_MAX if nothing limits it.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -70,6 +71,7 @@ class CommitLog:
         self._end: int | None = None
         self.last_phy_offset: int | None = None
         self.whole_to = 0
+        self.find_limit: Callable[[], int] = no_limit
         self._closed = False
 
     @classmethod
@@ -206,7 +208,7 @@ class CommitLog:
         self._end = end
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
-        return end
+        return min(end, self.find_limit())
 
     def walk_on(self, scanner: RecordScanner, last: int | None, end: int) -> int | None:
         """Go over the records from the last that was seen on, when the log ended at ``end``; None if it was cut off.
@@ -309,6 +311,7 @@ class CommitLog:
         self.refresh()
         offsets = aligned(phy_offsets, np.int64)
         windows, window_of = self.windows_of(offsets)
+        window_of[offsets >= self.find_limit()] = -1
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)
@@ -663,6 +666,10 @@ class CommitLog:
         except (StoreError, OSError) as error:
             return f"<CommitLog {where}, {error}>"
         return f"<CommitLog {where}: {begin:,} to {end:,} in {len(self.queue.files)} files>"
+
+
+def no_limit() -> int:
+    return LONG_MAX
 
 
 def lock_paths(directories: Sequence[Path]) -> list[Path]:

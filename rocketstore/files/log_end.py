@@ -42,7 +42,7 @@ class LogEnd:
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         self._end = end
-        return end
+        return min(end, log.find_limit())
 
     def _is_to_look(self, moves_on: bool) -> bool:
         """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""

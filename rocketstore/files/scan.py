@@ -82,7 +82,7 @@ class Scan:
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
-        last = max(map(self._log.end_of, files), default=0)
+        last = min(max(map(self._log.end_of, files), default=0), self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = last if self._end is None else min(self._end, last)
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)

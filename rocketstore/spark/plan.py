@@ -17,7 +17,7 @@ from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import held_lists, is_remote, sparing_reads
-from rocketstore.store.intent import WriteIntent, find_unfinished
+from rocketstore.store.intent import WriteIntent
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]
@@ -47,15 +47,11 @@ def planning(store: MessageStore) -> Iterator[None]:
 
 
 class CommittedEnd:
-    """Where a log ends, without the records of a job of the sink that is at its commit, or was ended in it.
-
-    They are cut off if the commit fails, and others may come in their place. Once others follow them they stay.
-    """
+    """Where a log ends, without the records of a job of the sink that is at its commit, or was ended in it."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._log_end = (SparseLogEnd if is_remote(store.path) else LogEnd)(store.commit_log)
-        self._staying: WriteIntent | None = None
 
     def find(self) -> int:
         """Look where it ends now, bytes. Raises: CorruptFileError for the intent of a job."""
@@ -64,18 +60,8 @@ class CommittedEnd:
             return self._log_end.find()
         while True:
             intent, end = WriteIntent.read(root), self._log_end.find()
-            if intent is not None and intent != self._staying and intent.begin < end <= intent.end:
-                if self._is_last(end):
-                    return intent.begin
-                if self._log_end.find() < end:  # it is being cut off
-                    continue
-                self._staying = intent
             if WriteIntent.read(root) == intent:  # else what was seen of the job may be undone by now
                 return end
-
-    def _is_last(self, end: int) -> bool:
-        found = find_unfinished(self._store.path, self._store.commit_log, end)
-        return found is not None and found.end == end and found.what != "leave"
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------

@@ -29,7 +29,9 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.store.pieces import Piece, read_blocks
 from rocketstore.store.transactions import Transaction, commit_transaction
 
-__all__ = ["PIECES", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path"]
+__all__ = [
+    "PIECES", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path",
+]
 
 PIECES = "rocketstore-write-"  # and the job: a directory under the root
 NO_HOST = "0.0.0.0:0"
@@ -199,6 +201,40 @@ def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | N
     elif count in (0, intent.records):
         what = "finish"
     return UnfinishedWrite(root, intent, what, count, intent.begin, own_end)
+
+
+class UncommittedRecords:
+    """The records of an unfinished write at the end of a log, which readers leave out.
+
+    They are cut off if the write fails. Once records of others follow them, they stay.
+    """
+
+    def __init__(self, root: Path, log: CommitLog) -> None:
+        self._root = root
+        self._log = log
+        self._staying: WriteIntent | None = None
+
+    def find_begin(self) -> int:
+        """Return the physical offset, bytes, where they begin; LONG_MAX if there are none.
+
+        Damage within the range of the write is the end of the log. Raises: CorruptFileError for the intent.
+        """
+        while (intent := WriteIntent.read(self._root)) not in (None, self._staying):
+            end = self._find_sound_end(intent)
+            if end <= intent.end and self._ends_with(end):
+                return intent.begin
+            if self._find_sound_end(intent) >= end:  # else the records are being cut off
+                self._staying = intent
+        return LONG_MAX
+
+    def _find_sound_end(self, intent: WriteIntent) -> int:
+        self._log.refresh()
+        return self._log.walk(self._log.scanner(()), intent.begin, intent.end)
+
+    def _ends_with(self, end: int) -> bool:
+        """Whether all sound records before ``end`` are of the write."""
+        found = find_unfinished(self._root, self._log, end)
+        return found is not None and found.end == end and found.what != "leave"
 
 
 def intent_path(root: Path) -> Path:

@@ -32,12 +32,13 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.message_id import phy_offset_of
-from rocketstore.storage import RemotePath, held_lists, local_path, to_path
+from rocketstore.storage import RemotePath, held_lists, is_remote, local_path, to_path
 from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
+from rocketstore.store.intent import UncommittedRecords
 from rocketstore.store.other_formats import has_rocksdb_data, require_file_log, require_file_queues
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.queue_directories import queue_directories, queue_ids_in
@@ -130,6 +131,8 @@ class MessageStore:
         )
         if self._writer is not None:
             log.whole_to = self._writer.phy_offset
+        elif not is_remote(self.path):  # Spark's sink writes into no remote store
+            log.find_limit = UncommittedRecords(self.path, log).find_begin
         return log
 
     @property

@@ -257,8 +257,8 @@ class Completion:
         if self._is_last_torn():
             self._end_before(self.last_phy_offset)
         self.tails = tails(self.log, self.end)
-        self._check_tail()
         self.write = write = find_unfinished(self.root, self.log, self.end)
+        self._check_tail()
         if write is not None and write.what == "undo":
             self._end_before(write.begin)
 
@@ -306,13 +306,18 @@ class Completion:
 
     def _check_tail(self) -> None:
         later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
-        if later is None or all(is_saved(self.root, tail) for tail in self.tails):
+        if later is None or self._is_of_write(later) or all(is_saved(self.root, tail) for tail in self.tails):
             return
         if self._is_a_broker_s_cut(later) if self.last_exit_ok else self._is_unflushed():
             return
         file = self.log.queue.find(self.end) or self.tails[0].file
         reason = f"no message begins here, but one is at {later}: {ADVICE}"
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
+
+    def _is_of_write(self, later: int) -> bool:
+        """Whether a record behind damage is of a write that is undone: the log ends where that write begins."""
+        write = self.write
+        return write is not None and write.what != "leave" and write.end == self.end and later < write.intent.end
 
     def _is_a_broker_s_cut(self, later: int) -> bool:
         """Whether a broker cut the log here when it started, and wrote nothing since: it never erases.
