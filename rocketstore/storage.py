@@ -423,6 +423,15 @@ class ListedEntry:
 COPYING = threading.Lock()
 
 
+def renew_copying_lock() -> None:
+    """Replace the lock in a forked process: the thread that held it is not there."""
+    global COPYING
+    COPYING = threading.Lock()
+
+
+os.register_at_fork(after_in_child=renew_copying_lock)
+
+
 class Copy:
     """A file without a name, which goes with the last descriptor of it."""
 

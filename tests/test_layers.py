@@ -11,7 +11,7 @@ import pytest
 import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
-LAYERS = ["errors", "extras", "limits", "remote_lists", "storage", "disk", "message_id", "config", "service_thread"]
+LAYERS = ["errors", "extras", "lazy", "limits", "remote_lists", "storage", "disk", "message_id", "config", "service_thread"]
 LAYERS += ["compression", "kernels", "arrow_import", "message", "message_batch", "files", "store", "arrow", "spark"]
 LAYERS += ["cli", "__main__"]
 RANKS = dict.fromkeys(LAYERS[:9], 0) | {name: rank for rank, name in enumerate(LAYERS[9:], 1)}

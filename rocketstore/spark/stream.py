@@ -6,7 +6,6 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 import rocketstore
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.scan import LOOK_BACK, Scan
+from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
@@ -70,11 +70,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         self.table = table
         self.target: int | None = None
 
-    @cached_property
+    @lazy_property
     def store(self) -> MessageStore:
         return rocketstore.open(self.options.path)
 
-    @cached_property
+    @lazy_property
     def log_end(self) -> CommittedEnd:
         return CommittedEnd(self.store)
 

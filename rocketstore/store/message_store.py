@@ -10,7 +10,6 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self
 
@@ -28,6 +27,7 @@ from rocketstore.files.mapped_file import Mappings, check_mode
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.scan import Scan
 from rocketstore.kernels.columns import require_int64
+from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
@@ -117,7 +117,7 @@ class MessageStore:
 
     # ---- parts ---------------------------------------------------------------------------------------------
 
-    @cached_property
+    @lazy_property
     def commit_log(self) -> CommitLog:
         """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger's."""
         self._require_open()

@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
+from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
@@ -67,7 +67,7 @@ class QueryMessagesResult:
         self.complete = complete
         self.reasons = reasons
 
-    @cached_property
+    @lazy_property
     def messages(self) -> MessageBatch:
         """The messages, in the order of ``phy_offsets``, which loses what expired before they are first asked for."""
         messages, statuses = self._log.find_messages(self.phy_offsets)
@@ -253,7 +253,7 @@ class _Search:
             are_inside &= phy_offsets < self.records_end
         return are_inside
 
-    @cached_property
+    @lazy_property
     def records_end(self) -> int:
         """Where the log's last record ends, also if something before it is damaged."""
         log = self.log

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
 from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import read_saved, save_geometry, saved_path
@@ -85,11 +85,11 @@ class Completion:
     steps: list[RecoveryAction] = field(default_factory=list)
     write: UnfinishedWrite | None = None
 
-    @cached_property
+    @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
         return read_topics(self.root)
 
-    @cached_property
+    @lazy_property
     def batch_topics(self) -> set[str]:
         return batch_topics(self.topics)
 

@@ -1,0 +1,88 @@
+"""A process that is forked while another thread uses a store does not wait for that thread."""
+
+import os
+import threading
+import time
+
+import pytest
+
+import rocketstore
+from rocketstore import Message, storage
+from rocketstore.files.commit_log import CommitLog
+
+SECONDS = 10
+
+
+def exit_status_of_child(work):
+    """Do something in a forked process. Returns its exit status, None if it hangs and had to be killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return None
+
+
+@pytest.fixture
+def root(tmp_path):
+    with rocketstore.open(tmp_path / "store", "a") as store:
+        store.put_message(Message("T", b"body"))
+    return tmp_path / "store"
+
+
+def count_messages(root):
+    with rocketstore.open(root) as store:
+        assert sum(map(len, store.scan())) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_reads_a_store_while_a_thread_of_the_parent_opens_another(root, monkeypatch):
+    entered, release, real = threading.Event(), threading.Event(), CommitLog.open
+
+    def slow_open(*args, **options):
+        if threading.current_thread() is thread:
+            entered.set()
+            release.wait(60)
+        return real(*args, **options)
+
+    thread = threading.Thread(target=count_messages, args=(root,))
+    monkeypatch.setattr(CommitLog, "open", slow_open)
+    thread.start()
+    try:
+        assert entered.wait(60)
+        assert exit_status_of_child(lambda: count_messages(root)) == 0
+    finally:
+        release.set()
+        thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_copies_a_remote_file_while_a_thread_of_the_parent_does():
+    entered, release = threading.Event(), threading.Event()
+
+    def hold():
+        with storage.COPYING:
+            entered.set()
+            release.wait(60)
+
+    def take():
+        assert storage.COPYING.acquire(timeout=5)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert entered.wait(60)
+        assert exit_status_of_child(take) == 0
+    finally:
+        release.set()
+        thread.join()
