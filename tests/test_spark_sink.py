@@ -447,3 +447,27 @@ def test_tasks_that_fail_or_die_once_are_tried_again_and_leave_nothing(tmp_path)
     bodies = [message.body for message in all_messages(tmp_path / "store")]
     assert bodies == [b"%d" % number for number in range(400)] * 2
     assert leftovers(tmp_path / "store") == []
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_batch_of_a_stream_that_is_run_again_is_stored_once(spark, frame, tmp_path):
+    """As after a crash between the write and the note of Spark's checkpoint."""
+    save(frame(ROWS[:10]), tmp_path / "from", storeTimestamp=TIME)
+
+    def copy(batch, batch_id):
+        rows = batch.select("topic", "body")
+        with (tmp_path / "runs").open("a") as runs:
+            runs.write(f"{batch_id}\n")
+        save(rows, tmp_path / "to", txnAppId="copy", txnVersion=batch_id)
+
+    for _ in range(2):
+        stream = spark.readStream.format("rocketstore").option("startingOffsets", "earliest").load(f"{tmp_path}/from")
+        writer = stream.writeStream.foreachBatch(copy).option("checkpointLocation", f"{tmp_path}/at")
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        assert len(all_messages(tmp_path / "to")) == 10
+        commits = sorted((tmp_path / "at" / "commits").iterdir())
+        for path in commits:
+            path.unlink()  # with its checksum
+    assert (tmp_path / "runs").read_text().split() == ["0", "0"]
