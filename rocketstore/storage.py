@@ -457,7 +457,7 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
         return []
     paths, begins, ends = map(list, zip(*parts, strict=True))
     first = parts[0][0]
-    if not getattr(first.fs, "async_impl", False) and len(parts) > 1:
+    if len(parts) > 1 and reads_one_by_one(first.fs):
         with ThreadPoolExecutor(min(len(parts), THREADS), "rocketstore-read") as threads:
             return list(threads.map(RemotePath.pread, paths, begins, ends))
     with first.named():
@@ -468,6 +468,16 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
             raise path.error(data) from data
         path._whole(data, begin, end)
     return cast("list[bytes]", found)
+
+
+def reads_one_by_one(fs: Any) -> bool:
+    """Whether ``cat_ranges`` of a file system reads one part after the other, and threads may read instead.
+
+    A file system that keeps copies of files is left alone: threads would fetch one file several times.
+    """
+    spec = import_extra("fsspec.spec", "remote")
+    is_cache = any(kind.__name__ == "CachingFileSystem" for kind in type(fs).__mro__)
+    return not is_cache and type(fs).cat_ranges is spec.AbstractFileSystem.cat_ranges
 
 
 class Blocks:

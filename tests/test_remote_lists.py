@@ -1,13 +1,13 @@
 """Lists of remote directories: a slow list is made once for each use, and each entry answers from the list."""
 
 import time
+from collections import Counter
 
 import pytest
 
 pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
-from collections import Counter
-
+import fsspec
 from remote import CountedFileSystem, made_store, summary_of
 
 import rocketstore
@@ -114,6 +114,14 @@ def test_a_file_that_is_gone_in_a_plan_is_looked_for_in_a_new_list(tmp_path):
         (root / "commitlog" / f"{first:020}").unlink()
         assert log.find_message(first) is None
         assert log.min_phy_offset == second
+
+
+def test_threads_read_where_a_file_system_reads_one_by_one(slow):
+    assert storage.reads_one_by_one(slow.fs)
+    memory = fsspec.filesystem("memory")
+    assert storage.reads_one_by_one(memory)
+    assert not storage.reads_one_by_one(fsspec.filesystem("simplecache", fs=memory))
+    assert not storage.reads_one_by_one(fsspec.filesystem("blockcache", fs=memory))
 
 
 def test_a_quick_list_is_used_for_its_time_and_a_slow_one_for_as_long_as_it_took():
