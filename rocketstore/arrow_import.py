@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from rocketstore.extras import import_extra
+from rocketstore.kernels.arrow_check import CheckedArray, CheckedStream
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = ["BATCH_NAMES", "check_names", "join_columns", "read_columns"]
+__all__ = ["BATCH_NAMES", "check_buffers", "check_names", "join_columns", "read_columns"]
 
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
 BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
@@ -24,23 +26,82 @@ def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str,
     """Give columns, by their names in a batch, and the number of their rows, in one or more pieces.
 
     Parameters: source: has ``__arrow_c_stream__`` or ``__arrow_c_array__``. first_row: its number, for errors.
-    Raises: TypeError for a column of another type; ValueError for columns that are unknown or missing, and for a value
-    that no message has, with column and row; ModuleNotFoundError without pyarrow.
+    Raises: TypeError for a column of another type; ValueError for columns that are unknown or missing, for a value
+    that no message has, with column and row, and for data that contradicts itself; ModuleNotFoundError without pyarrow.
+
+    Nothing reads a buffer of a batch before ``check_buffers`` has passed. Where pyarrow has the batch, as of a file or
+    a pandas DataFrame, that compares the sizes of all buffers with what lengths and offsets say. Through the Arrow C
+    interface no sizes are known: pyarrow takes the last offset of an array for the size of its data, and the check
+    compares the other offsets, views, indices and null counts with that.
     """
     pa = import_extra("pyarrow", "arrow")
-    if hasattr(source, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(source)
-    else:
-        batch = pa.record_batch(source)
-        reader = pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    with as_value_error(pa):
+        reader = open_reader(source, pa)
     check_names([name for name in reader.schema.names if not UNNAMED_INDEX.fullmatch(name)])
-    empty = pa.record_batch([pa.array([], kind) for kind in reader.schema.types], reader.schema)
-    batch = next(reader, empty)
-    while batch is not None:
+    for batch in batches_of(reader, pa):
+        check_buffers(batch, pa)
         for piece in pieces(batch):
             yield columns_of(piece, first_row, pa), piece.num_rows
             first_row += piece.num_rows
+
+
+def open_reader(source: Any, pa: Any) -> Any:
+    """Return a RecordBatchReader of a source.
+
+    What pyarrow has is not sent through the C interface: importing it again reads the last offset of each array, which
+    kills the process where the buffer of offsets is shorter than the array's length says.
+    """
+    if hasattr(source, "iloc") and type(source).__module__.startswith("pandas."):
+        source = pa.Table.from_pandas(source)
+    if isinstance(source, pa.RecordBatchReader):
+        return source
+    if isinstance(source, pa.Table):
+        check_buffers(source, pa, full=False)  # what cutting it into batches relies on
+        return source.to_reader()
+    if isinstance(source, pa.Array | pa.ChunkedArray):
+        source.validate(full=True)
+    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, pa.RecordBatch):
+        return pa.RecordBatchReader.from_stream(CheckedStream(source))
+    if isinstance(source, pa.RecordBatch):
+        batch = source
+    else:
+        batch = pa.record_batch(CheckedArray(source) if hasattr(source, "__arrow_c_array__") else source)
+    return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+
+
+def batches_of(reader: Any, pa: Any) -> Iterator[Any]:
+    """Give the batches of a reader; if it has none, one without rows."""
+    with as_value_error(pa):
         batch = next(reader, None)
+        if batch is None:
+            batch = pa.RecordBatch.from_pylist([], reader.schema)
+    while batch is not None:
+        yield batch
+        with as_value_error(pa):
+            batch = next(reader, None)
+
+
+@contextmanager
+def as_value_error(pa: Any, what: str = "the Arrow data cannot be read") -> Iterator[None]:
+    """Turn the errors of pyarrow, among them a MemoryError for a size that lies, into a ValueError."""
+    try:
+        yield
+    except (pa.ArrowException, MemoryError) as error:
+        if isinstance(error, OSError | TypeError | pa.lib.ArrowCancelled):
+            raise
+        raise ValueError(f"{what}: {error}") from None
+
+
+def check_buffers(table: Any, pa: Any, *, full: bool = True) -> None:
+    """Raise ValueError unless lengths, offsets, views, indices, null counts and UTF-8 agree with each other.
+
+    Parameters: table: a RecordBatch or Table. full: False checks what needs no look at each row.
+    """
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        with as_value_error(pa, f"column {name}"):
+            column.validate(full=full)
+    with as_value_error(pa):
+        table.validate()
 
 
 def join_columns(parts: Sequence[Any]) -> Any:
@@ -79,7 +140,7 @@ def check_names(names: list[str]) -> None:
 
 def pieces(batch: Any) -> Iterator[Any]:
     """Cut a batch into small ones; its rows count as of one size."""
-    step = max(PIECE_ROWS, batch.num_rows * PIECE_BYTES // max(batch.get_total_buffer_size(), 1))
+    step = max(PIECE_ROWS, batch.num_rows * PIECE_BYTES // max(batch.get_total_buffer_size(), PIECE_BYTES))
     for start in range(0, batch.num_rows or 1, step):
         yield batch.slice(start, step)
 
@@ -96,7 +157,8 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
     columns = {}
     for name, array in arrays.items():
         column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
-        columns[BATCH_NAMES[name]] = column.plain().read()
+        with as_value_error(pa, f"column {name}"):
+            columns[BATCH_NAMES[name]] = column.plain().read()
     return columns
 
 
@@ -115,12 +177,9 @@ class Column(NamedTuple):
         raise TypeError(f"column {self.name}: {expected} is needed, not {self.array.type}")
 
     def plain(self) -> Column:
-        """Check an array, and do without dictionaries and views."""
+        """Do without dictionaries and views. Raises: ValueError where that makes too much of a small array."""
         pa, array = self.pa, self.array
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"column {self.name}: {error}") from None
+        self.require_possible_size()
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         if pa.types.is_string_view(array.type):
@@ -128,6 +187,22 @@ class Column(NamedTuple):
         elif pa.types.is_binary_view(array.type):
             array = array.cast(pa.large_binary())
         return self._replace(array=array)
+
+    def require_possible_size(self) -> None:
+        """Raise ValueError if the values have 2 GiB or more, although many rows may share the bytes of one."""
+        pa, array = self.pa, self.array
+        if pa.types.is_dictionary(array.type):
+            total = dictionary_bytes(array, pa)
+        elif pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+            total = view_bytes(array)
+        else:
+            return
+        if total > INT_MAX:
+            self.refuse_size(total, "bytes")
+
+    def refuse_size(self, total: int, of_what: str) -> NoReturn:
+        rows = f"rows {self.first_row} to {self.first_row + len(self.array)}"
+        raise ValueError(f"column {self.name}, {rows}: have {total:,} {of_what}, and {INT_MAX:,} are the most at once")
 
     def read(self) -> Any:
         field = MESSAGE_FIELDS[BATCH_NAMES[self.name]]
@@ -145,7 +220,7 @@ class Column(NamedTuple):
 
     def refuse_nulls(self, what: str) -> None:
         if self.array.null_count:
-            self.refuse(int(np.argmax(self.array.is_null().to_numpy(zero_copy_only=False))), what)
+            self.refuse(first_null(self.array, self.pa), what)
 
     # ---- numbers ---------------------------------------------------------------------------------------------
 
@@ -193,14 +268,16 @@ class Column(NamedTuple):
     def lists(self) -> tuple[np.ndarray, Any]:
         """Offsets and values of lists; one that is null is empty."""
         lengths = import_extra("pyarrow.compute", "arrow").list_value_length(self.array).fill_null(0).to_numpy()
+        total = int(lengths.sum(dtype=np.int64))
+        if total > INT_MAX:
+            self.refuse_size(total, "values of lists")
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.array.flatten()
 
     def values(self, array: Any, offsets: np.ndarray, what: str) -> VarColumn:
         """The strings in lists. Row numbers are those of the lists."""
         column = self._replace(array=array).plain()
         if column.array.null_count:
-            place = int(np.argmax(column.array.is_null().to_numpy(zero_copy_only=False)))
-            self.refuse(row_of(offsets, place), f"{what} is null")
+            self.refuse(row_of(offsets, first_null(column.array, self.pa)), f"{what} is null")
         return var_column(column.strings())
 
     def strings_of_lists(self) -> ListColumn:
@@ -235,8 +312,10 @@ class Column(NamedTuple):
     def properties_of_struct(self) -> MapColumn:
         """A field is a property of the rows where it is not null."""
         pa, n = self.pa, len(self.array)
-        names = [field.name for field in self.array.type]
-        fields = [self._replace(array=array).plain().strings() for array in self.array.flatten()]
+        pairs = zip(self.array.type, self.array.flatten(), strict=True)
+        given = [(field.name, array) for field, array in pairs if not pa.types.is_null(array.type)]
+        names = [name for name, _ in given]
+        fields = [self._replace(array=array).plain().strings() for _, array in given]
         present = np.array([field.is_valid().to_numpy(zero_copy_only=False) for field in fields], bool)
         present = present.reshape(len(fields), n).T
         rows, which = np.nonzero(present)
@@ -250,6 +329,36 @@ def is_list(kind: Any, pa: Any) -> bool:
     types = pa.types
     tests = types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view
     return any(test(kind) for test in tests)
+
+
+def first_null(array: Any, pa: Any) -> int:
+    """Return the first row that is null, of an array that has one."""
+    if pa.types.is_null(array.type):  # its length is a claim that no buffer bears out
+        return 0
+    return int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
+
+
+def dictionary_bytes(array: Any, pa: Any) -> int:
+    """Return how many bytes the values of a dictionary array have together, 0 unless they are strings or bytes."""
+    kind = array.type.value_type
+    binary = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if not any(test(kind) for test in binary) or not len(array.dictionary):
+        return 0
+    compute = import_extra("pyarrow.compute", "arrow")
+    lengths = compute.binary_length(array.dictionary).fill_null(0).to_numpy().astype(np.int64)
+    if int(lengths.max()) * len(array) <= INT_MAX:
+        return 0
+    return int(lengths[array.indices.drop_null().to_numpy()].sum())
+
+
+def view_bytes(array: Any) -> int:
+    """Return how many bytes the values of an array of views have together. The length is the first int32 of a view."""
+    if not len(array):
+        return 0
+    lengths = np.frombuffer(array.buffers()[1], np.int32)[array.offset * 4 :: 4][: len(array)]
+    if array.null_count:  # behind a null there may be any length
+        lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    return int(lengths.sum(dtype=np.int64))
 
 
 def row_of(offsets: np.ndarray, place: int) -> int:

@@ -146,7 +146,7 @@ class Source:
         """Have the errors of a library name the file."""
         try:
             yield
-        except (ValueError, TypeError, OSError) as error:
+        except reading_errors() as error:
             if getattr(error, "filename", None):
                 raise
             raise self.error(None, error_text(error)) from None
@@ -177,6 +177,13 @@ class Source:
                             messages = part[start : start + PIECE_ROWS]
                             places = range(first, first := first + len(messages))
                             yield Piece(messages, places, first)
+
+
+def reading_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that a file can cause. Those of pyarrow need not be of Python's own kinds."""
+    pyarrow = sys.modules.get("pyarrow")
+    own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError)
+    return own if pyarrow is None else (*own, pyarrow.ArrowException)
 
 
 def open_stream(arrow: Any) -> Any:

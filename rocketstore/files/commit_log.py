@@ -23,7 +23,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, chec
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan, Skipped
-from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_unmasked
+from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
 from rocketstore.kernels.commit_log import (
     BLANK,
     CUT,
@@ -292,6 +292,7 @@ class CommitLog:
         message begins. Source: CommitLog.lookMessageByOffset, for each.
         """
         require_unmasked(phy_offsets, "phy_offsets")
+        require_sound_buffers(phy_offsets, "phy_offsets")
         offsets = np.asarray(phy_offsets)
         offsets = int64_column(offsets, "phy_offsets", offsets.size)
         batch, statuses = self.find_messages(offsets, columns=columns, verify_crc=verify_crc)

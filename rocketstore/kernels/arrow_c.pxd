@@ -41,7 +41,7 @@ cdef extern from *:
         int64_t n_children
         ArrowSchema **children
         ArrowSchema *dictionary
-        void (*release)(ArrowSchema *) noexcept
+        void (*release)(ArrowSchema *) noexcept nogil
         void *private_data
 
     struct ArrowArray:
@@ -53,14 +53,14 @@ cdef extern from *:
         const void **buffers
         ArrowArray **children
         ArrowArray *dictionary
-        void (*release)(ArrowArray *) noexcept
+        void (*release)(ArrowArray *) noexcept nogil
         void *private_data
 
     struct ArrowArrayStream:
-        int (*get_schema)(ArrowArrayStream *, ArrowSchema *) noexcept
-        int (*get_next)(ArrowArrayStream *, ArrowArray *) noexcept
-        const char *(*get_last_error)(ArrowArrayStream *) noexcept
-        void (*release)(ArrowArrayStream *) noexcept
+        int (*get_schema)(ArrowArrayStream *, ArrowSchema *) noexcept nogil
+        int (*get_next)(ArrowArrayStream *, ArrowArray *) noexcept nogil
+        const char *(*get_last_error)(ArrowArrayStream *) noexcept nogil
+        void (*release)(ArrowArrayStream *) noexcept nogil
         void *private_data
 
 
@@ -79,10 +79,17 @@ cdef class ArrowChunk(TextChunk):
     cdef bint is_null(self, Py_ssize_t row) noexcept
 
 
+cdef class NullChunk(TextChunk):
+    pass
+
+
 cdef class Utf8Chunk(ArrowChunk):
     cdef const uint8_t *data
     cdef const int32_t *offsets32
     cdef const int64_t *offsets64
+    cdef int64_t total  # the last offset: the bytes of data there are
+
+    cdef int64_t offset_of(self, Py_ssize_t row) noexcept
 
 
 cdef class StringViewChunk(ArrowChunk):

@@ -1,11 +1,19 @@
-"""The Arrow C data and stream interfaces, in, without pyarrow: columns of strings, which stay where Arrow has them."""
+"""The Arrow C data and stream interfaces, in, without pyarrow: columns of strings, which stay where Arrow has them.
+
+The interface does not tell the sizes of buffers. What can be checked is checked: lengths, offsets, the number of buffers
+and those that are missing before anything is read; each row's offsets against the last offset of its array, each view
+against the size of its buffer and each index against the length of its dictionary when the row is read. A producer
+whose last offset or length leads beyond its memory cannot be told from an honest one. Columns of pyarrow, which knows
+the sizes, are checked before they are exported: ``columns.require_sound_buffers``.
+"""
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from rocketstore.kernels.arrow_check cimport find_contradiction
 from rocketstore.kernels.csrc cimport rs_fits
-from rocketstore.kernels.text cimport TEXT_NULL, TEXT_UTF8, ObjectChunk, Text, TextChunk
+from rocketstore.kernels.text cimport TEXT_NULL, TEXT_UTF8, Text, TextChunk
 
 from rocketstore.kernels.text import RowError
 
@@ -41,19 +49,27 @@ cdef class ArrowChunk(TextChunk):
         return self.validity != NULL and not (self.validity[bit >> 3] >> (bit & 7)) & 1
 
 
+cdef class NullChunk(TextChunk):
+    """Arrow null: rows without buffers, of which an array of some bytes can have any number."""
+
+    cdef int get(self, Py_ssize_t row, Text *text) except -1:
+        text.form = TEXT_NULL
+        return 0
+
+
 cdef class Utf8Chunk(ArrowChunk):
     """Arrow string and large_string."""
 
+    cdef int64_t offset_of(self, Py_ssize_t row) noexcept:
+        return self.offsets32[row] if self.offsets32 != NULL else self.offsets64[row]
+
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
-        cdef int64_t start, end, total
+        cdef int64_t start, end
         if self.is_null(row):
             text.form = TEXT_NULL
             return 0
-        if self.offsets32 != NULL:
-            start, end, total = self.offsets32[row], self.offsets32[row + 1], self.offsets32[self.length]
-        else:
-            start, end, total = self.offsets64[row], self.offsets64[row + 1], self.offsets64[self.length]
-        if not 0 <= start <= end <= total:
+        start, end = self.offset_of(row), self.offset_of(row + 1)
+        if not 0 <= start <= end <= self.total:
             raise RowError(row, "has offsets outside the column's data")
         text.form = TEXT_UTF8
         text.data = self.data + start
@@ -125,28 +141,62 @@ cdef bytes string_format(const ArrowSchema *schema):
 
 cdef TextChunk text_chunk(ArrowOwner owner, const ArrowSchema *schema, const ArrowArray *array):
     form = string_format(schema)
+    found = find_contradiction(schema, array, 0)
+    if found != NULL:
+        raise contradiction(found.decode())
+    if form == b"n" and schema.dictionary == NULL:
+        return null_chunk(array)
+    check_buffers(array, 2 if schema.dictionary != NULL else 3)
     if schema.dictionary != NULL:
         return dictionary_chunk(owner, schema, array, form)
-    if form == b"vu":
-        return string_view_chunk(owner, array)
-    return ObjectChunk([None] * array.length) if form == b"n" else utf8_chunk(owner, array, form == b"U")
+    return string_view_chunk(owner, array) if form == b"vu" else utf8_chunk(owner, array, form == b"U")
+
+
+cdef int check_buffers(const ArrowArray *array, int least) except -1:
+    if array.n_buffers < least or array.buffers == NULL:
+        raise contradiction(f"an array has {array.n_buffers} buffers where {least} are needed")
+    if array.length and array.buffers[1] == NULL:
+        raise contradiction(f"an array of length {array.length} has no buffer of offsets, views or indices")
+    return 0
+
+
+cdef contradiction(str what):
+    return ValueError(f"the Arrow data contradicts itself: {what}")
+
+
+cdef NullChunk null_chunk(const ArrowArray *array):
+    cdef NullChunk chunk = NullChunk()
+    if array.length > INT32_MAX:
+        raise contradiction(f"a column of nulls has length {array.length}")
+    chunk.length = array.length
+    return chunk
 
 
 cdef Utf8Chunk utf8_chunk(ArrowOwner owner, const ArrowArray *array, bint large):
     cdef Utf8Chunk chunk = Utf8Chunk()
     chunk.hold(owner, array)
-    # There may be no data buffer where all strings are empty.
-    chunk.data = <const uint8_t *>array.buffers[2] if array.buffers[2] != NULL else <const uint8_t *>b""
     if large:
         chunk.offsets64 = <const int64_t *>chunk.values_at(array, array.length + 1, sizeof(int64_t))
     else:
         chunk.offsets32 = <const int32_t *>chunk.values_at(array, array.length + 1, sizeof(int32_t))
+    chunk.total = chunk.offset_of(array.length) if array.length else 0
+    # There may be no data buffer where all strings are empty.
+    if array.buffers[2] == NULL and chunk.total > 0:
+        raise contradiction(f"an array with {chunk.total} bytes of strings has no buffer of them")
+    chunk.data = <const uint8_t *>array.buffers[2] if array.buffers[2] != NULL else <const uint8_t *>b""
     return chunk
 
 
 cdef StringViewChunk string_view_chunk(ArrowOwner owner, const ArrowArray *array):
     cdef StringViewChunk chunk = StringViewChunk()
+    cdef int64_t i, size, n_data = array.n_buffers - 3
     chunk.hold(owner, array)
+    if n_data and array.buffers[n_data + 2] == NULL:
+        raise contradiction(f"an array of string views does not tell the sizes of its {n_data} buffers")
+    for i in range(n_data):
+        size = (<const int64_t *>array.buffers[n_data + 2])[i]
+        if size < 0 or (size > 0 and array.buffers[2 + i] == NULL):
+            raise contradiction(f"buffer {i} of string views is missing, or has a negative size")
     chunk.array = array
     chunk.views = <const uint8_t *>array.buffers[1]
     return chunk

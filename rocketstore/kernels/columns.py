@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ __all__ = [
     "int32_column",
     "int64_column",
     "require_int64",
+    "require_sound_buffers",
     "require_unmasked",
 ]
 
@@ -22,6 +24,7 @@ __all__ = [
 def checked_hashes(key_hashes: Any) -> np.ndarray:
     """Return key hashes as int32[n]; raises if one is negative or they are of another type."""
     require_unmasked(key_hashes, "key_hashes")
+    require_sound_buffers(key_hashes, "key_hashes")
     hashes = np.asarray(key_hashes)
     if hashes.dtype != np.int32 or hashes.ndim != 1:
         raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
@@ -40,6 +43,7 @@ def checked_offsets(phy_offsets: Any, n: int) -> np.ndarray:
 
 def int64_column(column: Any, name: str, n: int) -> np.ndarray:
     """Return a column of integers as int64[n]; raises TypeError for other types, ValueError for another length."""
+    require_sound_buffers(column, name)
     values = np.asarray(column)
     if values.ndim != 1 or len(values) != n:
         raise ValueError(f"{name}: shape {values.shape}, where {n} rows were expected")
@@ -75,6 +79,26 @@ def require_unmasked(column: Any, name: str) -> None:
     mask = column.mask if isinstance(column, np.ndarray) and hasattr(column, "mask") else False
     if np.any(mask):
         raise ValueError(f"{name}[{int(np.argmax(mask))}] is masked")
+
+
+def require_sound_buffers(column: Any, name: str) -> None:
+    """Raise ValueError for a pyarrow column, or a pandas Series of one, whose buffers are too short for its length.
+
+    pyarrow checks nothing when it maps a file, and reading a buffer that is too short kills the process. The check
+    takes a time that does not depend on the number of rows. It compares the sizes of buffers with lengths and with the
+    last offset; the offsets between, views and dictionary indices are checked by the kernels when they read them.
+    Columns of other libraries do not tell the sizes of their buffers.
+    """
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is None:
+        return
+    if hasattr(column, "iloc") and "pyarrow" in str(getattr(column.dtype, "storage", column.dtype)):
+        column = column.array.__arrow_array__()
+    if isinstance(column, pyarrow.Array | pyarrow.ChunkedArray):
+        try:
+            column.validate()
+        except pyarrow.ArrowException as error:
+            raise ValueError(f"{name}: the Arrow data contradicts itself: {error}") from None
 
 
 def require_int64(**numbers: int) -> None:

@@ -11,6 +11,7 @@ cdef class TextColumn:
     cdef Py_ssize_t chunk_start
 
     cdef TextChunk chunk_of(self, Py_ssize_t row)
+    cdef int require_no_null_chunk(self) except -1
     cdef int get(self, Py_ssize_t row, Text *text) except -1
 
 

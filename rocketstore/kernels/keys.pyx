@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from rocketstore.kernels.arrow_c cimport (
     DictionaryChunk,
+    NullChunk,
     Utf8Chunk,
     import_text_chunks,
 )
@@ -21,7 +22,7 @@ from rocketstore.kernels.text cimport (
 
 import numpy as np
 
-from rocketstore.kernels.columns import require_unmasked
+from rocketstore.kernels.columns import require_sound_buffers, require_unmasked
 from rocketstore.kernels.text import RowError
 
 cdef enum:
@@ -49,6 +50,15 @@ cdef class TextColumn:
             chunk = <TextChunk>self.chunks[self.chunk_index]
         return chunk
 
+    cdef int require_no_null_chunk(self) except -1:
+        """Raise ValueError for a chunk of nulls before anything as long as it is made: its length is only a claim."""
+        cdef Py_ssize_t row = 0
+        for chunk in self.chunks:
+            if isinstance(chunk, NullChunk):
+                raise ValueError(f"{self.name}[{row}] is null: each must be a string")
+            row += (<TextChunk>chunk).length
+        return 0
+
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
         chunk = self.chunk_of(row)
         try:
@@ -64,6 +74,7 @@ cdef list chunks_of(column, str name):
         return [ObjectChunk(column if isinstance(column, list) else list(column))]
     if isinstance(column, np.ndarray):
         return [numpy_chunk(column, name)]
+    require_sound_buffers(column, name)
     if hasattr(column, "to_numpy") and hasattr(column, "dtype") and hasattr(column, "iloc"):
         return pandas_chunks(column, name)
     if hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__"):
@@ -137,10 +148,12 @@ def java_hash_codes(keys, *, topic=None):
     cdef TextColumn column = text_column(keys, "keys"), topics = None
     cdef Py_ssize_t n = column.length, start, size
     cdef uint32_t[::1] seeds = np.zeros(1, np.uint32)
+    column.require_no_null_chunk()
     if isinstance(topic, str):
         java_hash_str(0, topic + "#", &seeds[0])
     elif topic is not None:
         topics = text_column(topic, "topic")
+        topics.require_no_null_chunk()
         if topics.length != n:
             raise ValueError(f"topic has {topics.length} rows, keys has {n}")
         seeds = np.empty(min(n, <Py_ssize_t>PIECE), np.uint32)
@@ -214,6 +227,9 @@ cdef int hash_utf8_chunk(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n, const 
         for row in range(first, first + n):
             if chunk.is_null(row):
                 raise row_error(chunk, row)
+    # The bound that the loop compares offsets with is the last of these rows: it may itself lie.
+    if not 0 <= chunk.offset_of(first + n) <= chunk.total:
+        raise row_error(chunk, first_bad_row(chunk, first, n))
     with nogil:
         if chunk.offsets32 != NULL:
             done = rs_java_hash_column32(chunk.data, chunk.offsets32 + first, n, seeds, seed_step, out)
@@ -222,6 +238,15 @@ cdef int hash_utf8_chunk(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n, const 
     if done != <size_t>n:
         raise row_error(chunk, first + <Py_ssize_t>done)
     return 0
+
+
+cdef Py_ssize_t first_bad_row(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n) noexcept:
+    """Find the first row that ends outside the data; the last of the rows does."""
+    cdef Py_ssize_t row
+    for row in range(first, first + n):
+        if not 0 <= chunk.offset_of(row + 1) <= chunk.total:
+            return row
+    return first + n - 1
 
 
 cdef int hash_dictionary(DictionaryChunk chunk, Py_ssize_t first, Py_ssize_t n, uint32_t seed, uint32_t *out) except -1:

@@ -16,7 +16,7 @@ from pyspark.sql import Column
 
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels import keys as kernel
-from rocketstore.kernels.columns import require_int64
+from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.cache import open_index, open_store
@@ -201,6 +201,8 @@ def hash_filled(topic: str | None, columns: tuple[Any, ...]) -> np.ndarray:
 
 def fill_arrays(columns: tuple[pa.Array, ...]) -> tuple[tuple[pa.Array, ...], np.ndarray | None]:
     """Replace nulls, and say in which rows there are any; None: in none."""
+    for column in columns:
+        require_sound_buffers(column, "a column")
     if not any(column.null_count for column in columns):
         return columns, None
     missing = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])

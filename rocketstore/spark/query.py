@@ -12,6 +12,7 @@ import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rocketstore.arrow_import import check_buffers
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels.columns import require_int64
@@ -114,6 +115,7 @@ def query_messages(
 
 def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Find the messages of one batch of key, topic unless it is one for all, and row."""
+    check_buffers(batch, pa, full=False)
     for is_wanted, part in split_nulls(batch):
         if not is_wanted:
             if query.outer:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import NullType
 
-from rocketstore.arrow_import import BATCH_NAMES, check_names
+from rocketstore.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
 from rocketstore.errors import StoreLockedError
 from rocketstore.files.lock_file import is_held
@@ -79,6 +79,7 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         with contextlib.closing(piece) as writer:
             try:
                 for batch in iterator:
+                    check_buffers(batch, pa, full=False)
                     table = messages_of(batch.rename_columns(self.names), writer.rows)
                     for messages in MessageBatch.iter_arrow(table, first_row=writer.rows):
                         writer.add(messages)

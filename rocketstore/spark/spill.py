@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rocketstore.arrow_import import check_buffers
+
 __all__ = ["ENTRY", "ORDINAL", "Run", "Slice", "Spill", "check_order", "read_entries", "slices_of", "write_spill"]
 
 ENTRY = np.dtype([("key_hash", "<i4"), ("phy_offset", "<i8"), ("store_timestamp", "<i8")])
@@ -76,6 +78,7 @@ def write_spill(batches: Iterable[pa.RecordBatch], path: Path, labels: dict[str,
             # All batches are read in any case: Spark logs an error when a task leaves some.
             if problem or batch.num_rows == 0:
                 continue
+            check_buffers(batch, pa, full=False)
             problem = find_problem(batch, last, labels)
             items += batch.num_rows
             if not problem:
