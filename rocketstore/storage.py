@@ -421,15 +421,18 @@ class ListedEntry:
 
 
 COPYING = threading.Lock()
+ALL_BLOCKS: weakref.WeakSet[Blocks] = weakref.WeakSet()
 
 
-def renew_copying_lock() -> None:
-    """Replace the lock in a forked process: the thread that held it is not there."""
+def renew_locks() -> None:
+    """Replace the locks in a forked process: a thread that held one, or was reading a block, is not there."""
     global COPYING
     COPYING = threading.Lock()
+    for blocks in list(ALL_BLOCKS):
+        blocks.renew()
 
 
-os.register_at_fork(after_in_child=renew_copying_lock)
+os.register_at_fork(after_in_child=renew_locks)
 
 
 class Copy:
@@ -484,6 +487,7 @@ class Blocks:
     """The parts of files that were read last, or are being read ahead."""
 
     def __init__(self) -> None:
+        ALL_BLOCKS.add(self)
         self.is_sparing = False  # whether readers of this store fetch small parts, and nothing ahead
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
@@ -503,6 +507,11 @@ class Blocks:
     @staticmethod
     def _start_thread(read: Callable[[], None]) -> None:
         threading.Thread(target=read, daemon=True).start()
+
+    def renew(self) -> None:
+        """Begin anew in a forked process."""
+        self._lock = threading.Lock()
+        self._kept = OrderedDict()
 
     def clear(self) -> None:
         """Read all anew: somebody may have written."""

@@ -86,3 +86,10 @@ def test_a_child_copies_a_remote_file_while_a_thread_of_the_parent_does():
     finally:
         release.set()
         thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_block_that_a_thread_of_the_parent_reads():
+    blocks = storage.Blocks()
+    with blocks._lock:
+        assert exit_status_of_child(blocks.clear) == 0
