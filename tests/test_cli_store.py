@@ -146,7 +146,7 @@ def test_lag_reads_the_configuration_no_more_often_for_more_groups(tmp_path, mon
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "config").mkdir()
     opened, counts, read = [], [], BrokerConfig.open
-    monkeypatch.setattr(BrokerConfig, "open", lambda path: opened.append(path) or read(path))
+    monkeypatch.setattr(BrokerConfig, "open", lambda path, *config: opened.append(path) or read(path, *config))
     for n in (1, 9):
         table = {"offsetTable": {f"T@G{i}": {"0": 5} for i in range(n)}}
         (tmp_path / "config" / "consumerOffset.json").write_text(json.dumps(table))

@@ -614,9 +614,10 @@ def test_the_empty_rocksdb_of_every_5_5_0_store_is_no_index(tmp_path):
         assert store.query_message("T0", "k0").reasons == ["the store has no index"]
 
 
-@pytest.mark.parametrize("name", ["000009.sst", "000004.log"])
+@pytest.mark.parametrize("name", ["MANIFEST-000005", "000004.log"])
 @pytest.mark.parametrize("other_file", [False, True])
 def test_an_index_in_rocksdb_is_named_and_the_rest_reads(other_file, tmp_path, name):
+    """The last key of an index is in the manifest, or in the log of what no table has yet."""
     small_store(tmp_path)
     shutil.rmtree(tmp_path / "index")
     if other_file:
@@ -624,10 +625,23 @@ def test_an_index_in_rocksdb_is_named_and_the_rest_reads(other_file, tmp_path, n
         (tmp_path / "index/notes.txt").touch()
     (tmp_path / "rocksdbstore").mkdir()
     (tmp_path / "rocksdbstore/CURRENT").write_text("MANIFEST-000005\n")
-    (tmp_path / "rocksdbstore" / name).write_bytes(b"data")
+    (tmp_path / "rocksdbstore/000009.sst").write_bytes(b"data")
+    (tmp_path / "rocksdbstore" / name).write_bytes(b"....lastStoreTimeStamp....")
     found = assert_only(tmp_path, "index")
     assert isinstance(found["index"], rocketstore.UnsupportedFormatError)
     said(found, "RocksDB")
+
+
+def test_timers_and_transactions_in_rocksdb_are_no_index(tmp_path):
+    small_store(tmp_path)
+    shutil.rmtree(tmp_path / "index")
+    (tmp_path / "rocksdbstore").mkdir()
+    files = {"CURRENT": b"x", "000013.sst": b"timer", "MANIFEST-000005": b"lastOffsetPy", "000012.log": b"lastOffsetPy"}
+    for name, data in files.items():
+        (tmp_path / "rocksdbstore" / name).write_bytes(data)
+    with rocketstore.open(tmp_path) as store:
+        assert store.index is None
+        assert store.query_message("T0", "k0").reasons == ["the store has no index"]
 
 
 @pytest.mark.parametrize("old_log", ["none", "empty", "some"])

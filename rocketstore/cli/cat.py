@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, error_text, finish, format_option, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_names
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
@@ -32,6 +33,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
     What is damaged, or deleted before it is read, is left out and named on standard error; the exit status is then 1.
     """
     conditions, log = scan_conditions(**options), store.commit_log
+    note_elsewhere(store, conditions["topics"] or None)
     conditions["begin_offset"] = max(conditions["begin_offset"] or 0, log.min_phy_offset)
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
     unseen, is_whole = set(conditions["topics"] or ()), True

@@ -13,9 +13,16 @@ import click
 
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import left_out
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import csv_line, error_text, finish, json_line, note
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
-from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument, unknown_topics
+from rocketstore.cli.options import (
+    PATH,
+    scan_conditions,
+    selection_options,
+    store_argument,
+    unknown_topics,
+)
 from rocketstore.cli.progress import bar
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -68,6 +75,7 @@ def export(
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
+    note_elsewhere(store, conditions["topics"] or None)
     conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
     if target != STANDARD_OUTPUT:
         asked = json.loads(json.dumps({"store": str(store.path), "format": form, **conditions}))

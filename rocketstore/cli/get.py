@@ -3,6 +3,7 @@
 import click
 
 from rocketstore.cli.cat import skipped_text
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
@@ -32,6 +33,7 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     If there is none, the exit status is 1, and RocketMQ's status says why; it is 1, too, if a record is damaged.
     """
     found = store.get_message(topic, queue_id, queue_offset, max_num, tags=tags)
+    note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import Row, finish, format_option, write_parts, write_rows
+from rocketstore.cli.formats import Row, finish, format_option, note, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument
 from rocketstore.config import camel_case
@@ -29,8 +29,10 @@ def info(path: MessageStore | Path, hash_slot_num: int | None, index_num: int | 
     """
     if isinstance(path, MessageStore):
         summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}
-        problems = summary.pop("problems")
+        problems, notes = summary.pop("problems"), summary.pop("notes")
         write_rows([[{"path": str(path.path), **summary}]], output_format)
+        for text in notes:
+            note(text)
         finish(dict.fromkeys(problems))  # several parts may lack the same
     else:
         paths = index_paths(path)

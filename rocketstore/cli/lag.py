@@ -2,6 +2,7 @@
 
 import click
 
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
@@ -16,11 +17,17 @@ __all__ = ["lag"]
 @click.option("--group", help="Of this consumer group only.")
 @format_option
 def lag(store: MessageStore, group: str | None, output_format: str | None) -> None:
-    """Show how many messages the consumer groups of config/consumerOffset.json have still to consume, by queue."""
+    """Show how many messages consumer groups have still to consume, by queue.
+
+    Their offsets are in config/consumerOffset.json, or of a broker with enableLmq in config/lmqConsumerOffset.json.
+    """
+    store.layout.require_config_files("read")
     config = store.broker_config
-    problems: list[object] = [f"{path}: {what}" for path, what in config.problems if "consumerOffset" in path.name]
+    name = config.offsets_file
+    problems: list[object] = [f"{path}: {what}" for path, what in config.problems if path.name.startswith(name)]
     if group is not None and group not in config.consumer_offsets:
-        problems.append(f"{store.path}: no group {group!r} in consumerOffset.json: lag without --group shows all")
+        problems.append(f"{store.path}: no group {group!r} in {name}: lag without --group shows all")
     lags = list(store.consumer_lag(group))
+    note_elsewhere(store, {entry.topic for entry in lags})
     write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])

@@ -4,6 +4,7 @@ from functools import partial
 
 import click
 
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, format_option, write_parts
 from rocketstore.cli.options import store_argument, unknown_topics
 from rocketstore.store.message_store import MessageStore
@@ -27,7 +28,9 @@ def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) 
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     parts = (partial(rows_of, store, *queue) for queue in queues)
     lost = None if queues else lost_queues(store)
-    write_parts(parts, output_format, [lost] if lost else unknown_topics(store, topics), columns=COLUMNS)
+    problems = [lost] if lost else unknown_topics(store, topics)
+    note_elsewhere(store, [topic for topic, _ in queues])
+    write_parts(parts, output_format, [*problems, *store.layout.problems()], columns=COLUMNS)
 
 
 def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:

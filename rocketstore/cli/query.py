@@ -8,6 +8,7 @@ import click
 import numpy as np
 
 from rocketstore.cli.cat import left_out, skipped_text
+from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
@@ -27,6 +28,7 @@ from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
+from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["query"]
@@ -102,6 +104,7 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     write_rows([message_rows(found[: asked.most])], output_format, result_for_people, columns=row_names())
     more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
     note(f"{min(len(found), asked.most)} found{more}")
+    note_elsewhere(store, None if asked.topic is None else [asked.topic])
     finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
 
 
@@ -110,7 +113,10 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
         message = store.query_message_by_id(asked.values[0])
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
-    offsets = np.array([] if message is None else [message.phy_offset], np.int64)
+    if message is None:
+        note(explain_missing_message(store, asked.values[0]))
+        return [], []
+    offsets = np.array([message.phy_offset], np.int64)
     found, skipped = sound_messages(store.commit_log, store.commit_log.find_messages(offsets)[0])
     return found, [*map(skipped_text, skipped)]
 

@@ -68,5 +68,7 @@ def rebuild(
         "backups": [str(path) for path in report.backups],
     }
     write_rows([[row]], output_format)
+    for text in report.notes:
+        note(text)
     missing = (topic for topic in topics if not any((report.out / part / topic).exists() for part in QUEUE_PARTS))
     finish(f"{store}: its commit log has no message for topic {topic!r}" for topic in missing)

@@ -131,13 +131,16 @@ def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: Store
     return max(changed, key=changed.__getitem__)
 
 
-def read_topics(store_path_root_dir: str | os.PathLike[str], *, must_be_good: bool = False) -> dict[str, TopicConfig]:
+def read_topics(
+    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, must_be_good: bool = False
+) -> dict[str, TopicConfig]:
     """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
 
     Topics that the broker has in RocksDB are not read, and no older topics.json is.
-    Parameters: must_be_good: raise StoreError where only bad files are there, which otherwise are no topics.
+    Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError where only bad files are there,
+    which otherwise are no topics.
     """
-    if TOPICS in find_config_databases(to_path(store_path_root_dir)):
+    if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
         return {}
     path = to_path(store_path_root_dir) / "config" / TOPICS
     main, bak = _read_both(path, decode_topics)

@@ -155,6 +155,7 @@ class OffsetsReader(TableReader):
     def plan(self, store: MessageStore) -> Iterator[list[Queue]]:
         queues = self.queues(store)
         if self.wants_groups:
+            store.layout.require_config_files("read")
             consumed = {(topic, queue_id) for _, topic, queue_id, _ in store.broker_config.next_offsets()}
             queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):

@@ -21,7 +21,7 @@ from rocketstore.files.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geomet
 from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, make_directory
 from rocketstore.storage import scandir, to_path
 from rocketstore.store.index_service import index_paths
-from rocketstore.store.other_formats import has_dledger_log
+from rocketstore.store.layout import has_dledger_log
 from rocketstore.store.queue_directories import queue_directories
 
 __all__ = [

@@ -39,7 +39,7 @@ from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
 from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
 from rocketstore.store.intent import UncommittedRecords
-from rocketstore.store.other_formats import has_rocksdb_data, require_file_log, require_file_queues
+from rocketstore.store.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.queue_directories import queue_directories, queue_ids_in
 from rocketstore.store.reput import OwnDispatcher
@@ -80,6 +80,7 @@ class MessageStore:
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
         self._index: IndexService | None = None
+        self._layout: StoreLayout | None = None
         self._covered: Coverage | None = None
         self._closed = False
 
@@ -164,8 +165,7 @@ class MessageStore:
                 # The one before it is let go, not closed: a query may be in it.
                 self._index = index = self._open_index(directory)
                 return index
-        if has_rocksdb_data(self.path / "rocksdbstore"):
-            raise UnsupportedFormatError(f"{self.path}: the index is in RocksDB, which is not read")
+        look_at_store(self.path, self.config).require_file_index("read")
         return None
 
     def _open_index(self, directory: Path) -> IndexService:
@@ -200,12 +200,12 @@ class MessageStore:
     @property
     def broker_config(self) -> BrokerConfig:
         """The files of ``config`` as they are now; they are read each time."""
-        return BrokerConfig.open(self.path)
+        return BrokerConfig.open(self.path, self.config)
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        """The topics of topics.json, by name."""
-        return read_topics(self.path)
+        """The topics of topics.json, by name; none if the broker has them in RocksDB."""
+        return read_topics(self.path, self.config)
 
     @property
     def last_exit_ok(self) -> bool:
@@ -229,20 +229,20 @@ class MessageStore:
         """
         self._require_open()
         self._dispatch_pending()
+        self._require_file_queues()
         paths = (path for kind in QUEUE_KINDS for path in queue_directories(self.path / kind.directory_name))
         found = {(path.parent.name, int(path.name)) for path in paths}
-        if not found:
-            require_file_queues(self.path, "read")
         return iter(sorted(found))
 
     def _queue_ids(self, topic: str) -> list[int]:
         """The queue ids of a topic, sorted."""
         self._require_open()
         self._dispatch_pending()
+        self._require_file_queues()
         kinds = QUEUE_KINDS if is_file_name(topic) else ()
         found = sorted({number for kind in kinds for number in queue_ids_in(self.path / kind.directory_name / topic)})
-        if not found:
-            require_file_queues(self.path, "read")
+        if not found and self._layout is not None:
+            self._layout.require_file_queues("read", topic)
         return found
 
     def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -261,7 +261,23 @@ class MessageStore:
             self._queues.popitem(last=False)
         return queue
 
+    @property
+    def layout(self) -> StoreLayout:
+        """What the root holds in formats that are not read, as it is now."""
+        self._require_open()
+        return look_at_store(self.path, self.config)
+
+    def _require_file_queues(self) -> None:
+        """Raise UnsupportedFormatError if the queues are in RocksDB.
+
+        A store without any RocksDB is looked at once: this is called for each queue that is opened.
+        """
+        if self._layout is None or not self._layout.is_plain:
+            self._layout = look_at_store(self.path, self.config)
+        self._layout.require_file_queues("read")
+
     def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        self._require_file_queues()
         if is_file_name(topic):
             for kind in QUEUE_KINDS:
                 directory = self.path / kind.directory_name / topic / str(queue_id)
@@ -270,7 +286,8 @@ class MessageStore:
                     queue = kind.open(directory, mapped_file_size=size, commit_log=self._log_or_none)
                     queue.mappings = self._mappings
                     return queue
-        require_file_queues(self.path, "read")
+        if self._layout is not None:
+            self._layout.require_file_queues("read", topic)
         raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
 
     def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
@@ -331,9 +348,11 @@ class MessageStore:
         return found.position
 
     def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
-        """Give how far consumer groups, or one, are behind, by consumerOffset.json and the queues.
+        """Give how far consumer groups, or one, are behind, by consumerOffset.json, or lmqConsumerOffset.json of a
+        broker with enableLmq, and the queues.
 
-        A queue that is not on disk has no messages.
+        A queue that is not on disk has no messages. Raises: UnsupportedFormatError if the broker has the offsets in
+        RocksDB, when the first is asked for.
         """
         self._require_open()
         return consumer_lag(self, group)

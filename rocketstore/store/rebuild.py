@@ -28,7 +28,7 @@ from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
 from rocketstore.store.geometry import known_config, require_sizes, save_geometry, with_default_sizes
 from rocketstore.store.index_service import index_file_name, open_index
-from rocketstore.store.other_formats import require_file_log, require_file_queues
+from rocketstore.store.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
 from rocketstore.store.queue_directories import topics_in
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
@@ -71,7 +71,10 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class RebuildReport:
-    """What was built, of which part of the log, bytes, and where the old directories are now."""
+    """What was built, of which part of the log, bytes, and where the old directories are now.
+
+    ``notes``: what the operator must know before a broker starts on a store that has RocksDB.
+    """
 
     min_phy_offset: int
     max_phy_offset: int
@@ -80,6 +83,7 @@ class RebuildReport:
     index_items: int
     backups: tuple[Path, ...]
     out: Path
+    notes: tuple[str, ...] = ()
 
 
 def rebuild(
@@ -179,7 +183,9 @@ class Build:
     def parts(self) -> list[str]:
         """The directories to be replaced, under the root."""
         topics = self.topics and sorted(self.topics)
-        queues = QUEUE_PARTS if topics is None else [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
+        queues = [*QUEUE_PARTS, ROCKSDB_QUEUES]
+        if topics is not None:
+            queues = [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
         return [*(queues if self.consume_queue else ()), *(["index"] if self.index else ())]
 
     def replaced_sizes(self) -> list[str]:
@@ -203,14 +209,18 @@ class Rebuilder:
     zone: ZoneInfo | None
     progress: Progress | None
     config: Any = field(init=False)  # what is known, with every size set
+    layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics whose queues are of batches
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
 
     def __post_init__(self) -> None:
         self.config = with_default_sizes(self.known)
-        self.topics = read_topics(self.root, must_be_good=True)  # or queues become those of another type
+        self.layout = look_at_store(self.root, self.known)
+        self.topics = read_topics(self.root, self.known, must_be_good=True)  # or queues become those of another type
         self.batches = batch_topics(self.topics)
+        if self.layout.config_databases:  # the types of queues are not read: their directories show them
+            self.batches |= {*topics_in(self.root / "batchconsumequeue")}
 
     @classmethod
     def of(
@@ -258,7 +268,7 @@ class Rebuilder:
         """Build beside the store's own files, and put it in their place."""
         staging = self.root / STAGING
         if not self.build.consume_queue or self.build.topics is not None:
-            require_file_queues(self.root, "written")  # the other queues are completed
+            self.layout.require_written_queues("written")  # the other queues are completed
         plan = self._look()
         with plan.log:
             plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
@@ -356,7 +366,8 @@ class Rebuilder:
         items = sum(max(header.index_count - 1, 0) for header in headers)
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
-        return RebuildReport(plan.log.min_phy_offset, plan.end, count, len(headers), items, backups, out)
+        notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
+        return RebuildReport(plan.log.min_phy_offset, plan.end, count, len(headers), items, backups, out, notes)
 
     # ---- build ---------------------------------------------------------------------------------------------
 

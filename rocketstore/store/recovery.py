@@ -10,7 +10,7 @@ from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
 from rocketstore.store.geometry import require_store, writing_config
-from rocketstore.store.other_formats import require_file_log, require_file_queues
+from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -49,7 +49,7 @@ def recover(
     ------
     CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
         changed, or as much as the broker changes.
-    UnsupportedFormatError : the log is DLedger's; "complete": the queues are in RocksDB.
+    UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
     StoreLockedError, StoreError, ValueError, TypeError, OSError.
 
     Source: DefaultMessageStore.load.
@@ -60,8 +60,9 @@ def recover(
     root = local_path(path)
     require_store(root, config or StoreConfig())
     require_file_log(root, config or StoreConfig(), "recovered")
-    if policy == "complete":
-        require_file_queues(root, "recovered")
+    layout = look_at_store(root, config)
+    layout.require_written_queues("recovered")
+    layout.require_config_files("read, and without topics queues of batches are not known")
     config = writing_config(root, config)
     if policy == "broker":
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))

@@ -63,7 +63,7 @@ class BrokerRecovery:
         self._has_negative_blanks = not Compat.of(config.compat).refuses_negative_sizes
         self.actions: list[RecoveryAction] = []
         self.directories = [path for path in config.commit_log_paths(root) if path.is_dir()]
-        self.batch_topics = batch_topics(read_topics(root))
+        self.batch_topics = batch_topics(read_topics(root, config))
 
     def run(self) -> RecoveryReport:
         self._check_lengths()

@@ -87,7 +87,7 @@ class Completion:
 
     @lazy_property
     def topics(self) -> dict[str, TopicConfig]:
-        return read_topics(self.root)
+        return read_topics(self.root, self.config)
 
     @lazy_property
     def batch_topics(self) -> set[str]:

@@ -33,7 +33,7 @@ from rocketstore.storage import local_path
 from rocketstore.store.dispatch import OF_BROKERS, Dispatcher, batch_topics
 from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import open_index
-from rocketstore.store.other_formats import require_file_log
+from rocketstore.store.layout import require_file_log
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run

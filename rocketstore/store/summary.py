@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.commit_log import END
 from rocketstore.message import utc
-from rocketstore.store.other_formats import has_file_queues
+from rocketstore.store.layout import has_file_queues
 
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore
@@ -48,7 +48,11 @@ class ConsumerLag(NamedTuple):
 
 
 class StoreSummary(NamedTuple):
-    """A store at a glance. Times are epoch milliseconds, offsets bytes; None: not known."""
+    """A store at a glance. Times are epoch milliseconds, offsets bytes; None: not known.
+
+    ``problems``: what cannot be read, or is wrong. ``notes``: where consumers get other messages than those that are
+    counted here, as of a compacted topic.
+    """
 
     topics: int | None
     queues: int | None
@@ -62,10 +66,12 @@ class StoreSummary(NamedTuple):
     last_exit_ok: bool
     is_locked: bool
     problems: list[str]
+    notes: Sequence[str] = ()
 
 
 def consumer_lag(store: MessageStore, group: str | None) -> Iterator[ConsumerLag]:
     """The documentation is MessageStore.consumer_lag's."""
+    store.layout.require_config_files("read")
     config = store.broker_config
     for name, topic, queue_id, offset in config.next_offsets():
         if group in (None, name):
@@ -152,7 +158,12 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     is_locked = False
     with noted():
         is_locked = store.is_locked
-    return StoreSummary(topics, n_queues, messages, *log, *index, store.last_exit_ok, is_locked, problems)
+    notes: list[str] = []
+    with noted():
+        layout = store.layout
+        notes = layout.notes()
+        problems += layout.problems()
+    return StoreSummary(topics, n_queues, messages, *log, *index, store.last_exit_ok, is_locked, problems, notes)
 
 
 # ---- what is missing ---------------------------------------------------------------------------------------

@@ -12,24 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
+from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.config_values import OFFSETS
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
+from rocketstore.files.remote_file import MAGICS
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import local_path
 from rocketstore.store.dispatch import SCHEDULE_TOPIC, batch_topics, with_light_queues
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.intent import intent_path
+from rocketstore.store.layout import look_at_store
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.other_formats import has_rocksdb_data
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_index import IndexPart, IndexVerifier
 from rocketstore.store.verify_log import LogVerifier
@@ -42,7 +45,8 @@ __all__ = ["verify"]
 MOST_THREADS = 4
 KNOWN = re.compile(
     r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
-    r"timerwheel.*|timerlog|epochFileCheckpoint|brokerIdentity|transaction|kvStore|rocketstore-.*|dledger-.*|.*\.bak-.*"
+    r"timerwheel.*|timerlog|epochFileCheckpoint(\.bak)?|brokerIdentity(\.bak|-temp)?|transaction|kvStore|"
+    r"tiered_index_file|rocketstore-.*|dledger-.*|.*\.bak-.*"
 )
 
 
@@ -96,9 +100,11 @@ class Verification:
         self.batch_topics: set[str] = set()
         self.next_offsets: list[tuple[str, str, int, int]] = []
         self.delay_offsets: dict[int, int] = {}
+        self.offsets_file = OFFSETS
         self.checkpoint: StoreCheckpoint | None = None
         self.is_locked = False
         self.last_exit_ok = not os.path.lexists(root / "abort")
+        self.layout = look_at_store(root, config)
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
         with MessageStore.open(self.root, config=self.config) as store:
@@ -136,7 +142,13 @@ class Verification:
         is_live = self.is_locked or whole.is_growing
         dispatch_from = None if self.last_exit_ok else self._dispatch_from(log)
         units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live)
-        units.sample() if quick else units.finish(self.root, self.batch_topics)
+        if quick:
+            units.sample()
+        else:
+            units.finish(
+                self.root, self.batch_topics, has_database=self.layout.queue_database is not None,
+                is_in_database=self.layout.are_queues_in_database,
+            )
         index.finish(self.root / "index", whole.end, is_live or not self.last_exit_ok, is_live)
         self._check_index_files(index, whole)
         if self.checkpoint is not None and not is_live:
@@ -166,7 +178,7 @@ class Verification:
     def _queue_directories(self, name: str) -> Iterator[tuple[Queue, Path]]:
         for topic in self._entries(self.root / name):
             if not is_so(topic.is_dir):
-                if not self._is_rocksdb(name):
+                if self.layout.queue_database != self.root / name:
                     self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
                 continue
             for queue in self._entries(Path(topic.path)):
@@ -176,18 +188,18 @@ class Verification:
                     self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
 
     def _queues(self) -> Iterator[tuple[Queue, QueueFiles]]:
+        if self.layout.are_queues_in_database:  # those in files are from before
+            return
         ext = dict(self._queue_directories(ConsumeQueueExt.directory_name))
         for kind in QUEUE_KINDS:
             name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
-            if self._is_rocksdb(name):
-                self.findings.add("not-checked", self.root / name, 0, "queues in RocksDB")
             found: dict[Queue, QueueFiles] = {}
             for queue, directory in self._queue_directories(name):
                 with self.findings.noted(directory):
                     self._check_run(directory)
                     ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
                     found[queue] = QueueFiles(directory, is_batch, size, ext_files)
-                if (queue[0] in self.batch_topics) != is_batch and (self.batch_topics or not is_batch):
+                if (queue[0] in self.batch_topics) != is_batch and (self.topics or not is_batch):
                     self.findings.add("queue-wrong-root", directory, 0, "queue.type of the topic is another")
             self._check_lengths(found)
             yield from found.items()
@@ -256,9 +268,6 @@ class Verification:
             self.findings.add("index-geometry", paths[0].parent, 0, "give maxHashSlotNum and maxIndexNum")
         return None
 
-    def _is_rocksdb(self, name: str) -> bool:
-        return is_so(lambda: has_rocksdb_data(self.root / name))
-
     # ---- state -----------------------------------------------------------------------------------------------
 
     def _check_state(self) -> None:
@@ -267,7 +276,11 @@ class Verification:
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
         for entry in self._entries(root):
             if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
-                add("foreign-file", Path(entry.path), 0, "none of a store's")
+                if has_log_files(Path(entry.path)):
+                    detail = "it has files as of a commit log: give storePathCommitLog, if it is one of its directories"
+                    add("not-checked", Path(entry.path), 0, detail)
+                else:
+                    add("foreign-file", Path(entry.path), 0, "none of a store's")
         for directory in logs:
             self._check_run(directory)
         if not self.last_exit_ok:
@@ -278,8 +291,7 @@ class Verification:
         for path in () if self.is_locked else root.glob(f"{intent_path(root).stem}*.json"):
             detail = "opening for writing undoes or finishes it" if path == intent_path(root) else "it was left so"
             add("write-unfinished", path, 0, detail)
-        if self._is_rocksdb("rocksdbstore"):
-            add("not-checked", root / "rocksdbstore", 0, "an index in RocksDB")
+        self._check_other_formats()
         path = root / "checkpoint"
         if not os.path.lexists(path):
             if not self.is_locked:  # which writes it when it flushes
@@ -290,14 +302,35 @@ class Verification:
             if path.stat().st_size != FILE_SIZE:
                 add("checkpoint-size", path, path.stat().st_size, f"{path.stat().st_size} bytes")
 
+    def _check_other_formats(self) -> None:
+        """Name what is not checked, since its format is not read."""
+        layout, add = self.layout, self.findings.add
+        if layout.queue_database is not None:
+            add("not-checked", layout.queue_database, 0, "queues in RocksDB")
+        for database in dict.fromkeys(layout.config_databases.values()):
+            add("not-checked", database, 0, "topics, consumer groups or offsets in RocksDB")
+        if layout.index_database is not None:
+            add("not-checked", layout.index_database, 0, "an index in RocksDB")
+        elif layout.has_other_data:
+            add("not-checked", self.root / "rocksdbstore", 0, "timers or transactions in RocksDB")
+        for topic in layout.compacted_topics:
+            path = self.root / "compaction" / "compactionLog" / topic
+            add("not-checked", path, 0, "the compacted log, of which consumers of this topic are given messages")
+        if layout.is_tiered:
+            add("not-checked", self.root / "tiered_index_file", 0, "tiered storage, which may have older messages")
+
     def _is_held(self) -> bool:
         return is_so(lambda: is_held(self.root / "lock"))
 
     def _check_config(self) -> None:
-        config = BrokerConfig.open(self.root)
+        config = BrokerConfig.open(self.root, self.config)
         self.topics, self.batch_topics = config.topics, batch_topics(config.topics)
         self.next_offsets, self.delay_offsets = list(config.next_offsets()), config.delay_offsets
+        databases = {*self.layout.config_databases.values()}
+        self.offsets_file = config.offsets_file
         for path, what in config.problems:
+            if path in databases:  # which is not damage
+                continue
             kind = "config-bak-used" if what.endswith("is used") else "config-damaged"
             self.findings.add(kind, path, 0, what)
 
@@ -306,9 +339,9 @@ class Verification:
             return  # queues may be behind the log, of which only samples were looked at
         for group, topic, queue_id, offset in self.next_offsets:
             if (topic, queue_id) in queues.queues:  # or it was deleted, and its consumers' offsets were not
-                self._check_offset(queues, "consumerOffset.json", group, (topic, queue_id), offset)
+                self._check_offset(queues, self.offsets_file, group, (topic, queue_id), offset)
         for level, offset in sorted(self.delay_offsets.items()):
-            if not self._is_rocksdb("consumequeue"):
+            if not self.layout.are_queues_in_database:
                 self._check_offset(queues, "delayOffset.json", f"level {level}", (SCHEDULE_TOPIC, level - 1), offset)
 
     def _check_offset(self, queues: QueueVerifier, name: str, whose: str, queue: Queue, offset: int) -> None:
@@ -322,7 +355,7 @@ class Verification:
         directory = self.root / "index"
         if not index.parts:
             has_files = any(path.is_file() for path in directory.glob("*")) if directory.is_dir() else False
-            enabled = self.config.message_index_enable and not self._is_rocksdb("rocksdbstore")
+            enabled = self.config.message_index_enable and self.layout.index_database is None
             if whole.n_records and enabled and not has_files and not whole.is_growing:
                 self.findings.add("index-missing", directory, 0, f"{whole.n_records} messages are in the log")
         elif not self.last_exit_ok and self.checkpoint is not None:
@@ -373,6 +406,14 @@ class Verification:
             if matches:
                 return file.file_from_offset
         return files[0].file_from_offset if files else 0
+
+
+def has_log_files(directory: Path) -> bool:
+    """Return whether a directory has a file that is named as one of a commit log and begins with a record."""
+    with contextlib.suppress(OSError):
+        names = sorted(name for name in os.listdir(directory) if is_offset_name(name))
+        return any(read_file_start(directory / name, 8)[4:] in MAGICS for name in names[:1])
+    return False
 
 
 def is_so(question: Callable[[], bool]) -> bool:

@@ -38,7 +38,7 @@ from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 from rocketstore.store.geometry import writing_config
 from rocketstore.store.index_service import IndexService, open_index
-from rocketstore.store.other_formats import require_file_log, require_file_queues
+from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.pieces import Block
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
@@ -69,7 +69,7 @@ class StoreWriter:
         self.dispatcher = dispatcher
         self._lock_file = lock
         self._batch_topics = batch_topics
-        self._topics = read_topics(root)
+        self._topics = read_topics(root, config)
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
@@ -273,7 +273,7 @@ class StoreWriter:
             if queue_type == "BatchCQ" and topic not in self._batch_topics and self._has_queues(topic):
                 raise ValueError(f"topic {topic!r:.80} has queues, which cannot become those of type {queue_type}")
             extend_topics(self.root, {topic: nums}, types)
-            self._topics = read_topics(self.root)
+            self._topics = read_topics(self.root, self.config)
             self._batch_topics |= batch_topics(self._topics)
 
     def _has_queues(self, topic: str) -> bool:
@@ -481,7 +481,9 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             if path.name.isdecimal() and path.is_file():
                 raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
     require_file_log(root, config or StoreConfig(), "written")
-    require_file_queues(root, "written")
+    layout = look_at_store(root, config)
+    layout.require_written_queues("written")
+    layout.require_config_files("written")
     lock = StoreLock(root / "lock")
     lock.acquire()
     with contextlib.ExitStack() as stack:
@@ -498,7 +500,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         checkpoint = StoreCheckpoint.open(root / "checkpoint")
         index = open_index(root / "index", config, checkpoint)
         stack.callback(index.close)
-        batches = batch_topics(read_topics(root))
+        batches = batch_topics(read_topics(root, config))
         dispatcher = Dispatcher(root, config, log, index, batches)
         writer = StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
         stack.pop_all()  # all is the writer's now

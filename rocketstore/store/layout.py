@@ -1,0 +1,188 @@
+"""What the root directory of a store holds in formats that are not read: DLedger's log, RocksDB, compaction, a tier.
+
+Every command that reads or writes a store asks here, so that nothing is read that the broker has left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import UnsupportedFormatError
+from rocketstore.files.batch_consume_queue import QUEUE_KINDS
+from rocketstore.files.config_values import LMQ_OFFSETS
+from rocketstore.files.rocksdb import (
+    ROCKSDB,
+    find_config_databases,
+    has_rocksdb_data,
+    holds_index,
+    is_rocksdb,
+    store_type,
+)
+from rocketstore.storage import scandir
+from rocketstore.store.dispatch import LMQ_PREFIX
+from rocketstore.store.queue_directories import queue_directories, topics_in
+
+__all__ = ["ROCKSDB_QUEUES", "StoreLayout", "has_dledger_log", "has_file_queues", "look_at_store", "require_file_log"]
+
+ROCKSDB_QUEUES = "consumequeue_rocksdb"
+QUEUE_DATABASES = (ROCKSDB_QUEUES, "consumequeue")
+GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
+
+
+@dataclass(frozen=True)
+class StoreLayout:
+    """What a root directory holds besides files of RocketMQ's default store. Nothing is kept open.
+
+    ``queue_database``: the RocksDB of consume queues, None if there is none. ``are_queues_in_database``: consumers get
+    their messages by it, and queues in files, if there are any, are from before. ``is_store_type_given``: the broker's
+    own file says so. ``config_databases``: the RocksDB by
+    each file of ``config`` that the broker does not use. ``index_database``: the RocksDB that holds an index.
+    ``has_other_data``: ``rocksdbstore`` holds timers or transactions, and no index. ``has_light_queues``: consumers of
+    light queues were there. ``compacted_topics``: consumers of these get what ``compaction`` has. ``is_tiered``: older
+    messages may be in another place only.
+
+    Source: DefaultMessageStore.createConsumeQueueStore, BrokerController.initializeMetadata.
+    """
+
+    root: Path
+    queue_database: Path | None
+    are_queues_in_database: bool
+    is_store_type_given: bool
+    config_databases: Mapping[str, Path]
+    index_database: Path | None
+    has_other_data: bool
+    has_light_queues: bool
+    compacted_topics: tuple[str, ...]
+    is_tiered: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that is read and written is in files."""
+        return self.queue_database is None and not self.config_databases
+
+    def require_file_queues(self, what: str, topic: str = "") -> None:
+        """Raise UnsupportedFormatError if the broker has the queues, or those of ``topic``, in RocksDB.
+
+        Parameters: what: is not done with them, as "read". topic: of which there is no queue in files, if given.
+        """
+        if self.are_queues_in_database:
+            older = f"; queues in files are from before: {GO_BACK}" if has_file_queues(self.root) else ""
+            reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+        if self.queue_database is not None and topic.startswith(LMQ_PREFIX):
+            reason = f"light queues such as {topic!r} may be in this RocksDB alone, which is not {what}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_written_queues(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
+        self.require_file_queues(what)
+        if self.queue_database is not None and not self.is_store_type_given:
+            reason = f"the broker may write its queues to this RocksDB, too, which is not {what}; {GO_BACK}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_config_files(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the broker has its topics or consumer offsets in RocksDB."""
+        for database in self.config_databases.values():
+            reason = f"the broker's topics and consumer offsets are in RocksDB, which is not {what}; {GO_BACK}"
+            raise UnsupportedFormatError(f"{database}: {reason}")
+
+    def require_file_index(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the index is in RocksDB."""
+        if self.index_database is not None:
+            raise UnsupportedFormatError(f"{self.index_database}: the index is in RocksDB, which is not {what}")
+
+    def problems(self) -> list[str]:
+        """Say what is not read and belongs to the answers."""
+        if self.queue_database is None or self.are_queues_in_database or not self.has_light_queues:
+            return []
+        return [f"{self.queue_database}: light queues may be in this RocksDB alone, which is not read"]
+
+    def notes(self, topics: Collection[str] | None = None) -> list[str]:
+        """Say where consumers get other messages than those of log and queues. Parameters: topics: None for all."""
+        found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
+        notes = [
+            f"{self.root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
+            "key from here, which is not read; log and queue have all messages"
+            for topic in found
+        ]
+        if self.is_tiered:
+            notes.append(f"{self.root}: the broker uses tiered storage: older messages may be in the tier only, "
+                         "which is not read")
+        return notes
+
+    def left_behind(self) -> list[str]:
+        """Say what queues that are built in files do not change of a store that has RocksDB."""
+        left = []
+        if self.are_queues_in_database:
+            left.append(f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
+                        "or it does not use what was built")
+        if self.config_databases:
+            places = ", ".join(dict.fromkeys(str(path) for path in self.config_databases.values()))
+            left.append(f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
+                        "with storeType=default and configManagerVersion=v1 the broker starts without them")
+        return left
+
+
+def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
+    """Look at what a root directory holds. Changes nothing.
+
+    Parameters: config: the broker's own file decides, if it names the store type; else what is there.
+    """
+    names, in_config = _names_in(root), _names_in(root / "config")
+    config_databases = find_config_databases(root, config) if in_config else {}
+    database = next((root / name for name in QUEUE_DATABASES if name in names and is_rocksdb(root / name)), None)
+    has_data = "rocksdbstore" in names and has_rocksdb_data(root / "rocksdbstore")
+    has_index = has_data and holds_index(root / "rocksdbstore")
+    return StoreLayout(
+        root=root,
+        queue_database=database,
+        is_store_type_given=store_type(config) is not None,
+        are_queues_in_database=database is not None and _are_queues_in_database(root, config, config_databases),
+        config_databases=config_databases,
+        index_database=root / "rocksdbstore" if has_index else None,
+        has_other_data=has_data and not has_index,
+        has_light_queues=LMQ_OFFSETS in in_config,
+        compacted_topics=tuple(topics_in(root / "compaction" / "compactionLog")) if "compaction" in names else (),
+        is_tiered="tiered_index_file" in names or "tieredStoreMetadata.json" in in_config,
+    )
+
+
+def _are_queues_in_database(root: Path, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
+    """Return whether consumers are served from the RocksDB of queues that is there.
+
+    With rocksdbCQDoubleWriteEnable a broker whose storeType is the default writes both, and reads the files.
+    """
+    given = store_type(config)
+    if given is not None:
+        return given == ROCKSDB
+    return bool(config_databases) or not has_file_queues(root)
+
+
+def _names_in(directory: Path) -> set[str]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+        return {entry.name for entry in entries}
+    return set()
+
+
+def has_dledger_log(root: Path) -> bool:
+    return any(root.glob("dledger-*"))
+
+
+def require_file_log(root: Path, config: StoreConfig, what: str) -> None:
+    """Raise UnsupportedFormatError for a log of DLedger's, beside which commitlog has only what was put before.
+
+    Parameters: what: is not done with it, as "read".
+    """
+    if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
+        is_mixed = any(path.is_dir() for path in config.commit_log_paths(root))
+        hint = "; CommitLog.open reads, and salvage saves, the log of before: give its directory" * is_mixed
+        raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
+
+
+def has_file_queues(root: Path) -> bool:
+    return any(any(queue_directories(root / kind.directory_name)) for kind in QUEUE_KINDS)

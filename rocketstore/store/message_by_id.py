@@ -1,0 +1,41 @@
+"""Why an offset message id leads to no message of a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rocketstore.errors import CorruptFileError
+from rocketstore.message_id import offset_msg_id, phy_offset_of
+
+if TYPE_CHECKING:
+    from rocketstore.store.message_store import MessageStore
+
+__all__ = ["explain_missing_message"]
+
+CLIENT_ID = "a client's message id is a unique key: query --topic TOPIC --unique-key ID"
+
+
+def explain_missing_message(store: MessageStore, message_id: str) -> str:
+    """Say why ``query_message_by_id`` finds no message: the id has the broker's host and a physical offset.
+
+    Raises: ValueError if it is no id; OSError, StoreError.
+    """
+    offset = phy_offset_of(message_id)
+    log = store.commit_log
+    begin, end = log.min_phy_offset, log.max_phy_offset
+    what = f"{store.path}: id {message_id} is of physical offset {offset}"
+    if not begin <= offset < end:
+        where = "which is before the log begins" if 0 <= offset < begin else "which is not in the log"
+        expired = ": the message has expired" if 0 <= offset < begin else f"; {CLIENT_ID}"
+        return f"{what}, {where}, {begin} to {end}{expired}"
+    try:
+        message = store.look_message_by_offset(offset)
+    except CorruptFileError as error:
+        return f"{what}, where the log is damaged: {error}"
+    if message is None:
+        return f"{what}, where no message begins; {CLIENT_ID}"
+    own = offset_msg_id(message.store_host, offset) if message.store_host else None
+    return (
+        f"{what}, where a message of the broker {message.store_host} is, whose id is {own}: "
+        f"the id is of a broker at another address; {CLIENT_ID}"
+    )
