@@ -3,9 +3,10 @@
 import click
 
 from rocketstore.cli.elsewhere import note_elsewhere
-from rocketstore.cli.formats import finish, format_option, write_list
+from rocketstore.cli.formats import finish, format_option, note, write_list
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
+from rocketstore.files.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.summary import ConsumerLag
 
@@ -28,6 +29,10 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     if group is not None and group not in config.consumer_offsets:
         problems.append(f"{store.path}: no group {group!r} in {name}: lag without --group shows all")
     lags = list(store.consumer_lag(group))
+    other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
+    if (store.path / "config" / other).exists():
+        note(f"{store.path}: these offsets are from {name}, which is newer than {other}, or the broker's by its "
+             "properties file: a broker with enableLmq=true reads lmqConsumerOffset.json, another one does not")
     note_elsewhere(store, {entry.topic for entry in lags})
     write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])

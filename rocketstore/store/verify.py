@@ -411,8 +411,8 @@ class Verification:
 def has_log_files(directory: Path) -> bool:
     """Return whether a directory has a file that is named as one of a commit log and begins with a record."""
     with contextlib.suppress(OSError):
-        names = sorted(name for name in os.listdir(directory) if is_offset_name(name))
-        return any(read_file_start(directory / name, 8)[4:] in MAGICS for name in names[:1])
+        paths = sorted(path for path in directory.iterdir() if is_offset_name(path.name))
+        return any(read_file_start(path, 8)[4:] in MAGICS for path in paths[:1])
     return False
 
 
