@@ -58,7 +58,7 @@ BAD = {
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
     monkeypatch.setattr(broker_config, "PAUSE", 0)
-    monkeypatch.setattr(broker_config, "LIVE_TRIES", broker_config.TRIES)
+    monkeypatch.setattr(broker_config, "LIVE_SECONDS", 0)
 
 
 @pytest.fixture

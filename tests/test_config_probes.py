@@ -77,7 +77,7 @@ def test_a_file_that_a_broker_reads_is_neither_bad_nor_repaired(store, text):
 
 @pytest.mark.parametrize("what", sorted(what for what in PROBES.keys() - OTHERWISE.keys() if what.startswith("topics")))
 def test_no_topic_that_a_broker_reads_is_lost_when_one_is_added(store, what, monkeypatch):
-    monkeypatch.setattr(broker_config, "PAUSE", 0)
+    monkeypatch.setattr(broker_config, "LIVE_SECONDS", 0)
     path = store / "config" / "topics.json"
     path.write_bytes(data_of(PROBES[what]))
     before = ours(PROBES[what])

@@ -44,8 +44,9 @@ __all__ += ["find_offsets_file", "read_topics", "repair", "replace_file"]
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
 MISSING = "is missing"
-TRIES, LIVE_TRIES, PAUSE = 3, 50, 0.02  # seconds: a broker may be writing
-LIVE_SECONDS = 10.0  # since the last change of a file that a broker may still be writing
+TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
+LIVE_SECONDS = 1.0  # since the last change of a file that a broker may still be writing
+NO_FILE = f"is no regular file of at most {MAX_SIZE} bytes"
 PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
 
 
@@ -286,7 +287,8 @@ def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
         main = _read(path, decode, main)
         bak = _Read() if main.value is not None else _read(_bak(path), decode, bak)
         tries += 1
-        if main.value is not None or main.what == bak.what == MISSING or tries >= _most_tries(path):
+        is_final = main.value is not None or main.what == NO_FILE or main.what == bak.what == MISSING
+        if is_final or (tries >= TRIES and not _is_being_written(path)):
             return main, bak
         time.sleep(PAUSE)
 
@@ -297,20 +299,20 @@ def _read_again(path: Path, decode: Decoder) -> _Read:
     while True:
         found = _read(path, decode, found)
         tries += 1
-        if found.what in ("", MISSING) or tries >= _most_tries(path):
+        if found.what in ("", MISSING, NO_FILE) or (tries >= TRIES and not _is_being_written(path)):
             return found
         time.sleep(PAUSE)
 
 
-def _most_tries(path: Path) -> int:
-    """Return how often a file is read before it is called broken.
+def _is_being_written(path: Path) -> bool:
+    """Return whether a broker may be in the middle of writing a file, so that it is read again before it is broken.
 
-    A broker empties a file and writes it anew, first the .bak: what changed a moment ago may be in the middle of that.
+    A broker empties a file and writes it anew, first the .bak: what changed a moment ago may not be all.
 
     Source: MixAll.string2File.
     """
     last = max(_changed(path), _changed(_bak(path)), _changed(path.parent))
-    return LIVE_TRIES if abs(time.time() - last) < LIVE_SECONDS else TRIES
+    return abs(time.time() - last) < LIVE_SECONDS
 
 
 def _changed(path: Path) -> float:
@@ -331,7 +333,7 @@ def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
     except FileNotFoundError:
         return _Read(None, MISSING)
     except (CorruptFileError, IsADirectoryError):
-        return _Read(None, f"is no regular file of at most {MAX_SIZE} bytes")
+        return _Read(None, NO_FILE)
     except OSError as error:
         return _Read(None, f"cannot be read: {error.strerror}")
     except RecursionError:
