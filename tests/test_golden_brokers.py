@@ -1,6 +1,7 @@
 """Every store that a real broker left is read as its own client read it, or what is not read is named."""
 
 import json
+import os
 import shutil
 import struct
 
@@ -302,6 +303,19 @@ def test_verify_knows_the_files_of_a_controllers_broker(root_of, tmp_path, name)
     root = shutil.copytree(root_of("master"), tmp_path / "master")
     (root / name).write_text("1")
     assert rocketstore.verify(root).findings == []
+
+
+def test_what_is_no_file_in_the_place_of_a_database_neither_hangs_nor_stops_a_look(root_of, tmp_path):
+    root = shutil.copytree(root_of("default"), tmp_path / "default")
+    for name in ("MANIFEST-000005", "000004.log"):
+        (root / "rocksdbstore" / name).unlink()
+        os.mkfifo(root / "rocksdbstore" / name)
+    (root / "rocksdbstore" / "000001.sst").symlink_to("000001.sst")
+    (root / "config" / "rdb").symlink_to("rdb")
+    assert rocketstore.verify(root).ok
+    with rocketstore.open(root) as store:
+        assert store.layout.index_database is None
+        assert store.layout.is_plain
 
 
 def test_a_store_that_a_broker_left_is_gone_on_with(root_of, tmp_path):

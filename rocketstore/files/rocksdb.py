@@ -6,6 +6,8 @@ import contextlib
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.small_file import read_file_start
+from rocketstore.errors import CorruptFileError
 from rocketstore.storage import scandir
 
 __all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
@@ -20,17 +22,19 @@ DATABASES = {
 }
 LMQ_OFFSETS = "lmqConsumerOffset.json"
 INDEX_KEY = b"lastStoreTimeStamp"
-CHUNK = 1 << 20  # bytes to read at once
+MAX_SEARCHED = 64 << 20  # bytes of one file
 
 
 def is_rocksdb(directory: Path) -> bool:
-    """Return whether a directory has a RocksDB; other files may be beside it."""
-    return (directory / "CURRENT").exists()
+    """Return whether a directory has a RocksDB; other files may be beside it. One that may not be read has none."""
+    with contextlib.suppress(OSError):
+        return (directory / "CURRENT").exists()
+    return False
 
 
 def has_rocksdb_data(directory: Path) -> bool:
     """Return whether a RocksDB holds anything: a broker of 5.5.0 makes an empty one in every store."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+    with contextlib.suppress(OSError), scandir(directory) as entries:
         return any(
             entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
             for entry in entries
@@ -73,7 +77,7 @@ def holds_index(directory: Path) -> bool:
 
     Source: IndexRocksDBStore.
     """
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+    with contextlib.suppress(OSError), scandir(directory) as entries:
         names = sorted(entry.name for entry in entries)
         return any(
             _contains(directory / name, INDEX_KEY)
@@ -83,10 +87,6 @@ def holds_index(directory: Path) -> bool:
 
 
 def _contains(path: Path, wanted: bytes) -> bool:
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        last = b""
-        while chunk := file.read(CHUNK):
-            if wanted in last + chunk:
-                return True
-            last = chunk[-len(wanted) :]
+    with contextlib.suppress(OSError, CorruptFileError):
+        return wanted in read_file_start(path, MAX_SEARCHED)
     return False

@@ -25,7 +25,7 @@ from rocketstore.files.rocksdb import (
 )
 from rocketstore.storage import scandir
 from rocketstore.store.dispatch import LMQ_PREFIX
-from rocketstore.store.queue_directories import queue_directories, topics_in
+from rocketstore.store.queue_directories import queue_directories
 
 __all__ = ["ROCKSDB_QUEUES", "StoreLayout", "has_dledger_log", "has_file_queues", "look_at_store", "require_file_log"]
 
@@ -147,7 +147,7 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
         index_database=root / "rocksdbstore" if has_index else None,
         has_other_data=has_data and not has_index,
         has_light_queues=LMQ_OFFSETS in in_config,
-        compacted_topics=tuple(topics_in(root / "compaction" / "compactionLog")) if "compaction" in names else (),
+        compacted_topics=tuple(sorted(_names_in(root / "compaction" / "compactionLog"))),
         is_tiered="tiered_index_file" in names or "tieredStoreMetadata.json" in in_config,
     )
 
@@ -160,11 +160,14 @@ def _are_queues_in_database(root: Path, config: StoreConfig | None, config_datab
     given = store_type(config)
     if given is not None:
         return given == ROCKSDB
-    return bool(config_databases) or not has_file_queues(root)
+    with contextlib.suppress(OSError):
+        return bool(config_databases) or not has_file_queues(root)
+    return False  # who lists the queues gets the error
 
 
 def _names_in(directory: Path) -> set[str]:
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), scandir(directory) as entries:
+    """Return the names in a directory, none of one that cannot be listed: who reads it next gets the error."""
+    with contextlib.suppress(OSError), scandir(directory) as entries:
         return {entry.name for entry in entries}
     return set()
 
