@@ -98,13 +98,21 @@ logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Pytho
 
 
 def open(
-    path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
+    path: str | os.PathLike[str] | RemotePath,
+    mode: str = "r",
+    *,
+    config: StoreConfig | None = None,
+    leftovers: bool = False,
 ) -> MessageStore:
     """Open the store that a broker left in a directory or is writing there, or a store to write.
 
     Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store and leaves it as a
     broker does. Use ``with``, or ``close``: else the next opening to write recovers it as after a crash. Sizes of files
     are taken from ``config``, else from what the last writer noted, else from the files.
+
+    Log and queues end where a broker ends them. After a clean stop that is before the first bytes of the last log file
+    that are no record, and before the first unit of a queue that leads to the log's end or behind it. Old records and
+    units that a broker cut off, and did not erase, stand behind these ends. ``leftovers=True`` reads them too.
 
     A store elsewhere is read with fsspec, from the extra "remote", and its package for the protocol, s3fs for one: by a
     URI, ``s3://bucket/store``; by a path of universal_pathlib; or by ``RemotePath(filesystem, path)``, with options of
@@ -114,7 +122,8 @@ def open(
     is seen within a second or two.
 
     Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r" reads; "r+" also writes to a store
-    that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered.
+    that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered. leftovers:
+    also read what stands behind the ends of log and queues; in mode "r" only.
     Raises: FileNotFoundError, NotADirectoryError; io.UnsupportedOperation for a remote store in another mode than "r";
     ModuleNotFoundError naming a package that is missing; StoreError if there is no store; StoreLockedError if somebody
     else writes it; UnsupportedFormatError for a store to write whose log is DLedger's or whose queues are in RocksDB;
@@ -122,4 +131,4 @@ def open(
     where sizes are open.
     Source: DefaultMessageStore.load, DefaultMessageStore.start.
     """
-    return MessageStore.open(path, mode, config=config)
+    return MessageStore.open(path, mode, config=config, leftovers=leftovers)

@@ -24,9 +24,9 @@ QUEUE = "consumequeue/TopicTest/0"
 COLLIDING = "AaAa", "BBBB"  # have one hash code
 
 
-def store_of(root, records, **options):
+def store_of(root, records, *, leftovers=False, **options):
     make_store(root, records, cq_file_size=options.pop("cq_file_size", FILE_SIZE), **options)
-    return rocketstore.open(root)
+    return rocketstore.open(root, leftovers=leftovers)
 
 
 def tagged(*tags, **fields):
@@ -218,14 +218,14 @@ def test_no_matched_message_if_all_are_filtered(tmp_path, limits):
 
 @pytest.mark.parametrize("limits", [None, "broker"])
 def test_message_was_removing_if_the_log_has_no_such_record(tmp_path, limits):
-    with store_of(tmp_path, [{}] * 4) as store:
+    with store_of(tmp_path, [{}] * 4, leftovers=True) as store:
         replace_units(tmp_path, 1, [(60_000, 100, 0), (60_100, 100, 0), (60_200, 100, 0)])
         assert read(store, 1, limits=limits) == ("MESSAGE_WAS_REMOVING", 4, [])
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
 def test_removing_is_not_said_once_a_message_was_found(tmp_path, limits):
-    with store_of(tmp_path, [{}] * 4) as store:
+    with store_of(tmp_path, [{}] * 4, leftovers=True) as store:
         replace_units(tmp_path, 3, [(60_000, 100, 0)])
         assert read(store, 2, limits=limits) == ("FOUND", 4, [2])
 
@@ -243,7 +243,7 @@ def test_after_a_lost_record_the_broker_skips_to_the_next_file_of_the_log(tmp_pa
 
 def test_without_limits_messages_behind_damage_are_read(tmp_path):
     """A broker's log ends at the damage."""
-    with store_of(tmp_path, [{}] * 4) as store:
+    with store_of(tmp_path, [{}] * 4, leftovers=True) as store:
         second = store.consume_queue("TopicTest", 0)[1].phy_offset
         with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
             file.seek(second + 4)

@@ -77,8 +77,9 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     parts = {"commit_log": {"scan"}, "consume_queue_writer": {"consume_queue_ext_writer"}}
     parts |= {"consume_queue": {"consume_queue_writer"}, "consume_queue_ext": {"consume_queue_ext_writer"}}
     parts["batch_consume_queue"] = {"consume_queue", "consume_queue_writer"}  # it is one, with other units
-    parts |= {"scan": {"commit_log"}, "log_end": {"commit_log"}}
-    parts["commit_log"] |= {"log_writer", "put_result", "lock_file"}  # of the store that it is a part of
+    parts |= {"scan": {"commit_log"}, "log_end": {"commit_log", "end_rule"}, "end_rule": {"commit_log"}}
+    parts["consume_queue"] |= {"end_rule", "queue_end"}
+    parts["commit_log"] |= {"end_rule", "log_writer", "put_result", "lock_file"}  # of the store that it is a part of
     parts |= {"log_plan": {"commit_log"}, "sparse_log_end": {"commit_log", "scan"}}
     parts["log_writer"] = {"allocate_service"}
     parts["broker_config"] = {"config_json", "config_values", "rocksdb"}  # its contents, and where else they may be

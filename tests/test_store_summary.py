@@ -1065,16 +1065,19 @@ def test_a_file_that_is_a_blank_alone_is_read_over(tmp_path):  # points 13 and 8
         assert store.get_phy_offset_by_time(2**62) == store.commit_log.max_phy_offset
 
 
-def test_units_beyond_the_log_are_there_and_lead_nowhere(tmp_path):  # point 45
+def test_units_beyond_the_log_are_behind_the_end_of_the_queue(tmp_path):  # point 45
     small_store(tmp_path)
     path = queue_file(tmp_path)
     data = bytearray(path.read_bytes())
     data[40:60] = consume_queue.UNIT.pack(60_000, 100, 0)
     path.write_bytes(data)
     with rocketstore.open(tmp_path) as store:
-        assert store.consume_queue("T0", 0).max_queue_offset == 3
+        assert store.consume_queue("T0", 0).max_queue_offset == 2
         found = store.get_message("T0", 0, 0)
-        assert (found.status, len(found.messages), found.next_begin_offset) == ("FOUND", 2, 3)
+        assert (found.status, len(found.messages), found.next_begin_offset) == ("FOUND", 2, 2)
+        assert store.get_message("T0", 0, 2).status == "OFFSET_OVERFLOW_ONE"
+    with rocketstore.open(tmp_path, leftovers=True) as store:
+        assert store.consume_queue("T0", 0).max_queue_offset == 3
         assert store.get_message("T0", 0, 2).status == "MESSAGE_WAS_REMOVING"
 
 

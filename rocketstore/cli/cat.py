@@ -7,16 +7,17 @@ from typing import Any
 import click
 
 from rocketstore.cli.elsewhere import note_elsewhere
-from rocketstore.cli.formats import Row, error_text, finish, format_option, report, write_rows
+from rocketstore.cli.formats import Row, error_text, finish, format_option, note, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_names
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
 from rocketstore.files.scan import Scan, Skipped
 from rocketstore.limits import LONG_MAX
+from rocketstore.store.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["cat", "left_out", "skipped_text"]
+__all__ = ["cat", "left_out", "note_leftovers", "skipped_text"]
 
 BATCH_SIZE = 500  # messages in memory, and in one table
 POLL_SECONDS = 0.2
@@ -50,9 +51,16 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
                 is_whole = False
 
     write_rows(batches(), output_format, for_people, columns=row_names())
+    note_leftovers(log)
     finish(unknown_topics(store, sorted(unseen)))
     if not is_whole:
         raise click.exceptions.Exit(1)
+
+
+def note_leftovers(log: CommitLog) -> None:
+    """Say that records are left behind the end of the log, which is no error."""
+    if (text := describe_leftovers(log)) is not None:
+        note(f"{text}: --leftovers shows them")
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:

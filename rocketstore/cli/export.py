@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
-from rocketstore.cli.cat import left_out
+from rocketstore.cli.cat import left_out, note_leftovers
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import csv_line, error_text, finish, json_line, note
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
@@ -137,6 +137,7 @@ def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) ->
     """Report what was left out, and topics that are not there, or say how much was written."""
     unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
     problems = [problem for piece in pieces for problem in piece["problems"]]
+    note_leftovers(store.commit_log)
     finish([*problems, *unknown_topics(store, sorted(unseen))])
     note(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages")
 

@@ -23,6 +23,7 @@ __all__ += ["tags_option", "time_option", "time_options", "time_range", "unknown
 Command = Callable[..., Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 BROKER_CONF = "rocketstore.broker_conf"
+LEFTOVERS = "rocketstore.leftovers"
 
 
 class StorePath(click.Path):
@@ -159,7 +160,7 @@ def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> Messag
     slots, items = (ctx.params.get(name) for name in ("hash_slot_num", "index_num"))
     if slots is not None:
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
-    return ctx.with_resource(rocketstore.open(path, config=config))
+    return ctx.with_resource(rocketstore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False)))
 
 
 def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore | Path:
@@ -175,14 +176,26 @@ broker_conf_option = click.option(
 )
 
 
+def note_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[LEFTOVERS] = value
+
+
+leftovers_option = click.option(
+    "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=note_leftovers,
+    help="Also read what a broker cut off, and left behind the ends of log and queues.",
+)
+
+
 def store_argument(command: Command) -> Command:
-    """Add STORE, which a command gets as an open MessageStore, and ``--broker-conf``."""
-    return with_all(command, click.argument("store", type=STORE, callback=open_store), broker_conf_option)
+    """Add STORE, which a command gets as an open MessageStore, ``--broker-conf`` and ``--leftovers``."""
+    argument = click.argument("store", type=STORE, callback=open_store)
+    return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
 def store_or_index_argument(command: Command) -> Command:
     """Add PATH, which a command gets as an open MessageStore, or as a Path if no store is there."""
-    return with_all(command, click.argument("path", type=STORE, callback=open_store_if_any), broker_conf_option)
+    argument = click.argument("path", type=STORE, callback=open_store_if_any)
+    return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
 def geometry_options(command: Command) -> Command:

@@ -17,6 +17,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
+from rocketstore.files.end_rule import Ending, StoreState
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
@@ -57,7 +58,8 @@ class CommitLog:
 
     Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
     or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole;
-    find_limit: gives the physical offset where the log ends at the latest, LONG_MAX if nothing limits it.
+    find_limit: gives the physical offset where the log ends at the latest, LONG_MAX if nothing limits it; ending: where
+    a broker ends the log.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -72,6 +74,7 @@ class CommitLog:
         self.last_phy_offset: int | None = None
         self.whole_to = 0
         self.find_limit: Callable[[], int] = no_limit
+        self.ending = Ending(self)
         self._closed = False
 
     @classmethod
@@ -199,12 +202,12 @@ class CommitLog:
     def max_phy_offset(self) -> int:
         """Where the last whole record ends; moves on as a broker writes. Source: CommitLog.getMaxOffset."""
         self.refresh()
-        scanner, files = self.scanner(()), self.queue.files
+        scanner, files = self.scanner((), verify_crc=self.ending.verifies_crc), self.queue.files
         end = None if self._end is None else self.walk_on(scanner, self.last_phy_offset, self._end)
         is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
         if end is None or (files and not is_known):
             self.last_phy_offset = None
-            end = self.walk(scanner, self.last_begun_file())
+            end = self.walk(scanner, self.ending.begin())
         self._end = end
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
@@ -230,6 +233,20 @@ class CommitLog:
             if self.begins_record(file.file_from_offset):
                 return file.file_from_offset
         return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    @property
+    def known_end(self) -> int:
+        """Where the log ended when ``max_phy_offset`` was found last, 0 before."""
+        return self._end or 0
+
+    def note_end(self, end: int, last_phy_offset: int) -> None:
+        """Take it that the log ends here, after the record at ``last_phy_offset``; -1: there is none."""
+        self._end, self.last_phy_offset = end, last_phy_offset if last_phy_offset >= 0 else None
+
+    def read_store_timestamp(self, phy_offset: int) -> int:
+        """Return the store time of the record at an offset, behind the end of the log too, epoch ms; -1 without one."""
+        fields = self._read_record(phy_offset)[1]
+        return -1 if fields is None else int(fields["store_timestamp"])
 
     def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
         """Go over the sound records that begin before ``end``, from one on; where the last of them ends."""
@@ -270,7 +287,11 @@ class CommitLog:
         return None if fields is None else Message.of_fields(fields)
 
     def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
-        offset, size = operator.index(phy_offset), SPAN
+        offset = operator.index(phy_offset)
+        return (END, None) if self.ending.is_behind(offset) else self._read_record(offset)
+
+    def _read_record(self, offset: int) -> tuple[int, dict[str, Any] | None]:
+        size = SPAN
         while True:
             window = self._window(offset, size)
             if window is None:
@@ -313,6 +334,8 @@ class CommitLog:
         offsets = aligned(phy_offsets, np.int64)
         windows, window_of = self.windows_of(offsets)
         window_of[offsets >= self.find_limit()] = -1
+        if len(offsets) and self.ending.is_behind(int(offsets.max())):
+            window_of[offsets >= self.max_phy_offset] = -1
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)
@@ -405,7 +428,7 @@ class CommitLog:
         A mapping changes a file's time when it first changes a page, so the last record may be later than that. A
         remote file's is 0 where the file system tells none.
         """
-        if offset < self.whole_to:
+        if offset < self.whole_to or self.ending.left_state == StoreState.STOPPED:
             return True
         file = self.queue.find(offset)
         if file is None:
@@ -602,7 +625,7 @@ class CommitLog:
             if found is None:
                 # The bytes that a record is known by may be cut in two.
                 place = window.from_offset + window.buffer.size - (7 if partial else 0)
-            elif not partial or self._read_message(found)[0] in (OK, HALF):
+            elif not partial or self._read_record(found)[0] in (OK, HALF):
                 return found
             else:
                 place = found + 1

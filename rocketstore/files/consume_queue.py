@@ -19,6 +19,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter, UnitWriter
+from rocketstore.files.end_rule import StoreState
 from rocketstore.files.mapped_file import (
     RECOVERED_FILES,
     LogFile,
@@ -28,6 +29,7 @@ from rocketstore.files.mapped_file import (
     check_mode,
     make_directory,
 )
+from rocketstore.files.queue_end import find_own_end, find_truncated_end
 from rocketstore.files.remote_file import open_queue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.columns import int32_column, int64_column, require_int64
@@ -38,7 +40,7 @@ from rocketstore.kernels.consume_queue import (
     read_unit,
 )
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
-from rocketstore.storage import identity, local_path, scandir, to_path
+from rocketstore.storage import identity, is_remote, local_path, scandir, to_path
 
 __all__ = [
     "ConsumeQueue",
@@ -122,20 +124,28 @@ def beside_expiry(method: F) -> F:
     return cast("F", call)
 
 
+class BoundedEnd(NamedTuple):
+    """What was found of the end of a queue: in these files, whose valid units end at ``run_end``, it is ``end``."""
+
+    files: Sequence[LogFile]
+    run_end: int
+    end: int
+
+
 class ConsumeQueue:
     """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 
     It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
-    for again from where it was, so a queue grows as a broker writes. What a restart would cut because the commit log
-    has no such record is still there.
+    for again from where it was, so a queue grows as a broker writes. If the commit log says where it ends, a queue ends
+    before its first unit that leads behind that end, as for a broker.
 
     Attributes: directory; mode; mappings: those that it shares with other queues, before its files are looked at, else
     None. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
     __slots__ = (
-        "_closed", "_commit_log", "_end", "_file_size", "_given_size", "_known", "_queue", "_writer", "directory",
-        "mappings", "mode",
+        "_bounded", "_closed", "_commit_log", "_end", "_file_size", "_found", "_given_size", "_known", "_queue",
+        "_writer", "directory", "mappings", "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
@@ -152,6 +162,8 @@ class ConsumeQueue:
         self._queue: MappedFileQueue | None = None
         self._file_size = 0
         self._end = -1
+        self._found = -1
+        self._bounded: BoundedEnd | None = None
         self._known: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, their end, and what they have
         self._closed = False
         self._writer: Any = None
@@ -223,7 +235,7 @@ class ConsumeQueue:
         self._run(again=True)
         held = self._held()
         at = bisect.bisect_left(held, True, key=lambda span: self._find_live(span) < span[1])
-        return (self._find_live(held[at]) if at < len(held) else self._end) // 20
+        return (self._find_live(held[at]) if at < len(held) else self._find_end()) // 20
 
     @overload
     def __getitem__(self, key: int) -> CqUnit: ...
@@ -373,7 +385,91 @@ class ConsumeQueue:
                 raise CorruptFileError(file.path, file.size, "file size", reason)
         return self._queue
 
+    @property
+    @beside_expiry
+    def leftover_units(self) -> int:
+        """How many valid units stand behind the end of the queue because they lead behind the end of the log."""
+        end, run_end = self._find_end(), self._find_run_end()
+        if end == run_end:
+            return 0
+        behind = [(max(begin, end), stop) for begin, stop in self._spans_until(run_end) if stop > end]
+        return sum(stop - begin for begin, stop in behind) // self.unit_size
+
     def _find_end(self) -> int:
+        """Find where the queue ends: where its valid units do, or before the first that leads behind the log."""
+        run_end, log = self._find_run_end(), self._commit_log
+        ending = getattr(log, "ending", None)
+        state = StoreState.CRASHED if ending is None else ending.state
+        is_bounded = state != StoreState.CRASHED and log.queue.files
+        self._found = self._find_end_by_log(run_end, state) if is_bounded else run_end
+        return self._found
+
+    def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
+        """Find where the queue ends by what its units lead to."""
+        files, known = self._run().files, self._bounded
+        if known is None or known.files is not files or known.end != known.run_end or known.run_end > run_end:
+            known = None
+        elif known.run_end == run_end:
+            return run_end
+        if is_remote(self.directory):  # to walk over the log is to fetch it: see whether the last record is there
+            end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
+        else:
+            end = self._find_bounded_end(run_end, 0 if known is None else known.end)
+            end = self._find_own_end(end) if state == StoreState.RUNNING else end
+        self._bounded = BoundedEnd(files, run_end, end)
+        return end
+
+    def _find_bounded_end(self, run_end: int, checked: int) -> int:
+        """Find where the queue ends if its units from ``checked`` to ``run_end`` may lead behind the log."""
+        spans, log = self._spans_until(run_end), self._commit_log
+        if not spans:
+            return run_end
+        # Units of records in earlier files of the log need no look at where the log ends.
+        place = self._skip_before(max(spans[-1][0], checked), run_end, log.ending.begin())
+        if place == run_end or self._skip_before(place, run_end, log_end := log.ending.bound_of_queues()) == run_end:
+            return run_end
+        return find_truncated_end(spans, log_end, self._phy_offset_at, self._skip_before)
+
+    def _find_own_end(self, end: int) -> int:
+        return find_own_end(self._spans_until(end), self.unit_size, self._is_own) if end > 0 else end
+
+    def _is_before_last_file(self, run_end: int) -> bool:
+        """Whether the last unit leads to an earlier file of the log than the last one that begins with a record."""
+        spans = self._spans_until(run_end)
+        return not spans or self._phy_offset_at(run_end - self.unit_size) < self._commit_log.ending.begin()
+
+    def _skip_before(self, start: int, stop: int, log_end: int) -> int:
+        """Return the position of the first unit that leads to ``log_end`` or behind it; ``stop`` if there is none."""
+        while start < stop:
+            size = min(stop - start, READ_UNITS * self.unit_size)
+            units = Buffer(self._run().pread(start, size), self.directory)
+            n = units.size // self.unit_size
+            count = count_valid_units(units, 0, n, self.unit_size, log_end - 1)
+            start += count * self.unit_size
+            if count < n or n == 0:
+                break
+        return start
+
+    def _phy_offset_at(self, position: int) -> int:
+        return int.from_bytes(self._run().pread(position, 8), "big", signed=True)
+
+    def _is_own(self, position: int) -> bool:
+        """Whether the unit at a position leads to a record of this queue, or to one that has expired."""
+        phy_offset = self._phy_offset_at(position)
+        if phy_offset < self._commit_log.min_phy_offset or self._unit_at(position).is_filler:
+            return True
+        record = self._commit_log.find_message(phy_offset)
+        if record is None:
+            return False
+        more = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        return (record.topic, record.queue_id) == (self.topic, self.queue_id) or self.topic in more
+
+    def _spans_until(self, end: int) -> list[Span]:
+        """Return the spans of units before ``end`` in each file that has any."""
+        files = [file for file in self._run().files if file.file_from_offset < end and file.size >= self.unit_size]
+        return [(file.file_from_offset, min(self._limit(file), end)) for file in files]
+
+    def _find_run_end(self) -> int:
         """Where the valid units end. The files are listed again when one comes, or takes a place, that is not known."""
         files = self._run().files
         file = self._run().find(self._end)
@@ -504,7 +600,8 @@ class ConsumeQueue:
 
     def _end_after(self, first: int, stop: int) -> int:
         """The end, which is not looked for again where a range of queue offsets is within what is known."""
-        return self._end // 20 if first >= 0 and stop * 20 <= self._end else self.max_queue_offset
+        end = self._found
+        return end // 20 if first >= 0 and stop * 20 <= end else self.max_queue_offset
 
     def _unit_at(self, position: int) -> CqUnit:
         window: Window | None = self._run().read(position, 20)

@@ -6,6 +6,7 @@ import math
 import time
 
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.end_rule import StoreState
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import is_remote
 
@@ -29,20 +30,32 @@ class LogEnd:
 
     def find(self) -> int:
         """Look where the log ends now, bytes. That nothing is behind bad bytes is looked for again every 10 seconds."""
-        log, before, scanner = self._log, self._end, self._log.scanner(())
+        log = self._log
+        if log.ending.state == StoreState.STOPPED and not is_remote(log.directories[0]):
+            stopped_end, self.last_phy_offset = log.max_phy_offset, log.last_phy_offset
+            if not self._is_to_look(stopped_end != self._end) or not self._has_come_behind(stopped_end):
+                self._end = stopped_end
+                return stopped_end
+        before, scanner = self._end, log.scanner(())
         log.refresh()
         end = None if before is None else log.walk_on(scanner, self.last_phy_offset, before)
         if end is None:
             self.last_phy_offset = None
             end = log.walk(scanner, log.last_begun_file())
         if self._is_to_look(end != before):
-            while (later := log.find_later(end, LONG_MAX)) not in (None, end):
+            while (later := log.find_later(end, LONG_MAX)) not in (None, end) and not log.ending.is_cut(end, later):
                 end = log.walk(scanner, later)
             self._looked, self._versions = time.monotonic(), self._remote_versions()
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
         self._end = end
         return min(end, log.find_limit())
+
+    def _has_come_behind(self, end: int) -> bool:
+        """Whether records have come behind the end of a stopped store's log, which no broker cut off."""
+        has_come = self._log.find_later(end, LONG_MAX) is not None and not self._log.ending.is_at(end)
+        self._looked = -math.inf if has_come else time.monotonic()
+        return has_come
 
     def _is_to_look(self, moves_on: bool) -> bool:
         """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""

@@ -84,7 +84,7 @@ class Scan:
         self.has_expired = self._begin is not None and self._begin < first
         last = min(max(map(self._log.end_of, files), default=0), self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
-        end = self._stop = last if self._end is None else min(self._end, last)
+        end = self._stop = self._log.ending.bound(begin, last if self._end is None else min(self._end, last))
         return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
@@ -142,6 +142,8 @@ class Scan:
         log = self._log
         log.list_again()  # what follows a part tells whether this is damage
         later = log.find_later(offset + 1, LONG_MAX)
+        if later is not None and not self._is_bad_crc(offset) and log.ending.is_at(offset):
+            return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
             later = whole_to if whole_to > offset else None  # the last record is whole, but its CRC is wrong
@@ -165,6 +167,10 @@ class Scan:
             raise error
         self.skipped.append(Skipped(offset, min(later, self._stop), error))
         return later, True
+
+    def _is_bad_crc(self, offset: int) -> bool:
+        """Whether a record is here that is whole but for its CRC, which a running broker does not look at."""
+        return self._log.walk(self._log.scanner(()), offset, offset + 1) > offset
 
     # ---- several threads -----------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ class SparseLogEnd:
         begin, stop = max(self._first_place(), log.last_begun_file()), files[-1].end_offset
         end = self._search(begin, stop)
         while (later := self._find_behind(end, stop)) is not None:
+            if log.ending.is_cut(end, later, self.last_phy_offset):
+                break
             end = self._search(later, stop)
         self._end = end
         return end

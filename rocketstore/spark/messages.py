@@ -68,7 +68,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         self.table = table
 
     def partitions(self) -> list[LogPart]:
-        with rocketstore.open(self.options.path) as store, planning(store):
+        with rocketstore.open(self.options.path, leftovers=self.options.leftovers) as store, planning(store):
             return [part_of(store.commit_log, ranges) for ranges in self.plan(store)]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:

@@ -214,6 +214,7 @@ class ReadOptions:
     fail_on_data_loss: bool = option(boolean, True)
     mode: str = option(choice(*MODES), "FAILFAST")
     verify_crc: bool = option(boolean, False)
+    leftovers: bool = option(boolean, False)
     broker_name: str | None = option(str)
     pushdown: bool = option(boolean, False)
     max_hash_slot_num: int | None = option(positive)
@@ -290,9 +291,9 @@ OF_QUEUES = {"assign", "subscribe", "subscribePattern", "queueIds"}
 OF_INDEX = {"maxHashSlotNum", "maxIndexNum"}
 OF_TABLES = {
     "messages": FIELDS.keys() - OF_INDEX,
-    "consumequeue": OF_ALL_TABLES | OF_QUEUES,
+    "consumequeue": OF_ALL_TABLES | OF_QUEUES | {"leftovers"},
     "index": OF_ALL_TABLES | OF_INDEX,
-    "offsets": OF_ALL_TABLES | OF_QUEUES,
+    "offsets": OF_ALL_TABLES | OF_QUEUES | {"leftovers"},
 }
 OF_STREAMS = {"maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger"}
 OF_BATCHES = {"endingOffsets", "endingTimestamp", "endingPhyOffset"}

@@ -73,6 +73,7 @@ def register(spark: SparkSession) -> None:
     | schemaStyle | rocketmq or kafka: names of columns | rocketmq | kafka |
     | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
     | verifyCrc | true or false | false | true |
+    | leftovers | true or false: what a broker cut off, too | false | true |
     | minPartitions | at least 1 | 1 | 16 |
     | maxPartitionBytes | size of log that a task reads | 1g | 128m |
     | batchSize | rows in a batch at most | 16384 | 4096 |
@@ -96,8 +97,11 @@ def register(spark: SparkSession) -> None:
 
     Without columns or a schema a table has all but properties, rawBody, tagsCode, bornTimestampMs, storeTimestampMs and
     _corrupt_record, which mode PERMISSIVE adds; offsets all but group and consumerOffset. Tables consumequeue and
-    offsets take path, table, columns, batchSize, subscribe, subscribePattern, assign and queueIds; index takes path,
-    table, columns, batchSize and its own two.
+    offsets take path, table, columns, batchSize, subscribe, subscribePattern, assign, queueIds and leftovers; index
+    takes path, table, columns, batchSize and its own two.
+
+    Log and queues end where a broker ends them; leftovers=true also reads old records and units that a broker cut off
+    there and did not erase.
 
     Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
     broker's own, such as maxMessageSize, for what is not as the store was written last; txnAppId and txnVersion, both

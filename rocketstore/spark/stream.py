@@ -72,7 +72,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @lazy_property
     def store(self) -> MessageStore:
-        return rocketstore.open(self.options.path)
+        return rocketstore.open(self.options.path, leftovers=self.options.leftovers)
 
     @lazy_property
     def log_end(self) -> CommittedEnd:

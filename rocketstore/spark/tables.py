@@ -15,6 +15,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import BatchConsumeQueue
 from rocketstore.files.consume_queue import ConsumeQueue
+from rocketstore.files.end_rule import PlannedEnding, StoreState
 from rocketstore.files.index_file import IndexFile
 from rocketstore.files.log_plan import LogPlan
 from rocketstore.limits import LONG_MAX
@@ -22,7 +23,7 @@ from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.plan import planning
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
-from rocketstore.storage import to_path
+from rocketstore.storage import is_remote, to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["TABLE_READERS"]
@@ -36,11 +37,13 @@ class TablePart(InputPartition):  # type: ignore[misc]
     """What one task reads: pieces of the table that its reader knows how to read.
 
     Attributes: log: the first file of the log, before which nothing is left that a queue leads to; None without a log.
+    log_end: where the log ends, so that queues end before units that lead there or behind it; None if they do not.
     """
 
-    def __init__(self, pieces: list[Any], log: LogPlan | None) -> None:
+    def __init__(self, pieces: list[Any], log: LogPlan | None, log_end: int | None) -> None:
         self.pieces = pieces
         self.log = log
+        self.log_end = log_end
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
@@ -56,9 +59,15 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         return StoreConfig(max_hash_slot_num=options.max_hash_slot_num, max_index_num=options.max_index_num)
 
     def partitions(self) -> list[TablePart]:
-        with rocketstore.open(self.options.path, config=self.config) as store, planning(store):
-            log = self.plan_log(store)
-            return [TablePart(pieces, log) for pieces in self.plan(store)]
+        options = self.options
+        store = rocketstore.open(options.path, config=self.config, leftovers=options.leftovers)
+        with store, planning(store):
+            log, log_end = self.plan_log(store), self.find_log_end(store)
+            return [TablePart(pieces, log, log_end) for pieces in self.plan(store)]
+
+    def find_log_end(self, store: MessageStore) -> int | None:
+        """Return where the log ends, as far as queues end by it, if tasks look for the ends of queues; else None."""
+        return None
 
     def plan_log(self, store: MessageStore) -> LogPlan | None:
         """Give what tasks need to know of the log, which has one file for each GiB: its first file."""
@@ -74,6 +83,8 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, TablePart):
             log = None if partition.log is None else partition.log.open()
+            if log is not None and partition.log_end is not None:
+                log.ending = PlannedEnding(log, partition.log_end)
             with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
                 for columns, n in self.columns(store, partition.pieces):
                     yield self.batch(columns, n)
@@ -160,6 +171,12 @@ class OffsetsReader(TableReader):
             queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):
             yield queues[start : start + QUEUES]
+
+    def find_log_end(self, store: MessageStore) -> int | None:
+        log = store._log_or_none
+        if log is None or is_remote(store.path) or log.ending.state == StoreState.CRASHED:
+            return None
+        return log.ending.bound_of_queues()
 
     @property
     def wants_groups(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self
 
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import Compat, StoreConfig, require_config
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig, read_topics
@@ -21,6 +21,7 @@ from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.files.end_rule import EndRule, Evidence, StoreState
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.log_writer import StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import Mappings, check_mode
@@ -68,14 +69,23 @@ class MessageStore:
     """A store as a broker left it, or as one is writing it. Made by ``rocketstore.open``; a context manager.
 
     Each part is opened when it is first used, and one that is damaged, missing or in a format that is not read says so
-    then; the others work. Attributes: path, the root; mode; config.
+    then; the others work. Attributes: path, the root; mode; config; leftovers, whether what stands behind the end of
+    the log and of queues is read too.
     Source: DefaultMessageStore.
     """
 
-    def __init__(self, path: Path, config: StoreConfig, mode: str = "r", writer: StoreWriter | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        config: StoreConfig,
+        mode: str = "r",
+        writer: StoreWriter | None = None,
+        leftovers: bool = False,
+    ) -> None:
         self.path = path
         self.mode = mode
         self.config = config
+        self.leftovers = leftovers
         self._writer = writer
         self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
         self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
@@ -86,17 +96,26 @@ class MessageStore:
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str] | RemotePath, mode: str = "r", *, config: StoreConfig | None = None
+        cls,
+        path: str | os.PathLike[str] | RemotePath,
+        mode: str = "r",
+        *,
+        config: StoreConfig | None = None,
+        leftovers: bool = False,
     ) -> Self:
         """Open a store; the documentation is ``rocketstore.open``'s."""
         require_config(config)
         check_mode(mode)
+        if leftovers and mode != "r":
+            raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them; a writer goes on where the log ends")
         root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(root, mode, config)
         given, config = config, config or StoreConfig()
         require_store(root, config)
-        return cls(root, config) if mode == "r" else cls._open_writer(root, mode, given)
+        if mode == "r":
+            return cls(root, config, leftovers=leftovers)
+        return cls._open_writer(root, mode, given)
 
     @classmethod
     def of_plan(cls, path: Path, config: StoreConfig, log: CommitLog | None) -> Self:
@@ -132,9 +151,49 @@ class MessageStore:
         )
         if self._writer is not None:
             log.whole_to = self._writer.phy_offset
-        elif not is_remote(self.path):  # Spark's sink writes into no remote store
+            return log
+        if not is_remote(self.path):  # Spark's sink writes into no remote store
             log.find_limit = UncommittedRecords(self.path, log).find_begin
+        if not self.leftovers:
+            last_files = Compat.of(self.config.compat).last_files
+            verifies_crc = self.config.check_crc_on_recover and not is_remote(self.path)
+            log.ending.rule = EndRule(self._find_state, self._find_evidence, last_files, verifies_crc)
         return log
+
+    def _find_state(self) -> StoreState:
+        """Find whether the store was stopped, is being written, or crashed. A remote store is looked at once."""
+        if is_remote(self.path):
+            return self._remote_state
+        if not os.path.lexists(self._abort):
+            return StoreState.STOPPED
+        with contextlib.suppress(OSError):
+            return StoreState.RUNNING if self.is_locked else StoreState.CRASHED
+        return StoreState.CRASHED
+
+    def _find_evidence(self) -> Evidence:
+        """Read what checkpoint and lock say of the end of the log. What cannot be read says nothing."""
+        physic, confirm, lock = None, 0, None
+        with contextlib.suppress(OSError, StoreError):
+            point = self.checkpoint
+            if (self.path / "checkpoint").exists():
+                physic, confirm = point.physic_msg_timestamp, point.confirm_phy_offset
+        with contextlib.suppress(OSError):
+            lock = int((self.path / "lock").stat().st_mtime * 1000)
+        return Evidence(physic, confirm, lock)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether log and queues end where a broker ends them: no crash left the store, and this object only reads."""
+        is_read = self._writer is None and not self.leftovers
+        return is_read and self._find_state() != StoreState.CRASHED
+
+    @lazy_property
+    def _abort(self) -> str:
+        return str(self.path / "abort")
+
+    @lazy_property
+    def _remote_state(self) -> StoreState:
+        return StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
 
     @property
     def index(self) -> IndexService | None:
@@ -663,13 +722,13 @@ class MessageStore:
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:
             raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), self.path, self.config)
+        return _reopen, (type(self), self.path, self.config, self.leftovers)
 
     def __repr__(self) -> str:
         return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
 
 
-def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig) -> MessageStore:
-    return cls.open(path, config=config)
+def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig, leftovers: bool) -> MessageStore:
+    return cls.open(path, config=config, leftovers=leftovers)
 
 

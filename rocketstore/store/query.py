@@ -203,7 +203,10 @@ class _Search:
             self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
-        """Keep the candidates that are what was asked for."""
+        """Keep the candidates that are what was asked for, and not behind the end of the log."""
+        if len(phy_offsets) and self.log.ending.is_behind(int(phy_offsets.max())):
+            kept = phy_offsets < self.log.max_phy_offset
+            rows, phy_offsets = rows[kept], phy_offsets[kept]
         matched = np.zeros(len(rows), np.uint8)
 
         def match(part: slice) -> None:
@@ -258,7 +261,7 @@ class _Search:
         """Where the log's last record ends, also if something before it is damaged."""
         log = self.log
         end = log.max_phy_offset
-        while (later := log.find_later(end + 1, LONG_MAX)) is not None:
+        while not log.ending.is_behind(end) and (later := log.find_later(end + 1, LONG_MAX)) is not None:
             end = log.walk(log.scanner(()), later)
         return end
 

@@ -35,9 +35,11 @@ def recover(
     path : the root of the store.
     policy : "complete", which opening for writing uses: only a torn tail of the commit log is cut, after it was saved
         under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
-        where one is missing or wrong. After a clean stop opening looks no farther back than 64 MiB, in the last file
-        of the log, and misses no queue whose directory is gone. "broker": exactly what a broker of ``config.compat``,
-        5.3.3, 5.5.0 or 5.5.1, does at its next start; what it cuts off the log is saved too.
+        where one is missing or wrong. After a clean stop the log ends where a broker ends it, before the first bytes of
+        its last file that are no record; old records behind that end are saved and zeroed. Opening then looks for what
+        queues and index lack no farther back than 64 MiB, and misses no queue whose directory is gone. "broker":
+        exactly what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next start; what it cuts off the
+        log is saved too.
     dry_run : change nothing, not even the lock file, and only say what would be done.
     config : sizes of files, as for ``open``.
 

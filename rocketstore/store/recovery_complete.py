@@ -16,6 +16,7 @@ from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
 from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.end_rule import Evidence, find_stopped_end, is_cut_by_broker
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
 from rocketstore.files.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
@@ -124,15 +125,16 @@ class Completion:
         by somebody who finds what is wrong with it.
         """
         self._check_log_files()
-        is_clean = self.last_exit_ok and (self.root / "checkpoint").exists()
+        is_clean, is_cut = self.last_exit_ok and (self.root / "checkpoint").exists(), False
         flushed = self.checkpoint.physic_msg_timestamp
         if is_clean:
-            self.checked_from = self._tail_begin() if last_file else self._last_files_begin()
+            is_cut = self._is_cut_off()
+            self.checked_from = self._tail_begin() if last_file and not is_cut else self._last_files_begin()
         elif last_file and flushed <= 0:
             self.checked_from = self.log.last_begun_file()
         else:
             self.checked_from = self._last_file_before(flushed, self._flushed_record())
-        is_checked = self.config.check_crc_on_recover and not (is_clean and last_file)
+        is_checked = self.config.check_crc_on_recover and not (is_clean and last_file and not is_cut)
         self._find_end(self.checked_from, verify_crc=is_checked)
         self.steps = list(self._log_steps())
 
@@ -166,9 +168,11 @@ class Completion:
         for queue in self.queues:
             queue.look_at_last_file()
         last = max((queue.phy_offset for queue in self.queues), default=0)
+        if self._is_cut_off():
+            return False
         self.checked_from = begin = self._tail_begin()
         self._find_end(begin, verify_crc=False)
-        if self._is_cut_off() or not begin < last <= self.end:
+        if not begin < last <= self.end:
             return False
         if not all(units_agree(self.log, self.queues, self.batch_topics)):
             return False
@@ -181,12 +185,19 @@ class Completion:
             return False
         return not self._find_missing(others_begin=last)
 
+    def _evidence(self) -> Evidence:
+        lock = self.root / "lock"
+        lock_timestamp = lock.stat().st_mtime_ns // 1_000_000 if lock.exists() else None
+        has_checkpoint = (self.root / "checkpoint").exists()
+        flushed = self.checkpoint.physic_msg_timestamp if has_checkpoint else None
+        return Evidence(flushed, self.checkpoint.confirm_phy_offset, lock_timestamp)
+
     def _is_cut_off(self) -> bool:
-        """Whether a broker, which never erases, ended the log before a record whose body is not its CRC's."""
-        end = self._end_of_record(self.checkpoint.confirm_phy_offset)
-        begin = max(end, self.checked_from)  # behind a file's last record it is the next one's first
-        scanner = self.log.scanner((), verify_crc=self.config.check_crc_on_recover)
-        return end > 0 and begin < self.end and self.log.walk(scanner, begin, begin + 1) == begin
+        """Whether records stand behind the end of the log, where a broker cut them off or something was damaged."""
+        begin, verify_crc = self.log.last_begun_file(), self.config.check_crc_on_recover
+        self.log.whole_to = LONG_MAX
+        found = find_stopped_end(self.log, begin, self._evidence(), verify_crc=verify_crc)
+        return found.is_cut or found.is_damaged
 
     def _look_at_everything(self, whole_log: bool) -> None:
         """Look at all queues and files of the index, and at the log from where one of them ends, or at all of it."""
@@ -308,7 +319,9 @@ class Completion:
         later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
         if later is None or self._is_of_write(later) or all(is_saved(self.root, tail) for tail in self.tails):
             return
-        if self._is_a_broker_s_cut(later) if self.last_exit_ok else self._is_unflushed():
+        place = self.end, self.last_phy_offset, later
+        is_cut = is_cut_by_broker(self.log, self._evidence(), *place) if self.last_exit_ok else self._is_unflushed()
+        if is_cut:
             return
         file = self.log.queue.find(self.end) or self.tails[0].file
         reason = f"no message begins here, but one is at {later}: {ADVICE}"
@@ -318,17 +331,6 @@ class Completion:
         """Whether a record behind damage is of a write that is undone: the log ends where that write begins."""
         write = self.write
         return write is not None and write.what != "leave" and write.end == self.end and later < write.intent.end
-
-    def _is_a_broker_s_cut(self, later: int) -> bool:
-        """Whether a broker cut the log here when it started, and wrote nothing since: it never erases.
-
-        Damage behind the record that it noted then leaves the same bytes, but of records that are younger than the lock
-        file, which a broker writes when it starts.
-        """
-        if self.last_phy_offset != self.checkpoint.confirm_phy_offset or self.last_phy_offset == 0:
-            return False  # 0 is noted by no release before 5.1.1
-        record, lock = self.log.find_message(later), self.root / "lock"
-        return record is not None and lock.exists() and record.store_timestamp < lock.stat().st_mtime_ns // 1_000_000
 
     def _is_unflushed(self) -> bool:
         """Whether the bytes at the end may not have been on the disk, by what the checkpoint says.

@@ -17,6 +17,7 @@ from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.commit_log import END
 from rocketstore.message import utc
 from rocketstore.store.layout import has_file_queues
+from rocketstore.store.leftovers import count_leftover_bytes
 
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore
@@ -52,6 +53,8 @@ class StoreSummary(NamedTuple):
 
     ``problems``: what cannot be read, or is wrong. ``notes``: where consumers get other messages than those that are
     counted here, as of a compacted topic.
+    ``leftover_bytes``: from the end of the log to the last byte behind it that is not zero; ``leftover_units``: of all
+    queues, behind their ends. A broker cut them off and did not erase them. None if the store crashed.
     """
 
     topics: int | None
@@ -67,6 +70,8 @@ class StoreSummary(NamedTuple):
     is_locked: bool
     problems: list[str]
     notes: Sequence[str] = ()
+    leftover_bytes: int | None = None
+    leftover_units: int | None = None
 
 
 def consumer_lag(store: MessageStore, group: str | None) -> Iterator[ConsumerLag]:
@@ -123,7 +128,7 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             problems.append(str(error))
 
     queues: list[tuple[str, int]] | None = None
-    messages = None
+    messages = leftover_bytes = leftover_units = None
     config: BrokerConfig | None = None
     log: Span = (None, None, None, None)
     index: tuple[int | None, int | None] = (None, None)
@@ -133,16 +138,20 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
     with noted():
         queues = list(store.queues())
     if count_messages and queues is not None:
-        messages = 0
-        for queue in queues:
+        messages = units = 0
+        for name in queues:
             with noted():
-                messages += len(store.consume_queue(*queue))
+                queue = store.consume_queue(*name)
+                messages += len(queue)
+                units += queue.leftover_units
+        leftover_units = units if store.is_bounded else None
     with noted():
         problems += missing_parts(store, config, queues)
     with noted():
         _ = store.checkpoint
     with noted():
         log = log_span(store.commit_log)
+        leftover_bytes = count_leftover_bytes(store.commit_log, store.commit_log.max_phy_offset)
     with noted():
         service = store.index
         if service is not None:
@@ -163,7 +172,9 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
         layout = store.layout
         notes = layout.notes()
         problems += layout.problems()
-    return StoreSummary(topics, n_queues, messages, *log, *index, store.last_exit_ok, is_locked, problems, notes)
+    parts = topics, n_queues, messages, *log, *index
+    state = store.last_exit_ok, is_locked, problems, notes
+    return StoreSummary(*parts, *state, leftover_bytes=leftover_bytes, leftover_units=leftover_units)
 
 
 # ---- what is missing ---------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.config_values import OFFSETS
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.files.end_rule import StoreState
 from rocketstore.files.index_file import file_size, geometry_of
 from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import is_offset_name
@@ -107,7 +108,7 @@ class Verification:
         self.layout = look_at_store(root, config)
 
     def run(self, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> VerifyReport:
-        with MessageStore.open(self.root, config=self.config) as store:
+        with MessageStore.open(self.root, config=self.config, leftovers=True) as store:
             self._check_state()
             self._check_config()
             with contextlib.closing(self._open_log(store)) as log:
@@ -126,6 +127,7 @@ class Verification:
         if self.last_exit_ok and not self.is_locked:
             log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
+        cut = self._find_cut(log)
         light = with_light_queues(self.config, [entry.name for entry in self._entries(self.root / "consumequeue")])
         multi = light.enable_multi_dispatch
         if not multi:
@@ -135,13 +137,14 @@ class Verification:
         )
         index = IndexVerifier(log, self.findings, self._index_parts())
         whole = LogVerifier(log, self.config, self.findings, queues, index)
-        whole.run(stop, quick, threads, progress)
+        whole.run(stop, cut, quick, threads, progress)
         self.is_locked = self.is_locked or self._is_held()  # it may have started meanwhile
         if self.is_locked:
             self.findings.add("lock-held", self.root / "lock", 0, "another process holds the lock")
         is_live = self.is_locked or whole.is_growing
         dispatch_from = None if self.last_exit_ok else self._dispatch_from(log)
-        units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live)
+        is_stopped = self.last_exit_ok and not is_live
+        units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live, is_stopped)
         if quick:
             units.sample()
         else:
@@ -158,6 +161,16 @@ class Verification:
             self.findings.sorted(), whole.begin, whole.end, whole.n_records, len(queues.queues), len(index.parts),
             self.last_exit_ok, self.is_locked, quick,
         )
+
+    def _find_cut(self, log: CommitLog) -> int | None:
+        """Find where a broker cut the log before it was stopped cleanly; None if no record is behind its end."""
+        if not self.last_exit_ok or self.is_locked or not log.queue.files:
+            return None
+        with MessageStore.open(self.root, config=self.config) as store:
+            if store.commit_log.ending.state != StoreState.STOPPED:
+                return None
+            end = store.commit_log.max_phy_offset
+        return None if log.find_later(end, LONG_MAX) is None else end
 
     # ---- files -----------------------------------------------------------------------------------------------
 

@@ -182,11 +182,15 @@ class LogVerifier:
         self._last_store_timestamp: int | None = None
         self.is_growing = self.is_sampled = False
 
-    def run(self, stop: int | None, quick: bool, threads: int, progress: Callable[[int, int], None] | None) -> None:
-        """Check all, or samples of it. Parameters: stop: the end, where a broker writes on."""
+    def run(self, stop: int | None, cut: int | None, quick: bool, threads: int,
+            progress: Callable[[int, int], None] | None) -> None:
+        """Check all, or samples of it.
+
+        Parameters: stop: the end, where a broker writes on. cut: the end, where a broker cut off what stands behind it.
+        """
         self.is_sampled = quick
         self._check_files()
-        limit = LONG_MAX if stop is None else stop
+        limit = min(LONG_MAX if stop is None else stop, LONG_MAX if cut is None else cut)
         chunks = list(self._samples(limit) if quick else self._chunks(limit))
         workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
@@ -229,7 +233,10 @@ class LogVerifier:
         self.end = max(place, self.begin)
         if quick and chunks and place < chunks[-1][0]:  # its samples are all in one large record
             self.end = self.log.max_phy_offset
-        self._check_end(stop)
+        if cut is None:
+            self._check_end(stop)
+        else:
+            self._add_leftovers(cut)
 
     # ---- parts -----------------------------------------------------------------------------------------------
 
@@ -326,6 +333,12 @@ class LogVerifier:
             kind = KIND_OF_FIELD.get(name, "log-magic")
             reason = f"{name} {reason}"
         self._add(kind, begin, f"{reason}; the next record is at {end}")
+
+    def _add_leftovers(self, end: int) -> None:
+        later = self.log.find_later(end, LONG_MAX)
+        for tail in tails(self.log, end):
+            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {later}"
+            self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
 
     def _check_end(self, stop: int | None) -> None:
         """What stands behind the last record, if nobody writes it just now."""

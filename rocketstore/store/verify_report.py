@@ -66,6 +66,8 @@ KINDS = {
     "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
     "log-time-falls": Kind(INFO, "a record is older than the one before it: a clock went back", KEEPS),
     "log-tail": Kind(WARNING, "behind the last record are bytes that are none", "cuts the log here, and writes on"),
+    "log-leftovers": Kind(WARNING, "records are left behind the end of the log, where a broker cut them off",
+                          "ends the log before them, and writes over them"),
     "log-torn-record": Kind(WARNING, "the last record ends in zeros, as one half written", "takes it as it is"),
     # consume queues
     "queue-missing": Kind(ERROR, "a queue has records, but no files", LOST),
@@ -96,6 +98,8 @@ KINDS = {
     "unit-order": Kind(ERROR, "a unit of an older record follows one of a newer", STAYS),
     "unit-filler": Kind(ERROR, "a filler is behind units", STAYS),
     "unit-tail": Kind(INFO, "old units are left behind the end", "may take them back when new ones reach them"),
+    "unit-leftover": Kind(INFO, "units are left behind the end of the queue: they lead behind the end of the log",
+                          "ends the queue before them, and writes over them"),
     "ext-missing": Kind(ERROR, "a unit leads to no unit in the ext files", "filters by no tags code"),
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS),

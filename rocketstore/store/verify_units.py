@@ -10,6 +10,7 @@ import numpy as np
 
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import nonzero_end
+from rocketstore.files.queue_end import find_truncated_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.limits import LONG_MAX
 from rocketstore.message import Message
@@ -28,7 +29,7 @@ class UnitVerifier(NamedTuple):
     """Looks at units when all of the log from ``begin`` to ``end`` has been seen.
 
     ``dispatch_from``: where a broker dispatches again from at its next start, None after a clean stop. ``is_live``: a
-    broker writes on.
+    broker writes on. ``is_stopped``: the store was stopped cleanly.
     """
 
     log: CommitLog
@@ -38,6 +39,7 @@ class UnitVerifier(NamedTuple):
     end: int
     dispatch_from: int | None
     is_live: bool
+    is_stopped: bool
 
     def finish(self, root: Path, batch_topics: set[str], *, has_database: bool, is_in_database: bool) -> None:
         """Look at the units that were not met, and say which records have none.
@@ -87,7 +89,11 @@ class UnitVerifier(NamedTuple):
         ranges = files.covered.sorted()
         first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
         is_first, before = True, -1  # whether no unit came yet; the offset of the one before
+        kept = self._find_kept(files)
         for low, high in self._uncovered(files):
+            if low >= kept:
+                break
+            high = min(high, kept)
             is_tail = low >= end_covered
             is_leading = first_covered < 0 or low < first_covered
             units = files.units(low, high)
@@ -106,6 +112,31 @@ class UnitVerifier(NamedTuple):
             is_first = is_first and len(real) == 0
             if is_tail and len(units) < high - low:
                 break
+
+    def _find_kept(self, files: QueueFiles) -> int:
+        """Find the unit before which a broker ends the queue of a store that was stopped; report what is behind it."""
+        spans = [(first, last) for first, last, _ in files.spans if first < last]
+        if not self.is_stopped or not spans:
+            return LONG_MAX
+
+        def read_phy_offset(unit: int) -> int:
+            return int(files.units(unit, unit + 1)["phy_offset"][0])
+
+        def skip(unit: int, last: int, log_end: int) -> int:
+            while unit < last and len(units := files.units(unit, min(unit + BLOCK, last))):
+                if (found := np.flatnonzero(units["phy_offset"] >= log_end)).size:
+                    return unit + int(found[0])
+                unit += len(units)
+            return last
+
+        end = max(find_truncated_end(spans, self.end, read_phy_offset, skip), spans[0][0])
+        if end >= spans[-1][1]:
+            return LONG_MAX
+        units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
+        count = int(valid(units).sum())
+        path, offset = files.place(end)
+        self.findings.add("unit-leftover", path, offset, f"{count} units, the log ends at {self.end}")
+        return end
 
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
         for first, last, file in files.spans:
@@ -204,7 +235,8 @@ class UnitVerifier(NamedTuple):
             inside = good & (phy_offsets >= self.begin) & (phy_offsets < self.end)
             if not self.is_live:
                 beyond = wanted[good & (phy_offsets >= self.end)]
-                self._note(files, "unit-beyond-log", beyond, f"the log ends at {self.end}")
+                kind = "unit-leftover" if self.is_stopped else "unit-beyond-log"
+                self._note(files, kind, beyond, f"the log ends at {self.end}")
             self._compare_samples(queue, files, units[inside], wanted[inside])
 
     def _compare_samples(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
