@@ -1,5 +1,7 @@
 """``rocketstore export``: whole files or none, in four formats, going on where it was interrupted."""
 
+import csv
+import io
 import json
 import os
 import re
@@ -16,6 +18,7 @@ from reference.message_store import make_store
 from reference.record import build_record
 
 import rocketstore
+from rocketstore.cli.formats import csv_line
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 RICH = "rich-5.5.0"
@@ -326,3 +329,41 @@ def test_progress_is_shown_on_a_terminal_alone(tmp_path):
     assert status == 0
     assert "export" in text
     assert len(rows(run("cat", golden(RICH)))) == len((tmp_path / "out.jsonl").read_text("utf-8").splitlines())
+
+
+FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
+
+
+@pytest.fixture
+def formulas(tmp_path):
+    """A store of messages whose topics, tags or bodies a spreadsheet would take for formulas."""
+    root = tmp_path / "formulas"
+    with rocketstore.open(root, "a", config=rocketstore.StoreConfig.small()) as store:
+        for text in FORMULAS:
+            store.put_message(rocketstore.Message("T", text.encode(), tags="=tag", properties={"=name": "=value"}))
+    return root
+
+
+def csv_rows(text):
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def test_cells_that_a_spreadsheet_would_calculate_are_neutralised_on_request(formulas, tmp_path):
+    target = tmp_path / "out.csv"
+    assert run("export", formulas, target, "--format", "csv-safe").exit_code == 0
+    with target.open(newline="") as file:
+        exported = file.read()
+    outputs = [exported, *(run(*command, "--format", "csv-safe").stdout for command in (
+        ("export", formulas, "-"), ("cat", formulas), ("query", formulas, "--topic", "T", "--tag", "=tag"),
+    ))]
+    for output in outputs:
+        found = csv_rows(output)
+        assert sorted(row["body"] for row in found) == sorted(f"'{text}" for text in FORMULAS)
+        assert {row["tags"] for row in found} == {"'=tag"}
+    assert [row["body"] for row in csv_rows(run("cat", formulas, "--format", "csv").stdout)] == FORMULAS
+
+
+def test_numbers_stay_numbers_in_neutralised_cells(formulas):
+    assert run("offset", formulas, "--topic", "T", "--time", "0", "--format", "csv-safe").stdout == run(
+        "offset", formulas, "--topic", "T", "--time", "0", "--format", "csv").stdout
+    assert csv_line([-1, "-1"], safe=True) == "-1,'-1\n"

@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -711,3 +712,30 @@ def test_an_export_with_raw_bodies_makes_the_same_files(form, tmp_path, broker_c
     made = import_(tmp_path / f"out.{form}", tmp_path / "store", "--keep-times", "--broker-conf", broker_conf(RICH))
     for path in sorted((made / "commitlog").iterdir()):
         assert path.read_bytes() == (golden(RICH) / "commitlog" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_line_that_is_too_long_is_refused_by_its_size(form, tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketstore.cli.sources.MAX_LINE", 1000)
+    good = {"jsonl": '{"topic": "T", "body": "x"}\n', "csv": "topic,body\nT,x\n"}[form]
+    long = {"jsonl": '{"topic": "T", "body": "' + "x" * 1000 + '"}\n', "csv": "T," + "x" * 1000 + "\n"}[form]
+    source = tmp_path / f"rows.{form}"
+    source.write_text(good + long)
+    line = len((good + long).splitlines())
+    result = run("import", source, tmp_path / "store")
+    assert result.exit_code == 1
+    assert f"{source}, line {line}: has more than 1,000 bytes" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_line_of_3_gib_is_refused_before_it_is_in_memory(tmp_path):
+    source = tmp_path / "rows.jsonl"
+    with source.open("wb") as file:
+        file.write(b'{"topic": "T", "body": "')
+        file.truncate(3 << 30)
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({5 << 29}, {5 << 29}))"
+    script = f"{limit}; import sys; sys.argv[0] = 'rocketstore'; from rocketstore.cli import main; main()"
+    command = [sys.executable, "-c", script, "import", str(source), str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{source}, line 1: has more than 1,073,741,824 bytes" in done.stderr

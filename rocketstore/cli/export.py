@@ -14,7 +14,7 @@ import click
 from rocketstore.arrow import message_schema
 from rocketstore.cli.cat import left_out, note_leftovers
 from rocketstore.cli.elsewhere import note_elsewhere
-from rocketstore.cli.formats import csv_line, error_text, finish, json_line, note
+from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer, note
 from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
 from rocketstore.cli.options import (
     PATH,
@@ -47,8 +47,9 @@ OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # na
 BATCH_SIZE = 8192
 Piece = dict[str, Any]  # rows; problems: what was left out; unseen: of the topics asked for
 format_option = click.option(
-    "--format", "form", type=click.Choice(FORMATS),
-    help="json: one object a line; csv: lists and maps in it are JSON.  [default: by the name of TARGET]",
+    "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
+    help=f"json: one object a line; csv: lists and maps in it are JSON; {SAFE_CSV_RULE}  "
+    "[default: by the name of TARGET]",
 )
 
 
@@ -246,9 +247,9 @@ def text_writer(
 ) -> Callable[[MessageBatch], object]:
     """Give what writes a batch as lines, the first of CSV after their header."""
     is_terminal = file.isatty()
-    if form == "csv" and first:
+    if form in CSV_FORMS and first:
         file.write(csv_line(row_names(raw_body=columns is not None)))
-    line = json_line if form == "json" else lambda row: csv_line(row.values(), is_terminal)
+    line = line_writer(form, is_terminal)
     return lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
 
 

@@ -17,6 +17,7 @@ from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
 
 __all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "note"]
+__all__ += ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "line_writer"]
 __all__ += ["print_table", "printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
 
 NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
@@ -24,12 +25,18 @@ WIDE = 10  # columns
 GAP = 2  # between columns
 LEAST, LEAST_LAST = 8, 20  # characters in a line of a column of text, and of the last, which says the most
 
+SAFE_CSV = "csv-safe"
+CSV_FORMS = ("csv", SAFE_CSV)
+FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
+SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would be a formula."
+
 Row = dict[str, Any]
 format_option = click.option(
     "--format",
     "output_format",
-    type=click.Choice(["table", "json", "csv"]),
-    help="json: one object a line; csv: lists and maps in it are JSON.  [default: table on a terminal, else json]",
+    type=click.Choice(["table", "json", "csv", SAFE_CSV]),
+    help=f"json: one object a line; csv: lists and maps in it are JSON; {SAFE_CSV_RULE}  "
+    "[default: table on a terminal, else json]",
 )
 
 
@@ -39,21 +46,21 @@ def write_rows(
 ) -> None:
     """Write rows to standard output, each batch as it comes.
 
-    Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", or None for
-    what suits the output. for_people: makes of a batch the rows of its table. columns: what CSV has without rows, too.
+    Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", "csv-safe",
+    or None for the format that suits the output. for_people: makes the rows of its table from a batch. columns: the
+    header of CSV where there are no rows.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
     if form == "table":
         write_tables(map(for_people or list, filter(None, batches)))
         return
-    header = form == "csv"
+    header = form in CSV_FORMS
     for rows in filter(None, batches):
         if header:
             sys.stdout.write(csv_line(rows[0]))
             header = False
-        lines = map(json_line, rows) if form == "json" else (csv_line(row.values(), terminal) for row in rows)
-        sys.stdout.writelines(lines)
+        sys.stdout.writelines(map(line_writer(form, terminal), rows))
         sys.stdout.flush()
     if header and columns:
         sys.stdout.write(csv_line(columns))
@@ -69,12 +76,24 @@ def json_line(row: Row) -> str:
     return escaped(json.dumps(row, ensure_ascii=False), json.dumps) + "\n"
 
 
-def csv_line(values: Iterable[Any], terminal: bool = False) -> str:
-    """Write values as a line of CSV. On a terminal it shows control characters, elsewhere it has them."""
-    return ",".join(csv_field(value, terminal) for value in values) + "\n"
+def line_writer(form: str, terminal: bool) -> Callable[[Row], str]:
+    """Return the function that writes a row as a line of a text format: "json", "csv" or "csv-safe"."""
+    if form == "json":
+        return json_line
+    return lambda row: csv_line(row.values(), terminal, safe=form == SAFE_CSV)
 
 
-def csv_field(value: Any, terminal: bool) -> str:
+def csv_line(values: Iterable[Any], terminal: bool = False, *, safe: bool = False) -> str:
+    """Write values as a line of CSV. On a terminal it shows control characters, elsewhere it has them.
+
+    Parameters: safe: put an apostrophe before text that a spreadsheet would take for a formula.
+    """
+    return ",".join(csv_field(value, terminal, safe) for value in values) + "\n"
+
+
+def csv_field(value: Any, terminal: bool, safe: bool) -> str:
+    if safe and isinstance(value, str) and value.startswith(tuple(FORMULA_STARTS)):
+        value = f"'{value}"
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else str(value)
     text = "" if value is None else printable(text) if terminal else text
     return '"{}"'.format(text.replace('"', '""')) if re.search('[",\r\n]', text) else text

@@ -33,7 +33,7 @@ RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
 EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
 EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MAX_CSV_FIELD = 2**31 - 1  # characters
+MAX_LINE = 1 << 30  # bytes of a line of text, and characters of a field of CSV
 
 
 class Piece(NamedTuple):
@@ -119,13 +119,23 @@ class Source:
         if self.form == "csv":
             yield from self._csv_rows(file)
         else:
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(self._lines(file), 1):
                 if not line.isspace():
                     yield number, functools.partial(json_row, line)
 
+    def _lines(self, file: BinaryIO) -> Iterator[bytes]:
+        """Yield the lines of a file. Raises: ClickException for a line that is too long to be a message."""
+        for number in itertools.count(1):
+            line = file.readline(MAX_LINE + 1)
+            if len(line) > MAX_LINE:
+                raise self.error(number, f"has more than {MAX_LINE:,} bytes: give such messages as Parquet or Arrow")
+            if not line:
+                return
+            yield line
+
     def _csv_rows(self, file: BinaryIO) -> Iterator[tuple[int, Callable[[], Row]]]:
-        csv.field_size_limit(MAX_CSV_FIELD)
-        reader = csv.reader(text_lines(file), strict=True)
+        csv.field_size_limit(MAX_LINE)
+        reader = csv.reader(text_lines(self._lines(file)), strict=True)
         try:
             names = tuple(next(reader, ()))
             if not names:
@@ -196,9 +206,9 @@ def open_stream(arrow: Any) -> Any:
 # ---- rows of text ------------------------------------------------------------------------------------------
 
 
-def text_lines(file: BinaryIO) -> Iterator[str]:
+def text_lines(lines: Iterator[bytes]) -> Iterator[str]:
     """Decode line by line, so that an error is in the line that has it."""
-    for number, line in enumerate(file):
+    for number, line in enumerate(lines):
         yield (line if number else line.removeprefix(BYTE_ORDER_MARK)).decode()
 
 
