@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
+from rocketstore.broker_file import BrokerFile, parse_boolean, parse_int, read_properties, trim, warn_once
 from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.message_id import parse_host
-from rocketstore.storage import to_path
+from rocketstore.storage import is_remote, to_path
 
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
-           "parse_value", "require_config"]
+           "is_same_directory", "parse_value", "require_config",
+           "size_problem"]
 
 DEFAULT_COMPAT = "5.5.1"
 DEFAULT_HASH_SLOT_NUM = 5_000_000
@@ -32,15 +34,29 @@ DEFAULT_SIZES: dict[str, Any] = {
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
     ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
+LEAST_EXT_FILE = 24  # bytes: a unit, and what says that no other follows
 KINDS: dict[str, Any] = {"int": Integral, "bool": bool, "str": str, "Mapping[str, str]": Mapping}
 TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
 }
-OUR_OWN = ("allocate_file_ahead", "store_host", "compat", "other")  # no names of RocketMQ's
+OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "compat", "other")  # no names of RocketMQ's
 
 OLDEST = (4, 5, 2)
 NEWEST = (5, 5, 1)
+
+# The first release that takes a property, of those that OLDEST ignores. Source: the setters of MessageStoreConfig.
+TAKEN_SINCE: dict[str, tuple[int, ...]] = {
+    "mapper_file_size_batch_consume_queue": (5, 0, 0),
+    "enable_multi_dispatch": (4, 9, 3),
+    "enable_lmq": (4, 9, 3),
+    "enabled_append_prop_crc": (5, 2, 0),
+    "force_verify_prop_crc": (5, 2, 0),
+    "commit_log_recover_max_num": (5, 4, 0),
+    "read_only_commit_log_store_paths": (4, 9, 2),
+}
+MULTI_PATH = (4, 9, 2)  # the first release whose storePathCommitLog may be several directories
+TRIMS = (5, 2, 0)  # the first release that removes blanks around a text. Source: MixAll.properties2Object
 
 NO_LMQ = r"%RETRY%|rmq_sys_|SCHEDULE_TOPIC_XXXX\Z"
 
@@ -132,14 +148,10 @@ def _parse(release: str) -> tuple[int, ...]:
     return number
 
 
-# A Java properties file. A backslash at the end of a line, or of the file, joins the next line without its blanks.
-_JOIN = r"\\(?:\r\n?|\n|\Z)[ \t\f]*+"
-_BLANK = rf"(?:[ \t\f]|{_JOIN})*+"
-_KEY = rf"((?:{_JOIN}|\\.|[^\\=: \t\f\r\n])*+)"
-_VALUE = rf"((?:{_JOIN}|\\.|[^\\\r\n])*+)"
-PROPERTY = re.compile(rf"{_BLANK}(?:[#!][^\r\n]*|{_KEY}{_BLANK}[=:]?{_BLANK}{_VALUE})(?:\r\n?|\n|\Z)")
-ESCAPE = re.compile(rf"{_JOIN}|((?:\\u[0-9a-fA-F]{{4}})+)|\\(.)")
-ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+def camel_case(name: str) -> str:
+    """Give RocketMQ's own name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
+    first, *rest = name.split("_")
+    return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
 
 
 @dataclass(frozen=True)
@@ -151,8 +163,12 @@ class StoreConfig:
     ``flush_*``: milliseconds and pages of 4 KiB. ``default_topic_queue_nums``: queues of a new topic, as many as a
     producer gets. ``file_reserved_time``: hours. ``allocate_file_ahead``: the log's next file is made before it is
     needed. ``store_host``: "address:port" that records name as their broker. ``store_path_commit_log``: None for
-    ``commitlog`` under the root; with commas, several directories. ``compat``: the release to write as. ``other``:
-    what a broker's file says besides.
+    ``commitlog`` under the root; with commas, several directories. ``write_elsewhere``: writers also change directories
+    that belong to another store, and take the lock of that store. ``compat``: the release to write as. ``other``:
+    the other properties of a broker's file.
+
+    With another ``compat``, what a broker's file says of properties that this release does not have is set to the
+    default, with a warning: the broker ignores it.
 
     ``enable_lmq`` gives messages offsets in the light queues that INNER_MULTI_DISPATCH names, ``enable_multi_dispatch``
     builds these queues; releases before 4.9.3 know neither. Those up to 5.3.1 give offsets by other rules: as one of
@@ -192,6 +208,7 @@ class StoreConfig:
     store_host: str = "127.0.0.1:10911"
     store_path_commit_log: str | None = None
     read_only_commit_log_store_paths: str | None = None
+    write_elsewhere: bool = False
     compat: str = DEFAULT_COMPAT
     other: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -215,7 +232,17 @@ class StoreConfig:
             parse_host(self.store_host)
         except ValueError as error:
             raise ValueError(f"store_host: {error}") from None
-        Compat.of(self.compat)
+        self._remove_later_properties(_parse(self.compat))
+
+    def _remove_later_properties(self, release: tuple[int, ...]) -> None:
+        """Set what a broker's file says of properties after a release to the default: the broker ignores it."""
+        if not isinstance(self.other, BrokerFile):
+            return
+        for name, since in TAKEN_SINCE.items():
+            value, default = getattr(self, name), getattr(type(self), name)
+            if release < since and value != default and name not in DEFAULT_SIZES:  # without batches it has no effect
+                warn_once(f"{name}={value!r} has no effect: {_later(name, self.compat)}")
+                object.__setattr__(self, name, default)
 
     @classmethod
     def small(cls) -> Self:
@@ -224,58 +251,103 @@ class StoreConfig:
         return cls(**DEFAULT_SIZES | sizes, allocate_file_ahead=False)
 
     @classmethod
-    def from_broker_conf(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a broker's properties file. A size that it leaves out is RocketMQ's default: the broker's own.
+    def from_broker_conf(cls, path: str | os.PathLike[str], *, compat: str = DEFAULT_COMPAT) -> Self:
+        """Read a broker's properties file as a broker of a release does.
 
-        Raises: ValueError naming path, line and key for a bad value, which a broker would pass over in silence.
+        A size that the file leaves out is RocketMQ's default: the broker's own. A line that the broker ignores has no
+        effect: a value that the broker cannot parse, a property that came after the release, an old spelling. A value
+        that the broker takes and rocketstore cannot use is an error in the calls that need it, and only there. Each of
+        these is logged as a warning.
+
+        Parameters: compat: the release of the broker. Raises: OSError; ValueError naming path, line and key for a
+        malformed escape, with which the broker does not start; ValueError for an unknown release.
         Source: Properties.load, MixAll.properties2Object.
         """
-        values = dict(DEFAULT_SIZES)
-        other: dict[str, str] = {}
-        names = {camel_case(entry.name): entry.name for entry in fields(cls) if entry.name not in OUR_OWN}
-        for line, *escaped in _properties(Path(path).read_bytes().decode("iso-8859-1")):
-            try:
-                key, text = (ESCAPE.sub(_unescape, part) for part in escaped)
-                name = names.get(key.replace("mapedFileSize", "mappedFileSize"))  # as older releases spell it
-                if name is None:
-                    other[key] = text
-                else:
-                    values[name] = parse_value(text, DEFAULT_SIZES.get(name, getattr(cls, name)))
-                    cls(**{name: values[name]})
-            except ValueError as error:
-                raise ValueError(f"{path}, line {line}, {escaped[0]}: {error}") from None
-        return cls(**values, other=other)
+        release, file = _parse(compat), BrokerFile(Path(path))
+        values: dict[str, Any] = dict(DEFAULT_SIZES)
+        for key, (text, line) in read_properties(Path(path)).items():
+            name, where = FIELD_NAMES.get(key), f"{path}, line {line}: {key}={text!r:.80}"
+            if name is None or TAKEN_SINCE.get(name, OLDEST) > release:
+                file[key] = text
+                reason = _similar_name(key) if name is None else _later(name, compat)
+                if reason:
+                    warn_once(f"{where} has no effect: {reason}")
+                continue
+            value, problem = _value_of(name, text, trims=release >= TRIMS)
+            if problem:
+                warn_once(f"{where}: {problem}")
+            if value is None:
+                continue
+            values[name], problem = cls._usable(name, value)
+            if problem:
+                problem = f"{where}: RocketMQ takes this value, rocketstore cannot use it: {problem}"
+                file.unusable[name] = values[name], problem
+                warn_once(problem)
+        return cls(**values, compat=compat, other=file)
+
+    @classmethod
+    def _usable(cls, name: str, value: Any) -> tuple[Any, str]:
+        """Return the value to go on with for one that the broker takes, and why that one cannot be used, or ""."""
+        try:
+            cls(**{name: value})
+        except ValueError as error:
+            return getattr(cls, name), str(error)  # without a size: what the files show
+        return value, size_problem(name, value)
+
+    def require_usable(self, *names: str) -> None:
+        """Raise ValueError if the broker's file has values of these fields that rocketstore cannot use."""
+        unusable = self.other.unusable if isinstance(self.other, BrokerFile) else {}
+        for name in names:
+            value, problem = unusable.get(name, (None, ""))
+            if problem and getattr(self, name) == value:  # else a caller corrected it
+                raise ValueError(problem)
 
     def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
-        """Give the directories of the commit log, read-only ones last or not at all.
+        """Return the directories of the commit log, read-only ones last or not at all.
+
+        If the root of the broker's file is another directory, the store was moved. Then a path below the root of the
+        file is the same path below the store, if a directory is there.
 
         Raises: ValueError if ``writable`` leaves none. Source: CommitLog, MultiPathMappedFileQueue.
         """
+        root = to_path(store_path_root_dir)
         text = (self.store_path_commit_log or "").strip()
-        if "," in text:  # without one, RocketMQ knows no read-only paths
-            text += "," + (self.read_only_commit_log_store_paths or "").strip()
-        paths = [to_path(path) for path in dict.fromkeys(text.split(",")) if path]
-        if writable and "," in text and paths:
-            read_only = set(map(Path, (self.read_only_commit_log_store_paths or "").strip().split(",")))
-            paths = [path for path in paths if path not in read_only]
-            if not paths:
+        is_multi_path = "," in text and _parse(self.compat) >= MULTI_PATH
+        given = list(dict.fromkeys(filter(None, text.split(",")))) if is_multi_path else [text] * bool(text)
+        read_only = (self.read_only_commit_log_store_paths or "").strip().split(",") if is_multi_path else []
+        names = [*given, *(name for name in read_only if name and name not in given)]
+        if writable and names and read_only:
+            excluded = set(map(Path, filter(None, read_only)))
+            names = [name for name in names if Path(name) not in excluded]
+            if not names:
                 raise ValueError(
                     f"read_only_commit_log_store_paths={self.read_only_commit_log_store_paths!r}: all directories of "
                     "the commit log are among them: leave one to write to"
                 )
-        return paths or [to_path(store_path_root_dir) / "commitlog"]
+        return [self._moved(to_path(name), root) for name in names] or [root / "commitlog"]
+
+    def _moved(self, path: Path, root: Path) -> Path:
+        """Return the place of a directory of the broker's file in a store that was moved."""
+        file = self.other
+        if not isinstance(file, BrokerFile) or is_remote(path) or is_same_directory(file.store_path_root_dir, root):
+            return path
+        old_root = file.store_path_root_dir
+        if path == old_root or not path.is_relative_to(old_root):
+            return path
+        moved = root / str(path.relative_to(old_root))
+        if not moved.is_dir():
+            return path
+        warn_once(f"{file.path} is of a store at {old_root}, not at {root}: {moved} is used instead of {path}")
+        return moved
+
+
+FIELD_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name not in OUR_OWN}
 
 
 def require_config(config: object) -> None:
     """Raise TypeError for what is given as a configuration and is none."""
     if not isinstance(config, StoreConfig | None):
         raise TypeError(f"config={config!r}: a StoreConfig was expected")
-
-
-def camel_case(name: str) -> str:
-    """Give RocketMQ's own name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
-    first, *rest = name.split("_")
-    return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
 
 
 def parse_value(text: str, default: object) -> int | bool | str:
@@ -287,18 +359,56 @@ def parse_value(text: str, default: object) -> int | bool | str:
     return text.lower() == "true" if is_bool else int(text)
 
 
-def _properties(text: str) -> Iterator[tuple[int, str, str]]:
-    """Give line number, key and value of each property, with the escapes still in them."""
-    line = 1
-    for match in PROPERTY.finditer(text):
-        if match[1] or match[2]:
-            yield line, match[1], match[2]
-        line += len(re.findall("\r\n?|\n", match[0]))
+def is_same_directory(one: Path, other: Path) -> bool:
+    """Return whether two paths lead to one directory, which may be missing. A remote one is never a local one."""
+    if is_remote(one) or is_remote(other):
+        return False
+    try:
+        return one.samefile(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _unescape(match: re.Match[str]) -> str:
-    if match[2] == "u":
-        raise ValueError(r"\u must have four hexadecimal digits")
-    if match[1]:
-        return bytes.fromhex(match[1].replace("\\u", "")).decode("utf-16-be", "replace")
-    return ESCAPED.get(match[2] or "", match[2] or "")
+def size_problem(name: str, value: object) -> str:
+    """Return why no queue can be written into files of a size, or on into the next of them; "" if one can."""
+    if name == "mapper_file_size_batch_consume_queue" and isinstance(value, int) and value % 46:
+        return f"{name}={value}: must be a multiple of 46, or no file is ever full and writing stops"
+    if name == "mapped_file_size_consume_queue_ext" and isinstance(value, int) and value < LEAST_EXT_FILE:
+        return f"{name}={value}: must be {LEAST_EXT_FILE} at least: no unit fits into a file"
+    return ""
+
+
+def _value_of(name: str, text: str, *, trims: bool) -> tuple[int | bool | str | None, str]:
+    """Parse a property as the broker does.
+
+    Parameters: name: of the field. trims: whether the release removes blanks around a text.
+    Returns: the value, None if the broker ignores the line; and what to warn of, or "".
+    """
+    default = DEFAULT_SIZES.get(name, getattr(StoreConfig, name))
+    if isinstance(default, bool):
+        is_known = text.lower() in ("true", "false")
+        return parse_boolean(text), "" if is_known else "is neither true nor false: RocketMQ takes it as false"
+    if isinstance(default, int):
+        number = parse_int(text)
+        return number, "" if number is not None else f"is no int, so RocketMQ ignores the line and takes {default}"
+    text = trim(text) if trims else text
+    if name == "flush_disk_type" and not re.fullmatch(TEXT_PATTERNS[name], text):
+        return None, f"is none of {TEXT_PATTERNS[name].replace('|', ', ')}, so RocketMQ ignores the line"
+    return text.rstrip(" ") if name == "message_delay_level" else text, ""  # as String.split takes it
+
+
+def _later(name: str, compat: str) -> str:
+    return f"RocketMQ {compat} ignores {camel_case(name)}, which came with {'.'.join(map(str, TAKEN_SINCE[name]))}"
+
+
+def _similar_name(key: str) -> str:
+    """Return what is wrong with a property that has nearly the name of one that RocketMQ takes, else ""."""
+    known = SIMILAR_NAMES.get(_normalized(key))
+    return f"RocketMQ ignores this name, the property is {known}" if known else ""
+
+
+def _normalized(key: str) -> str:
+    return re.sub("map(ed|per)file", "mappedfile", key.lower())
+
+
+SIMILAR_NAMES = {_normalized(name): name for name in FIELD_NAMES}

@@ -528,8 +528,19 @@ def test_a_log_elsewhere_is_found_by_the_brokers_own_file(tmp_path):
                     "mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n")
     assert_one_line(run("cat", tmp_path / "root"), tmp_path / "root" / "commitlog")
     assert [row["topic"] for row in rows(run("cat", tmp_path / "root", "--broker-conf", conf))] == ["T"]
-    conf.write_text("mappedFileSizeCommitLog=many\n")
-    assert_one_line(run("cat", tmp_path / "root", "--broker-conf", conf), conf, "line 1", "many")
+    conf.write_text("storePathCommitLog=\\uzzzz\n")
+    assert_one_line(run("cat", tmp_path / "root", "--broker-conf", conf), conf, "line 1", "hexadecimal digits")
+
+
+def test_a_line_that_the_broker_ignores_stops_no_command(tmp_path, caplog):
+    make_store(tmp_path / "root", [{"topic": "T", "body": b"b"}])
+    conf = tmp_path / "broker.conf"
+    for line in ("mappedFileSizeCommitLog=many", "enableLmq=yes ", "mapedFileSizeConsumeQueue=300000",
+                 "fileReservedTime=-1", "messageDelayLevel=1s,5s", "flushIntervalCommitLog=0"):
+        conf.write_text(f"mappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n{line}\n")
+        done = run("cat", tmp_path / "root", "--broker-conf", conf)
+        assert [row["topic"] for row in rows(done)] == ["T"]
+        assert f"{conf}, line 4: {line.partition('=')[0]}=" in caplog.text
 
 
 @pytest.mark.parametrize(

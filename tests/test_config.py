@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broker_files import LATER, LINES, UNUSABLE, changed
 
-from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, NO_LMQ, Compat, StoreConfig, camel_case
+from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, NO_LMQ, TAKEN_SINCE, Compat, StoreConfig, camel_case
+from rocketstore.store.geometry import require_batch_size, with_default_sizes
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,
@@ -55,11 +57,11 @@ ROCKETMQ_DEFAULTS = {
 def conf(tmp_path):
     """Write a broker's properties file and read it."""
 
-    def read(text):
-        path = tmp_path / "broker.conf"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode("iso-8859-1"))
-        return StoreConfig.from_broker_conf(path)
+    def read(text, **options):
+        read.path.write_bytes(text if isinstance(text, bytes) else text.encode("iso-8859-1"))
+        return StoreConfig.from_broker_conf(read.path, **options)
 
+    read.path = tmp_path / "broker.conf"
     return read
 
 
@@ -68,6 +70,7 @@ def test_an_empty_broker_file_gives_rocketmqs_defaults(conf):
     ours = {camel_case(entry.name): getattr(config, entry.name) for entry in fields(config)}
     # A producer's and a broker's own default, and what RocketMQ has no setting for.
     besides = {"defaultTopicQueueNums": 4, "allocateFileAhead": True, "storeHost": "127.0.0.1:10911"}
+    besides |= {"writeElsewhere": False}
     assert ours == {**ROCKETMQ_DEFAULTS, **besides, "compat": "5.5.1", "other": {}}
 
 
@@ -211,10 +214,85 @@ def test_properties_that_5_5_1_added_are_kept_beside_those_that_are_used(conf):
     assert conf("".join(f"{name}={value}\n" for name, value in added.items())).other == added
 
 
-def test_sizes_are_read_under_their_older_names(conf):
-    config = conf("mapedFileSizeCommitLog=4096\nmapedFileSizeConsumeQueue=60\ndestroyMapedFileIntervalForcibly=1")
-    assert (config.mapped_file_size_commit_log, config.mapped_file_size_consume_queue) == (4096, 60)
-    assert config.other == {"destroyMapedFileIntervalForcibly": "1"}
+@pytest.mark.parametrize(("line", "expected", "warning"), LINES, ids=[line[:60] for line, _, _ in LINES])
+def test_a_line_of_a_brokers_file_has_the_effect_that_it_has_on_the_broker(conf, caplog, line, expected, warning):
+    assert changed(conf(f"# one\nbrokerId=0\n\n{line}\nmaxMessageSize=4194304\n")) == expected
+    assert len(caplog.records) == (warning is not None)
+    assert warning is None or (warning in caplog.text and "broker.conf, line " in caplog.text)
+
+
+def test_a_line_without_effect_is_warned_of_once(conf, caplog):
+    for _ in range(3):
+        conf("mapedFileSizeCommitLog=4096")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{conf.path}, line 1: mapedFileSizeCommitLog='4096' has no effect: RocketMQ ignores this name, "
+        "the property is mappedFileSizeCommitLog"
+    ]
+
+
+@pytest.mark.parametrize(("line", "name", "value"), UNUSABLE, ids=[line for line, _, _ in UNUSABLE])
+def test_a_value_that_cannot_be_used_is_an_error_where_it_is_needed_alone(conf, caplog, line, name, value):
+    config = conf(f"{line}\nmaxMessageSize=5")
+    kept = value if name in DEFAULT_SIZES and value in (23, 1000) else getattr(StoreConfig, name)
+    assert (getattr(config, name), config.max_message_size) == (kept, 5)
+    assert f"line 1: {line.partition('=')[0]}=" in caplog.text
+    config.require_usable("max_message_size")
+    for again in (config, replace(config, max_message_size=6), pickle.loads(pickle.dumps(config))):
+        with pytest.raises(ValueError, match=rf"broker.conf, line 1: {line.partition('=')[0]}.*cannot use it: {name}="):
+            again.require_usable("max_message_size", name)
+    good = {"message_delay_level": "1s"}.get(name, 46)
+    replace(config, **{name: good}).require_usable(name)
+
+
+@pytest.mark.parametrize(("line", "name", "before", "since"), LATER, ids=[line for line, *_ in LATER])
+def test_a_property_that_came_after_the_release_has_no_effect(conf, caplog, line, name, before, since):
+    key, default = line.partition("=")[0], getattr(conf(""), name)
+    assert (getattr(conf(line, compat=before), name), caplog.text.count("has no effect")) == (default, 1)
+    assert conf(line, compat=before).other == {key: line.partition("=")[2]}
+    assert f"RocketMQ {before} ignores {key}, which came with {since}" in caplog.text
+    config = conf(line, compat=since)
+    assert (getattr(config, name) != default, config.compat, config.other) == (True, since, {})
+    caplog.clear()
+    if name in DEFAULT_SIZES:
+        return  # of batch queues, which older releases do not have
+    older = replace(config, compat=before)
+    assert (getattr(older, name), f"{name}=" in caplog.text) == (getattr(StoreConfig, name), True)
+
+
+def test_every_property_that_came_after_the_oldest_release_is_tested():
+    assert {(name, tuple(map(int, since.split(".")))) for _, name, _, since in LATER} == {*TAKEN_SINCE.items()}
+
+
+def test_before_5_2_0_blanks_around_a_text_belong_to_it(conf, caplog):
+    assert conf("flushDiskType=SYNC_FLUSH ", compat="5.1.4").flush_disk_type == "ASYNC_FLUSH"
+    assert "none of ASYNC_FLUSH, SYNC_FLUSH" in caplog.text
+    assert conf("flushDiskType=SYNC_FLUSH ", compat="5.2.0").flush_disk_type == "SYNC_FLUSH"
+
+
+def test_before_4_9_2_a_path_with_commas_is_one_directory():
+    config = StoreConfig(store_path_commit_log="/a,/b", compat="4.9.1")
+    assert config.commit_log_paths("/root") == [Path("/a,/b")]
+
+
+def test_a_size_that_no_queue_of_the_store_needs_is_not_checked(conf):
+    given = conf("mapperFileSizeBatchConsumeQueue=1000\nmappedFileSizeConsumeQueueExt=10")
+    with_default_sizes(given)
+    with pytest.raises(ValueError, match="mapper_file_size_batch_consume_queue=1000: must be a multiple of 46"):
+        require_batch_size(with_default_sizes(given))
+    require_batch_size(with_default_sizes(replace(given, mapper_file_size_batch_consume_queue=460)))
+    with pytest.raises(ValueError, match="mapper_file_size_batch_consume_queue=0: must be 1 to"):
+        require_batch_size(with_default_sizes(conf("mapperFileSizeBatchConsumeQueue=0")))
+    with pytest.raises(ValueError, match="mapped_file_size_consume_queue_ext=10: must be 24 at least"):
+        with_default_sizes(replace(given, enable_consume_queue_ext=True))
+
+
+def test_a_size_of_the_brokers_file_that_cannot_be_used_is_refused_for_a_new_file_and_not_where_files_show_it(conf):
+    config = conf("mappedFileSizeCommitLog=-1\nmaxIndexNum=0")
+    with pytest.raises(ValueError, match="line 1: mappedFileSizeCommitLog='-1'"):
+        with_default_sizes(config)
+    with pytest.raises(ValueError, match="line 2: maxIndexNum='0'"):
+        with_default_sizes(replace(config, mapped_file_size_commit_log=65536))
+    with_default_sizes(replace(config, mapped_file_size_commit_log=65536, message_index_enable=False))
 
 
 def test_the_last_of_several_values_counts(conf):
@@ -227,43 +305,16 @@ def test_text_is_trimmed_and_numbers_may_have_a_sign(conf):
     assert (config.max_index_num, config.enable_lmq, config.commit_log_recover_max_num) == (9, True, -1)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "maxIndexNum=",
-        "maxIndexNum=12 ",
-        "maxIndexNum=0x10",
-        "maxIndexNum=1_000",
-        "maxIndexNum=1e6",
-        "maxIndexNum=64M",
-        "maxIndexNum=0",
-        "maxIndexNum=-5",
-        "maxIndexNum=2147483648",
-        "maxIndexNum=" + "9" * 5000,
-        "maxIndexNum=\\u0661",
-        "mapedFileSizeCommitLog=x",
-        "mappedFileSizeConsumeQueue=2147483647",
-        "enableLmq=yes",
-        "enableLmq=true ",
-        "enableLmq=1",
-        "enableLmq",
-        "flushDiskType=sync_flush",
-        "messageDelayLevel=1s,5s",
-        "messageDelayLevel=99999999999999999999d",
-        "storePathCommitLog=\\u12",
-        "brokerName=\\uzzzz",
-    ],
-)
-def test_a_bad_value_is_refused_with_path_line_and_key(conf, tmp_path, line):
-    key = re.match("[A-Za-z]+", line)[0]
-    with pytest.raises(ValueError, match=f"broker.conf, line 4, {key}: ") as caught:
+@pytest.mark.parametrize("line", ["storePathCommitLog=\\u12", "brokerName=\\uzzzz"])
+def test_an_escape_that_stops_a_broker_is_refused_with_path_line_and_key(conf, line):
+    with pytest.raises(ValueError, match=f"broker.conf, line 4, {line.partition('=')[0]}: ") as caught:
         conf(f"# one\nbrokerId=0\n\n{line}\nmaxMessageSize=5\n")
-    assert str(tmp_path) in str(caught.value)
+    assert str(conf.path) in str(caught.value)
 
 
-def test_lines_are_counted_through_comments_continuations_and_all_ends_of_line(conf):
-    with pytest.raises(ValueError, match=r"line 7, maxIndexNum"):
-        conf("#\r\na=\\\r\n  b\rc=d\n\n!\\\nmaxIndexNum=x")
+def test_lines_are_counted_through_comments_continuations_and_all_ends_of_line(conf, caplog):
+    conf("#\r\na=\\\r\n  b\rc=d\n\n!\\\nmaxIndexNum=x")
+    assert "line 7: maxIndexNum='x'" in caplog.text
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
@@ -367,8 +418,8 @@ def test_any_bytes_are_read_or_refused_as_bad(tmp_path, seed):
             StoreConfig.from_broker_conf(path)
         except ValueError as error:
             refusals.append(str(error))
-    assert 0 < len(refusals) < 500
-    assert all(text.startswith(f"{path}, line ") for text in refusals)
+    assert len(refusals) < 500
+    assert all(text.startswith(f"{path}, line ") and text.endswith("hexadecimal digits") for text in refusals)
 
 
 def test_the_log_is_under_the_root_unless_a_path_is_given():

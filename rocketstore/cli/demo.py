@@ -24,7 +24,7 @@ from rich.console import Console
 
 import rocketstore
 from rocketstore.cli.formats import cell, note, print_table, table_of
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
 from rocketstore.config import StoreConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
@@ -100,14 +100,14 @@ def demo(
             config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
             report(look_up(index, config, lookups, absent, scratch, not reason))
             return
-        steps, config = [], ctx.meta[BROKER_CONF]
+        steps, given = [], broker_config(ctx)
         if hash_slot_num is not None:
-            config = replace(config or StoreConfig(), max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+            given = replace(given or StoreConfig(), max_hash_slot_num=hash_slot_num, max_index_num=index_num)
         if store is None:
-            store, config = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
-            _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, config))
+            store, given = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
+            _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, given))
             steps = [Step("put_messages", messages, seconds, "")]
-        config = replace(known_config(store, config), message_index_enable=True)
+        config = replace(known_config(store, given), message_index_enable=True)
         steps += run(store, config, lookups, absent, scratch, not reason)
     report(steps)
 

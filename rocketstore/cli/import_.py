@@ -15,7 +15,7 @@ import click
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
 from rocketstore.cli.formats import error_text, note
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, geometry_options
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
 from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
@@ -99,7 +99,7 @@ def import_(
 
 def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> StoreConfig | None:
     """Make the configuration of options; None if they say nothing."""
-    config: StoreConfig | None = ctx.meta[BROKER_CONF]
+    config = broker_config(ctx)
     if small and config is not None:
         raise click.UsageError("--small and --broker-conf: give one")
     given: dict[str, Any] = {

@@ -10,15 +10,16 @@ from typing import Any
 import click
 
 import rocketstore
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
-__all__ += ["refusing", "scan_conditions", "selection_options", "store_argument", "store_or_index_argument"]
-__all__ += ["tags_option", "time_option", "time_options", "time_range", "unknown_topics", "utc_text"]
+__all__ += ["broker_config", "refusing", "scan_conditions", "selection_options", "store_argument"]
+__all__ += ["store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
+__all__ += ["unknown_topics", "utc_text"]
 
 Command = Callable[..., Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -151,12 +152,21 @@ def utc_text(timestamp: int) -> str | None:
 # ---- stores and index files --------------------------------------------------------------------------------
 
 
-def read_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    ctx.meta[BROKER_CONF] = None if path is None else StoreConfig.from_broker_conf(path)
+def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    ctx.meta[BROKER_CONF] = path
+
+
+def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig | None:
+    """Read the file of --broker-conf as a broker of a release does; None if the option was not given.
+
+    Parameters: compat: the release; None for the newest. Raises: OSError, ValueError.
+    """
+    path = ctx.meta[BROKER_CONF]
+    return None if path is None else StoreConfig.from_broker_conf(path, compat=compat or DEFAULT_COMPAT)
 
 
 def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:
-    config: StoreConfig | None = ctx.meta[BROKER_CONF]
+    config = broker_config(ctx)
     slots, items = (ctx.params.get(name) for name in ("hash_slot_num", "index_num"))
     if slots is not None:
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
@@ -171,7 +181,7 @@ def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) ->
 
 
 broker_conf_option = click.option(
-    "--broker-conf", type=PATH, is_eager=True, expose_value=False, callback=read_broker_conf,
+    "--broker-conf", type=PATH, is_eager=True, expose_value=False, callback=keep_broker_conf,
     help="The broker's properties file, if it gives other directories, or sizes that files do not show.",
 )
 

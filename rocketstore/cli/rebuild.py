@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import finish, format_option, note, write_rows
-from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option, compat_option, refusing
+from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config, compat_option, refusing
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
 from rocketstore.config import DEFAULT_SIZES
@@ -50,10 +50,10 @@ def rebuild(
     options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
     with byte_progress("rebuild") as options["progress"]:
         try:
-            config = ctx.meta[BROKER_CONF]
-            if compat is not None:
-                # What is not replaced rebuild asks for its sizes itself.
-                config = replace(config or known_config(store, replaced=DEFAULT_SIZES), compat=compat)
+            config = broker_config(ctx, compat)
+            if config is None and compat is not None:
+                # rebuild itself looks for the sizes of what is not replaced.
+                config = replace(known_config(store, replaced=DEFAULT_SIZES), compat=compat)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
             note(f"{out or store}: is not done; the same command goes on")

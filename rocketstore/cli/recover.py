@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option, compat_option
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, compat_option
 from rocketstore.store.geometry import known_config
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
@@ -31,9 +31,9 @@ def recover(
     complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
     broker: what a broker of 5.3.3, 5.5.0 or 5.5.1 does at its next start.
     """
-    config = ctx.meta[BROKER_CONF]
-    if compat is not None:
-        config = replace(config or known_config(store), compat=compat)
+    config = broker_config(ctx, compat)
+    if config is None and compat is not None:
+        config = replace(known_config(store), compat=compat)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list
-from rocketstore.cli.options import BROKER_CONF, PATH, broker_conf_option
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
 from rocketstore.store.salvage import SalvageReport
 from rocketstore.store.salvage import salvage as salvage_store
@@ -30,7 +30,7 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     misses a message.
     """
     with byte_progress("salvage") as progress:
-        report = salvage_store(store, out, config=ctx.meta[BROKER_CONF], progress=progress)
+        report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
     write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format)
     note(summary(report))

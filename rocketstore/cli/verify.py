@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list, write_rows
-from rocketstore.cli.options import BROKER_CONF, COUNT, PATH, broker_conf_option
+from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
 from rocketstore.store.verify import verify as verify_store
 from rocketstore.store.verify_report import KINDS, VerifyReport
@@ -39,7 +39,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         raise click.UsageError("Missing argument 'STORE'.", ctx)
     with byte_progress("verify") as progress:
         report = verify_store(
-            store, quick=quick, threads=threads, config=ctx.meta[BROKER_CONF], progress=progress
+            store, quick=quick, threads=threads, config=broker_config(ctx), progress=progress
         )
     write_rows([[finding.to_dict() for finding in report.findings]], output_format, columns=COLUMNS)
     note(summary_of(report))

@@ -49,6 +49,8 @@ def expired_files(
     Source: MappedFileQueue.deleteExpiredFileByTime.
     """
     if hours is None:
+        if before_phy_offset is None:
+            config.require_usable("file_reserved_time")
         hours = config.file_reserved_time if before_phy_offset is None else 0
     if not hours >= 0:
         raise ValueError(f"hours={hours}: must not be negative")

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore.broker_file import BrokerFile
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, size_problem
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
@@ -27,6 +28,7 @@ from rocketstore.store.queue_directories import queue_directories
 __all__ = [
     "known_config",
     "read_saved",
+    "require_batch_size",
     "require_sizes",
     "require_store",
     "save_geometry",
@@ -37,7 +39,7 @@ __all__ = [
 
 LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
 PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
-LEAST_EXT_FILE = 24  # a unit, and what says that no other follows
+NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
 # What rocketstore.json has: all that the bytes of a store depend on.
@@ -86,16 +88,26 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
 
 
 def with_default_sizes(config: StoreConfig) -> StoreConfig:
-    """Give a configuration to write with: RocketMQ's default for each size that is not known.
+    """Return a configuration to write with: RocketMQ's default for each size that is not known.
 
-    Raises: ValueError for files that no queue can be written into, or on into the next of them.
+    Raises: ValueError for files that no queue can be written into, or on into the next of them; and if the broker's
+    file has a value that is needed and cannot be used. For batch queues call ``require_batch_size``, too.
     """
+    config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
     sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
-    if sizes[BATCH] % BatchConsumeQueue.unit_size:
-        raise ValueError(f"{BATCH}={sizes[BATCH]}: must be a multiple of 46, or no file is ever full and writing stops")
-    if sizes[EXT] < LEAST_EXT_FILE:
-        raise ValueError(f"{EXT}={sizes[EXT]}: must be {LEAST_EXT_FILE} at least: no unit fits into a file")
+    if config.enable_consume_queue_ext:
+        config.require_usable(EXT)
+    unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
+    for name in (BATCH, EXT):
+        if name not in unusable and (problem := size_problem(name, sizes[name])):
+            raise ValueError(problem)
     return replace(config, **sizes)
+
+
+def require_batch_size(config: StoreConfig) -> None:
+    """Raise ValueError if the broker's file has a size for batch queues that cannot be used."""
+    is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]
+    (replace(config, **NO_BATCH_SIZE) if is_default else config).require_usable(BATCH)
 
 
 def known_config(

@@ -26,7 +26,13 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.storage import local_path, scandir, to_path
 from rocketstore.store.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
-from rocketstore.store.geometry import known_config, require_sizes, save_geometry, with_default_sizes
+from rocketstore.store.geometry import (
+    known_config,
+    require_batch_size,
+    require_sizes,
+    save_geometry,
+    with_default_sizes,
+)
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
 from rocketstore.store.queue_directories import topics_in
@@ -252,6 +258,8 @@ class Rebuilder:
         names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
         names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
         require_sizes(self.root, self.known, names)
+        if batch in names:
+            require_batch_size(self.config)
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in a directory of its own."""

@@ -6,10 +6,12 @@ import os
 from dataclasses import replace
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.files.broker_config import read_topics
 from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
-from rocketstore.store.geometry import require_store, writing_config
+from rocketstore.store.dispatch import batch_topics
+from rocketstore.store.geometry import require_batch_size, require_store, writing_config
 from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
@@ -66,6 +68,8 @@ def recover(
     layout.require_written_queues("recovered")
     layout.require_config_files("read, and without topics queues of batches are not known")
     config = writing_config(root, config)
+    if batch_topics(read_topics(root)):
+        require_batch_size(config)
     if policy == "broker":
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
     if policy == "broker" and config.compat not in RELEASES:

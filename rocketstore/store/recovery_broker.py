@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
@@ -11,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rocketstore.broker_file import parse_int
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError, StoreError
@@ -23,7 +23,6 @@ from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
-from rocketstore.limits import INT_MAX, INT_MIN
 from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
 from rocketstore.store.index_service import open_index
 from rocketstore.store.recovery_index import read_header
@@ -327,12 +326,6 @@ def link_files(directory: Path, target: Path, written: Collection[Path]) -> None
 
 def files_in(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.is_file()) if directory.is_dir() else []
-
-
-def parse_int(text: str) -> int | None:
-    """Read a number as Integer.parseInt does, None for what it refuses: digits of any script, none beyond U+FFFF."""
-    is_number = re.fullmatch(r"[+-]?\d+", text) is not None and max(text) <= "\uffff"
-    return int(text) if is_number and INT_MIN <= int(text) <= INT_MAX else None
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -176,6 +176,7 @@ class LogVerifier:
 
     def __init__(self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier,
                  index: IndexVerifier) -> None:
+        config.require_usable("message_delay_level")
         self.log, self.config, self.findings, self.queues, self.index = log, config, findings, queues, index
         self.begin = self.end = log.min_phy_offset
         self.n_records, self.last_phy_offset, self.max_store_timestamp = 0, -1, 0

@@ -36,7 +36,7 @@ from rocketstore.store.dispatch import (
 )
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import writing_config
+from rocketstore.store.geometry import require_batch_size, writing_config
 from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.pieces import Block
@@ -46,6 +46,10 @@ from rocketstore.store.reput import ReputMessageService
 __all__ = ["StoreWriter", "open_writer"]
 
 MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
+USED_BY_WRITERS = (
+    "flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval",
+    "default_topic_queue_nums",
+)
 PIECE = 4096  # messages of an iterator that are put together
 
 
@@ -267,6 +271,8 @@ class StoreWriter:
             raise ValueError(f"queue_type={queue_type!r}: {self._compat.release} has no batch queues, 5.0.0 has")
         types = {} if queue_type is None else {topic: queue_type}
         nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
+        if queue_type == "BatchCQ":
+            require_batch_size(self.config)
         self._require_sound()
         with self._log.lock:
             self._save_topics()
@@ -489,7 +495,10 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     with contextlib.ExitStack() as stack:
         stack.callback(lock.release)
         config = writing_config(root, config)
+        config.require_usable(*USED_BY_WRITERS)
         extend_topics(root, {})  # what cannot be extended later is refused now
+        if batch_topics(read_topics(root)):
+            require_batch_size(config)
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
             config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,

@@ -182,6 +182,11 @@ class Java:
         """Return bytes as Java decodes UTF-8, and as properties: dicts of text and properties."""
         return self.json_answers("text", rows=[{"data": base64_of(data)} for data in datas])
 
+    def broker_files(self, datas):
+        """Return the fields of a MessageStoreConfig, as text, after reading each file; None if reading one fails."""
+        answers = self.json_answers("conf", rows=[{"data": base64_of(data)} for data in datas])
+        return [answer.get("fields") for answer in answers]
+
     def json_answers(self, *command, rows):
         given = self.scratch / f"{next(self.numbers)}.jsonl"
         given.write_text("".join(json.dumps(row) + "\n" for row in rows))

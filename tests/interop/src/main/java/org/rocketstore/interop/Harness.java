@@ -23,6 +23,7 @@ import java.util.Arrays;
  * recover ROOT OPTIONS                      what the next start and stop of a broker do to ROOT itself
  * parse  REQUESTS OUT                       CommitLog.checkMessageAndReturnSize, MessageDecoder.decode
  * text   REQUESTS OUT                       String of UTF-8, MessageDecoder.string2messageProperties
+ * conf   REQUESTS OUT                      MixAll.properties2Object into a MessageStoreConfig
  * queues ROOT OPTIONS STEPS OUT             ConsumeQueue, BatchConsumeQueue: put, recover, cut; ROOT is deleted then
  * </pre>
  * What the files of rows, messages, requests and queries hold is said at the methods that read them.
@@ -82,6 +83,8 @@ public final class Harness {
                 return Records.parse(args);
             case "text":
                 return Records.text(args);
+            case "conf":
+                return BrokerFiles.read(args);
             case "queues":
                 return ConsumeQueues.run(args);
             default:

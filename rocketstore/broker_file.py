@@ -1,0 +1,129 @@
+"""A broker's properties file, read as the broker reads it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.limits import INT_MAX, INT_MIN
+
+__all__ = ["BrokerFile", "Property", "parse_boolean", "parse_int", "read_properties", "trim", "warn_once"]
+
+logger = logging.getLogger("rocketstore")
+
+# A backslash at the end of a line, or of the file, joins the next line without its blanks.
+_JOIN = r"\\(?:\r\n?|\n|\Z)[ \t\f]*+"
+_BLANK = rf"(?:[ \t\f]|{_JOIN})*+"
+_KEY = rf"((?:{_JOIN}|\\.|[^\\=: \t\f\r\n])*+)"
+_VALUE = rf"((?:{_JOIN}|\\.|[^\\\r\n])*+)"
+PROPERTY = re.compile(rf"{_BLANK}(?:[#!][^\r\n]*|{_KEY}{_BLANK}[=:]?{_BLANK}{_VALUE})(?:\r\n?|\n|\Z)")
+ESCAPE = re.compile(rf"{_JOIN}|((?:\\u[0-9a-fA-F]{{4}})+)|\\(.)")
+ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim removes
+
+
+class BrokerFile(dict[str, str]):
+    """The properties of a broker's file that ``StoreConfig`` has no field for, by name.
+
+    Attributes
+    ----------
+    path : of the file.
+    unusable : by the name of a StoreConfig field, the value that the field has instead of one that the broker takes,
+        and why rocketstore cannot use that one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.unusable: dict[str, tuple[object, str]] = {}
+
+    @property
+    def store_path_root_dir(self) -> Path:
+        """The root of the broker's store, absolute. Source: MessageStoreConfig.storePathRootDir."""
+        given = trim(self.get("storePathRootDir", ""))
+        return Path(given).absolute() if given else Path.home() / "store"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self.path, dict(self), self.unusable)
+
+
+def _restore(path: Path, properties: dict[str, str], unusable: dict[str, tuple[object, str]]) -> BrokerFile:
+    file = BrokerFile(path)
+    file.update(properties)
+    file.unusable = unusable
+    return file
+
+
+class Property(NamedTuple):
+    """The value of a property, and the number of the line that it begins in."""
+
+    text: str
+    line: int
+
+
+def read_properties(path: Path) -> dict[str, Property]:
+    """Read a properties file. The last of several values of one key counts.
+
+    Raises: OSError; ValueError naming path, line and key for an escape that stops the broker, too.
+    Source: Properties.load.
+    """
+    found: dict[str, Property] = {}
+    for line, *escaped in _split(path.read_bytes().decode("iso-8859-1")):
+        try:
+            key, text = (ESCAPE.sub(_unescape, part) for part in escaped)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}, {escaped[0]}: {error}") from None
+        found[key] = Property(text, line)
+    return found
+
+
+def _split(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line number, key and value of each property, with the escapes still in them."""
+    line = 1
+    for match in PROPERTY.finditer(text):
+        if match[1] or match[2]:
+            yield line, match[1], match[2]
+        line += len(re.findall("\r\n?|\n", match[0]))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    if match[2] == "u":
+        raise ValueError(r"\u must have four hexadecimal digits")
+    if match[1]:
+        return bytes.fromhex(match[1].replace("\\u", "")).decode("utf-16-be", "replace")
+    return ESCAPED.get(match[2] or "", match[2] or "")
+
+
+def parse_int(text: str) -> int | None:
+    """Return the number that a text is, None if it is no int: digits of any script, none beyond U+FFFF.
+
+    Source: Integer.parseInt.
+    """
+    if re.fullmatch(r"[+-]?\d+", text) is None or max(text) > "\uffff":
+        return None
+    digits = "".join(str(unicodedata.digit(digit)) for digit in text.lstrip("+-")).lstrip("0")
+    if len(digits) > len(str(INT_MAX)):
+        return None
+    number = int(digits or "0") * (-1 if text[0] == "-" else 1)
+    return number if INT_MIN <= number <= INT_MAX else None
+
+
+def parse_boolean(text: str) -> bool:
+    """Return whether a text is "true" in any case; any other text is false. Source: Boolean.parseBoolean."""
+    return text.lower() == "true"
+
+
+def trim(text: str) -> str:
+    """Remove blanks and control characters from both ends. Source: String.trim."""
+    return text.strip(JAVA_BLANKS)
+
+
+@functools.lru_cache(1024)
+def warn_once(text: str) -> None:
+    """Log a warning, unless this process has logged it lately."""
+    logger.warning("%s", text)
