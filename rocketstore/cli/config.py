@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import finish, format_option, write_list
-from rocketstore.cli.options import PATH, STORE
+from rocketstore.cli.options import PATH, STORE, write_elsewhere_option
 from rocketstore.config import StoreConfig
 from rocketstore.files.broker_config import BrokerConfig, ConfigProblem, check, repair
-from rocketstore.files.lock_file import StoreLock
 from rocketstore.store.geometry import require_store
+from rocketstore.store.places import lock_for_writing
 
 __all__ = ["config"]
 
@@ -35,8 +35,9 @@ def check_command(store: Path, output_format: str | None) -> None:
 @config.command("repair", short_help="Make files again from their .bak files.")
 @click.argument("store", type=PATH)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@write_elsewhere_option
 @format_option
-def repair_command(store: Path, dry_run: bool, output_format: str | None) -> None:
+def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, output_format: str | None) -> None:
     """Make the files of STORE/config that are missing or damaged from their .bak files.
 
     A damaged file is kept beside the new one. No broker may run on STORE. What cannot be repaired is an error.
@@ -44,9 +45,7 @@ def repair_command(store: Path, dry_run: bool, output_format: str | None) -> Non
     require_config(store)
     with contextlib.ExitStack() as stack:
         if not dry_run:
-            lock = StoreLock(store / "lock")
-            lock.acquire()
-            stack.callback(lock.release)
+            stack.enter_context(lock_for_writing(store, StoreConfig(write_elsewhere=write_elsewhere)))
         done = repair(store, dry_run)
     write(done, output_format)
     paths = {problem.path for problem in done}

@@ -15,7 +15,7 @@ import click
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
 from rocketstore.cli.formats import error_text, note
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options, write_elsewhere_option
 from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
@@ -27,7 +27,7 @@ from rocketstore.limits import INT_MAX
 from rocketstore.message import INNER_BATCH, Message
 from rocketstore.message_batch import MessageBatch
 from rocketstore.store.dispatch import batch_topics
-from rocketstore.store.geometry import require_store
+from rocketstore.store.geometry import known_config, require_store
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["import_"]
@@ -65,10 +65,11 @@ class State:
               help="Of the commit log's files, as 64M.")
 @geometry_options
 @broker_conf_option
+@write_elsewhere_option
 @click.pass_context
 def import_(
     ctx: click.Context, /, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
-    small: bool, **sizes: int | None,
+    small: bool, write_elsewhere: bool, **sizes: int | None,
 ) -> None:
     """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
 
@@ -84,6 +85,8 @@ def import_(
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
     config = config_of(ctx, small, sizes)
+    if write_elsewhere:
+        config = replace(config or known_config(store), write_elsewhere=True)
     check_place(store, config)
     try:
         with rocketstore.open(store, "a", config=config) as opened:

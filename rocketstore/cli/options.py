@@ -19,7 +19,7 @@ from rocketstore.store.message_store import MessageStore
 __all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
 __all__ += ["broker_config", "refusing", "scan_conditions", "selection_options", "store_argument"]
 __all__ += ["store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["unknown_topics", "utc_text"]
+__all__ += ["unknown_topics", "utc_text", "write_elsewhere_option"]
 
 Command = Callable[..., Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -193,6 +193,12 @@ def note_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> N
 leftovers_option = click.option(
     "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=note_leftovers,
     help="Also read what a broker cut off, and left behind the ends of log and queues.",
+)
+
+
+write_elsewhere_option = click.option(
+    "--write-elsewhere", is_flag=True,
+    help="Also change directories that belong to another store, whose lock is taken too.",
 )
 
 

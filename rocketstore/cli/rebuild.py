@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import finish, format_option, note, write_rows
-from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config, compat_option, refusing
+from rocketstore.cli.options import (
+    COUNT,
+    PATH,
+    broker_conf_option,
+    broker_config,
+    compat_option,
+    refusing,
+    write_elsewhere_option,
+)
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
 from rocketstore.config import DEFAULT_SIZES
@@ -33,11 +41,12 @@ __all__ = ["rebuild"]
               help="About the most.")
 @click.option("--threads", type=COUNT, metavar="N", help="That read the log.  [default: one a processor]")
 @broker_conf_option
+@write_elsewhere_option
 @format_option
 @click.pass_context
 def rebuild(
     ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
-    compat: str | None, output_format: str | None, **options: Any,
+    compat: str | None, write_elsewhere: bool, output_format: str | None, **options: Any,
 ) -> None:
     """Build the consume queues and the index of STORE, which no broker may run on, from its commit log alone.
 
@@ -54,6 +63,8 @@ def rebuild(
             if config is None and compat is not None:
                 # rebuild itself looks for the sizes of what is not replaced.
                 config = replace(known_config(store, replaced=DEFAULT_SIZES), compat=compat)
+            if write_elsewhere:
+                config = replace(config or known_config(store, replaced=DEFAULT_SIZES), write_elsewhere=True)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
             note(f"{out or store}: is not done; the same command goes on")

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, compat_option
+from rocketstore.cli.options import PATH, broker_conf_option, broker_config, compat_option, write_elsewhere_option
 from rocketstore.store.geometry import known_config
 from rocketstore.store.recovery import POLICIES
 from rocketstore.store.recovery import recover as recover_store
@@ -21,10 +21,12 @@ __all__ = ["recover"]
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @compat_option("The RocketMQ release to recover as.  [default: the one that wrote STORE, if it says so, or 5.5.1]")
 @broker_conf_option
+@write_elsewhere_option
 @format_option
 @click.pass_context
 def recover(
-    ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, output_format: str | None
+    ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, write_elsewhere: bool,
+    output_format: str | None,
 ) -> None:
     """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
 
@@ -34,6 +36,8 @@ def recover(
     config = broker_config(ctx, compat)
     if config is None and compat is not None:
         config = replace(known_config(store), compat=compat)
+    if write_elsewhere:
+        config = replace(config or known_config(store), write_elsewhere=True)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)

@@ -698,8 +698,9 @@ def no_limit() -> int:
 
 def lock_paths(directories: Sequence[Path]) -> list[Path]:
     """Give the lock files of the stores whose log these directories are."""
-    paths = dict.fromkeys(directory.absolute().parent / "lock" for directory in directories)
-    return [path for path in paths if path.is_file()]
+    parents = [parent for path in directories for parent in (path.absolute().parent, path.resolve().parent)]
+    paths = {path.resolve(): path for parent in parents if (path := parent / "lock").is_file()}
+    return list(paths.values())
 
 
 def is_list(directory: object) -> TypeGuard[Sequence[Any]]:

@@ -37,6 +37,7 @@ from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, r
 from rocketstore.spark.task_files import read_task, write_tasks
 from rocketstore.storage import local_path
 from rocketstore.store.index_service import index_paths
+from rocketstore.store.places import lock_owner_of
 from rocketstore.store.rebuild import zone_of
 from rocketstore.store.rebuild_files import name_index_files
 
@@ -372,9 +373,10 @@ def working_places(out: Path, scratch: str | os.PathLike[str] | None) -> Iterato
     spills = work / "spills" if scratch is None else real_path(scratch) / name
     places = Places(work, spills, work / "attempts", work / "files")
     try:
-        for place in places:
-            place.mkdir(parents=True, exist_ok=True)
-        yield places
+        with lock_owner_of(out):
+            for place in places:
+                place.mkdir(parents=True, exist_ok=True)
+            yield places
     finally:
         sweep([work, spills])
 

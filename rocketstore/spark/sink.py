@@ -27,6 +27,7 @@ from rocketstore.storage import local_path
 from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.store.intent import WriteIntent, pieces_path
 from rocketstore.store.pieces import ANY_QUEUE, Piece, PieceWriter
+from rocketstore.store.places import require_own_places
 from rocketstore.store.transactions import Transaction, last_version
 from rocketstore.store.write_job import write_pieces
 
@@ -141,6 +142,9 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp, transaction)
+    if root.is_dir():
+        require_own_places(root, config)
+    writer = MessageWriter(root, names, config, store_timestamp)
     make_root(root)
     make_directory(pieces_path(root, writer.job))
     return writer

@@ -149,7 +149,9 @@ def known_config(
 def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
     """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
     path = saved_path(Path(store_path_root_dir))
-    values = {name: value for name in SAVED if (value := getattr(config, name)) is not None}
+    root = Path(store_path_root_dir).absolute()
+    names = SAVED.keys() - PATHS if config.commit_log_paths(root) == [root / "commitlog"] else SAVED.keys()
+    values = {name: value for name in SAVED if name in names and (value := getattr(config, name)) is not None}
     if read_saved(path) != values:
         make_directory(path.parent)
         replace_file(path, json.dumps(values, indent="\t").encode())

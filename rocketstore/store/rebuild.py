@@ -20,7 +20,7 @@ import numpy as np
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import TopicConfig, read_topics
-from rocketstore.files.lock_file import StoreLock, is_held
+from rocketstore.files.lock_file import is_held
 from rocketstore.files.mapped_file import make_directory, make_root, sync_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
@@ -35,6 +35,7 @@ from rocketstore.store.geometry import (
 )
 from rocketstore.store.index_service import index_file_name, open_index
 from rocketstore.store.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
+from rocketstore.store.places import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.store.queue_directories import topics_in
 from rocketstore.store.rebuild_files import (
     INDEX_MADE,
@@ -146,12 +147,8 @@ def rebuild(
     rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
     if out is not None:
         return rebuilder.build_in(local_path(out))
-    lock = StoreLock(rebuilder.root / "lock")
-    lock.acquire()
-    try:
+    with lock_for_writing(rebuilder.root, rebuilder.known):
         return rebuilder.build_and_swap()
-    finally:
-        lock.release()
 
 
 def topics_of(topics: Iterable[str] | None) -> set[str] | None:
@@ -239,6 +236,7 @@ class Rebuilder:
         with scandir(root):
             pass
         require_file_log(root, config or StoreConfig(), "rebuilt from")
+        require_log_directory(root, config or StoreConfig())
         known = known_config(root, config, replaced=build.replaced_sizes())
         places = (root, root / STAGING)  # in the middle of a swap they are where they were built
         known = with_light_queues(known, (topic for place in places for topic in topics_in(place / "consumequeue")))
@@ -264,7 +262,7 @@ class Rebuilder:
     def build_in(self, out: Path) -> RebuildReport:
         """Build in a directory of its own."""
         plan = self.look_only()
-        with plan.log:
+        with plan.log, lock_owner_of(out):
             make_root(out)
             if not is_free(out):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.files.broker_config import read_topics
-from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
 from rocketstore.store.dispatch import batch_topics
 from rocketstore.store.geometry import require_batch_size, require_store, writing_config
 from rocketstore.store.layout import look_at_store, require_file_log
+from rocketstore.store.places import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.store.recovery_broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.store.recovery_complete import plan_completion
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -67,8 +67,11 @@ def recover(
     layout = look_at_store(root, config)
     layout.require_written_queues("recovered")
     layout.require_config_files("read, and without topics queues of batches are not known")
+    given = config or StoreConfig()
+    require_log_directory(root, given)
+    require_own_places(root, given)
     config = writing_config(root, config)
-    if batch_topics(read_topics(root)):
+    if batch_topics(read_topics(root, config)):
         require_batch_size(config)
     if policy == "broker":
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
@@ -77,9 +80,7 @@ def recover(
         raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {known}")
     if dry_run:
         return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
-    lock = StoreLock(root / "lock")
-    lock.acquire()
-    try:
+    with lock_for_writing(root, given):
         if policy == "broker":
             report = recover_as_broker(root, config)
         else:
@@ -89,5 +90,3 @@ def recover(
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
         return report
-    finally:
-        lock.release()

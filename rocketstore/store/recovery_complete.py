@@ -26,6 +26,7 @@ from rocketstore.store.dispatch import Dispatcher, batch_topics
 from rocketstore.store.geometry import read_saved, save_geometry, saved_path
 from rocketstore.store.index_service import index_paths, open_index
 from rocketstore.store.intent import UnfinishedWrite, find_unfinished, intent_path
+from rocketstore.store.places import require_log_directory
 from rocketstore.store.recovery_index import (
     IndexCut,
     IndexItems,
@@ -207,6 +208,7 @@ class Completion:
             queue.flushed = self.checkpoint.logics_physical_offset
             queue.look(LONG_MAX, minimum)
         if not self.log.queue.files and any(path for queue in self.queues for path in queue.files()):
+            require_log_directory(self.root, self.config)
             raise StoreError(
                 f"{self.root}: the commit log is gone, but its queues are there: restore it, "
                 "or recover(policy='broker'), which deletes them, as a broker does at its next start"

@@ -34,6 +34,7 @@ from rocketstore.store.dispatch import OF_BROKERS, Dispatcher, batch_topics
 from rocketstore.store.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.store.index_service import open_index
 from rocketstore.store.layout import require_file_log
+from rocketstore.store.places import lock_owner_of
 from rocketstore.store.recovery_complete import Completion
 from rocketstore.store.salvage_copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
 from rocketstore.store.salvage_find import PIECE, DamagedFile, Finds, LostRange, Run
@@ -120,6 +121,14 @@ def salvage(
     root, new = local_path(path), local_path(out)
     paths = _log_files(root, config)
     _check_out(root, paths, new)
+    with lock_owner_of(new):
+        return _salvage_into(root, paths, new, config, progress)
+
+
+def _salvage_into(
+    root: Path, paths: list[Path], new: Path, config: StoreConfig | None, progress: Progress | None
+) -> SalvageReport:
+    """Make the new store, or leave nothing of it."""
     existed = new.is_dir()
     try:
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)

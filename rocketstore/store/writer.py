@@ -40,6 +40,7 @@ from rocketstore.store.geometry import require_batch_size, writing_config
 from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.pieces import Block
+from rocketstore.store.places import acquire_locks, require_log_directory
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
 
@@ -61,7 +62,7 @@ class StoreWriter:
     """
 
     def __init__(
-        self, root: Path, config: StoreConfig, lock: StoreLock, log: CommitLog, index: IndexService | None,
+        self, root: Path, config: StoreConfig, locks: list[StoreLock], log: CommitLog, index: IndexService | None,
         checkpoint: StoreCheckpoint, dispatcher: Dispatcher, batch_topics: set[str], phy_offset: int,
     ) -> None:
         """Go on with a store that was recovered. Parameters: phy_offset: where the log ends, bytes."""
@@ -71,7 +72,7 @@ class StoreWriter:
         self.index = index
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
-        self._lock_file = lock
+        self._lock_file, *self._other_locks = locks
         self._batch_topics = batch_topics
         self._topics = read_topics(root, config)
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
@@ -451,7 +452,8 @@ class StoreWriter:
         """Ctrl-C ends one step, or comes between two: then the lock is held until this is called again."""
         index = [] if self.index is None else [self.index.close]  # a dispatcher that does not add to it leaves it open
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
-        take([self.reput.stop, self._flusher.stop, *parts, self._unmark, self._lock_file.release])
+        locks = [lock.release for lock in (*self._other_locks, self._lock_file)]
+        take([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks])
 
     def _unmark(self) -> None:
         if self._failure is None:
@@ -490,14 +492,16 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     layout = look_at_store(root, config)
     layout.require_written_queues("written")
     layout.require_config_files("written")
-    lock = StoreLock(root / "lock")
-    lock.acquire()
+    if (root / "consumequeue").is_dir():
+        require_log_directory(root, config or StoreConfig())
+    locks = acquire_locks(root, config or StoreConfig())
     with contextlib.ExitStack() as stack:
-        stack.callback(lock.release)
+        for lock in locks:
+            stack.callback(lock.release)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
         extend_topics(root, {})  # what cannot be extended later is refused now
-        if batch_topics(read_topics(root)):
+        if batch_topics(read_topics(root, config)):
             require_batch_size(config)
         end = complete_store(root, config).max_phy_offset
         log = CommitLog.open(
@@ -511,6 +515,6 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
         stack.callback(index.close)
         batches = batch_topics(read_topics(root, config))
         dispatcher = Dispatcher(root, config, log, index, batches)
-        writer = StoreWriter(root, config, lock, log, index, checkpoint, dispatcher, batches, end)
+        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end)
         stack.pop_all()  # all is the writer's now
     return writer

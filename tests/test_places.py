@@ -1,0 +1,167 @@
+"""A writer of a store changes no directory of another store, and finds the log of a store that was moved."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import rocketstore
+from rocketstore import Message, StoreConfig, recover
+from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.files.commit_log import CommitLog
+from rocketstore.store.rebuild import rebuild
+from rocketstore.store.salvage import salvage
+
+SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
+         "max_index_num": 400}
+TEXT = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
+
+
+@pytest.fixture
+def live(tmp_path):
+    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
+        store.put_message(Message("T", b"body"))
+    return tmp_path / "live"
+
+
+@pytest.fixture
+def backup(live, tmp_path):
+    """A copy of a store, without its commit log."""
+    shutil.copytree(live, tmp_path / "backup")
+    shutil.rmtree(tmp_path / "backup" / "commitlog")
+    return tmp_path / "backup"
+
+
+@pytest.fixture
+def conf(tmp_path):
+    def read(text):
+        (tmp_path / "broker.conf").write_text(TEXT + text)
+        return StoreConfig.from_broker_conf(tmp_path / "broker.conf")
+
+    return read
+
+
+def contents(*roots):
+    return {path: path.read_bytes() for root in roots for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def put(root, config):
+    with rocketstore.open(root, "a", config=config) as store:
+        store.put_message(Message("T", b"more"))
+
+
+WRITERS = {
+    "put": put,
+    "recover": lambda root, config: recover(root, config=config),
+    "recover as a broker": lambda root, config: recover(root, config=config, policy="broker"),
+    "dry run": lambda root, config: recover(root, config=config, dry_run=True),
+    "rebuild": lambda root, config: rebuild(root, config=config),
+}
+LINES = ["storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n", "storePathCommitLog={live}/commitlog\n",
+         "storePathRootDir={backup}\nstorePathCommitLog={live}/commitlog\n",
+         "storePathCommitLog={live}/commitlog,{backup}/b\n"]
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+@pytest.mark.parametrize("lines", LINES)
+def test_no_writer_changes_the_log_of_another_store(live, backup, conf, write, lines):
+    before = contents(live, backup)
+    with pytest.raises(StoreError, match="belongs to the store at") as caught:
+        write(backup, conf(lines.format(live=live, backup=backup)))
+    assert str(live / "commitlog") in str(caught.value)
+    assert str(backup) in str(caught.value)
+    assert contents(live, backup) == before
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "consumequeue/T", "consumequeue/T/0", "index", "config",
+                                  f"commitlog/{0:020}"])
+@pytest.mark.parametrize("name", ["put", "recover", "rebuild"])
+def test_no_writer_follows_a_link_into_another_store(live, tmp_path, part, name):
+    shutil.copytree(live, tmp_path / "copy")
+    copy = tmp_path / "copy" / part
+    shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
+    copy.symlink_to(live / part)
+    before = contents(live, tmp_path / "copy")
+    with pytest.raises(StoreError, match="belongs to the store at") as caught:
+        WRITERS[name](tmp_path / "copy", StoreConfig(**SIZES))
+    assert str(copy) in str(caught.value)
+    assert str(live / part) in str(caught.value)
+    assert contents(live, tmp_path / "copy") == before
+
+
+def test_no_writer_changes_a_log_that_another_store_shares_by_hard_links(live, tmp_path):
+    shutil.copytree(live, tmp_path / "copy", copy_function=os.link)
+    before = contents(live)
+    with pytest.raises(StoreError, match="is a hard link"):
+        put(tmp_path / "copy", StoreConfig(**SIZES))
+    assert contents(live) == before
+
+
+def test_with_the_flag_the_other_store_is_written_and_its_lock_held(live, backup, conf):
+    config = replace(conf(LINES[0].format(live=live)), write_elsewhere=True)
+    with rocketstore.open(backup, "a", config=config) as store:
+        store.put_message(Message("T", b"more"))
+        with pytest.raises(StoreLockedError):
+            rocketstore.open(live, "a", config=StoreConfig(**SIZES))
+    put(live, StoreConfig(**SIZES))
+
+
+def test_with_the_flag_a_lock_of_the_other_store_still_refuses(live, backup, conf, tmp_path):
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
+    config = replace(conf(LINES[0].format(live=live)), write_elsewhere=True)
+    with subprocess.Popen([sys.executable, "-c", code, live / "lock"], stdin=-1, stdout=-1) as holder:
+        holder.stdout.readline()
+        before = contents(live)
+        for write in (put, WRITERS["recover"], WRITERS["rebuild"]):
+            with pytest.raises(StoreLockedError):
+                write(backup, config)
+        assert contents(live) == before
+        holder.communicate(b"\n")
+
+
+def test_a_log_elsewhere_that_belongs_to_no_other_store_is_written(live, conf, tmp_path):
+    (live / "commitlog").rename(tmp_path / "log")
+    put(live, conf(f"storePathRootDir={live}\nstorePathCommitLog={tmp_path}/log\n"))
+    put(live, StoreConfig(**SIZES, store_path_commit_log=str(tmp_path / "log")))
+    with pytest.raises(StoreError, match="belongs to the store at"):
+        put(live, conf(f"storePathRootDir={tmp_path}/other\nstorePathCommitLog={tmp_path}/log\n"))
+
+
+def test_a_linked_log_is_appended_to_under_the_lock_of_its_store(live, tmp_path):
+    (tmp_path / "link").symlink_to(live / "commitlog")
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError):
+        CommitLog.open(tmp_path / "link", "r+", mapped_file_size=65536)
+
+
+def test_a_store_that_was_moved_is_read_and_written_where_it_is(live, conf, caplog, tmp_path):
+    config = conf("storePathRootDir=/gone/store\nstorePathCommitLog=/gone/store/commitlog\n")
+    with rocketstore.open(live, config=config) as store:
+        assert store.get_message("T", 0, 0).messages[0].body == b"body"
+    assert f"{live}/commitlog is used instead of /gone/store/commitlog" in caplog.text
+    for write in WRITERS.values():
+        write(live, config)
+    assert "store_path_commit_log" not in (live / "config" / "rocketstore.json").read_text()
+    put(live, None)
+
+
+@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+def test_a_log_that_is_not_where_the_brokers_file_says_is_not_called_gone(live, conf, write):
+    before = contents(live)
+    with pytest.raises(StoreError, match=r"not at /gone/log, where .*broker.conf says") as caught:
+        write(live, conf("storePathCommitLog=/gone/log\n"))
+    assert str(live / "commitlog") in str(caught.value)
+    assert "deletes" not in str(caught.value)
+    assert contents(live) == before
+
+
+def test_a_directory_is_made_in_a_store_under_its_lock(live, tmp_path):
+    shutil.copytree(live, tmp_path / "copy")
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)):
+        with pytest.raises(StoreLockedError):
+            rebuild(tmp_path / "copy", out=live / "new", config=StoreConfig(**SIZES))
+        with pytest.raises(StoreLockedError):
+            salvage(tmp_path / "copy", live / "new", config=StoreConfig(**SIZES))
+    assert not (live / "new").exists()
