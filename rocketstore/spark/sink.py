@@ -141,10 +141,9 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
         raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
     if is_held(root / "lock"):
         raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
-    writer = MessageWriter(root, names, config, store_timestamp, transaction)
     if root.is_dir():
         require_own_places(root, config)
-    writer = MessageWriter(root, names, config, store_timestamp)
+    writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
     make_directory(pieces_path(root, writer.job))
     return writer
