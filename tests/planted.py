@@ -700,10 +700,15 @@ def deleted_topic(store):
     return "topic-deleted", "consumequeue/Inner/0", 0
 
 
-@fault()
-def foreign_file_in_a_queue(store):
-    (store.root / "consumequeue/TopicTest/1/x").touch()
-    return "foreign-file-fatal", "consumequeue/TopicTest/1/x", 0
+@each("plain", {
+    "of no bytes, the last": {"name": "x", "size": 0, "kind": "foreign-file-empty"},
+    "of no bytes, the first": {"name": "+", "size": 0, "kind": "foreign-file-fatal"},
+    "of some bytes": {"name": "x", "size": 5, "kind": "foreign-file-fatal"},
+    "as long as the others": {"name": "x", "size": QUEUE_FILE, "kind": "foreign-file-fatal"},
+})
+def foreign_file_in_a_queue(store, name, size, kind):
+    (store.root / f"consumequeue/TopicTest/1/{name}").write_bytes(bytes(size))
+    return kind, f"consumequeue/TopicTest/1/{name}", 0
 
 
 @each("plain", {"letters": {"name": "abc"}, "a zero before": {"name": "01"}})
@@ -797,15 +802,15 @@ def ext_unit_of_zeros(store):
 
 
 @each("ext", {
-    "longer": {"field": 0, "change": 8},
-    "longer than the file": {"field": 0, "change": 1000},
-    "shorter than any": {"field": 0, "change": -1},
-    "with a bitmap": {"field": 18, "change": 8},
+    "longer": {"field": 0, "change": 8, "kind": "ext-size"},
+    "longer than the file": {"field": 0, "change": 1000, "kind": "ext-beyond-file"},
+    "shorter than any": {"field": 0, "change": -1, "kind": "ext-size"},
+    "with a bitmap": {"field": 18, "change": 8, "kind": "ext-size"},
 })
-def ext_unit_that_is_not_as_long_as_it_says(store, field, change):
+def ext_unit_that_is_not_as_long_as_it_says(store, field, change, kind):
     *_, ext, at = ext_unit(store, 31)
     store.add(ext, at + field, 2, change)
-    return "ext-size", ext, at
+    return kind, ext, at
 
 
 @each("ext", {"nothing": {"mark": b"\0\0"}, "another number": {"mark": b"\xef\xff"}})
@@ -1166,7 +1171,7 @@ def write_that_was_ended_in_the_middle(store):
 @fault()
 def checkpoint_that_is_cut(store):
     os.truncate(store.root / "checkpoint", 20)
-    return "checkpoint-damaged", "checkpoint", 20
+    return "checkpoint-size", "checkpoint", 20
 
 
 @fault()
@@ -1215,7 +1220,31 @@ def damaged_topics_with_a_good_copy(store):
 @fault()
 def damaged_sizes(store):
     (store.root / "config/rocketstore.json").write_text("[1]")
-    return "config-damaged", "config/rocketstore.json", 0
+    return "sizes-damaged", "config/rocketstore.json", 0
+
+
+@each("plain", {name: {"name": name} for name in ("topics", "consumerOffset", "subscriptionGroup", "delayOffset")})
+def damaged_config_whose_copy_is_damaged(store, name):
+    for suffix in ("json", "json.bak"):
+        (store.root / f"config/{name}.{suffix}").write_text("{")
+    return "config-bak-damaged", f"config/{name}.json", 0
+
+
+@fault()
+def directory_by_the_name_of_an_index_file(store):
+    (store.root / "index" / "20991231235959999").mkdir()
+    return "foreign-file-fatal", "index/20991231235959999", 0
+
+
+@fault("light")
+def light_queue_offset_that_is_no_number(store):
+    """In the last record that has such offsets, which a start reads."""
+    name = b"INNER_MULTI_QUEUE_OFFSET\x01"
+    at = next(at for at, record in reversed(store.records) if "INNER_MULTI_DISPATCH" in record.properties)
+    file, position = store.place(at)
+    found = store.read(file).index(name, position) + len(name)
+    store.write(file, found, b"x")
+    return "log-light-offset", file, position
 
 
 @each("batch", {

@@ -11,7 +11,6 @@ from typing import Self
 
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.small_file import read_file_start
-from rocketstore.errors import CorruptFileError
 from rocketstore.files.mapped_file import sync, sync_path
 from rocketstore.storage import local_path, to_path
 
@@ -44,17 +43,13 @@ class StoreCheckpoint:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a checkpoint file; one that is missing is all zeros. Raises CorruptFileError if it is too short."""
+        """Read a checkpoint file. Bytes that are missing are zeros: a broker makes the file longer when it maps it."""
         path = to_path(path)
         try:
             data = read_file_start(path, FIELDS.size)
         except FileNotFoundError:
             return cls(path)
-        if not data:
-            return cls(path)  # it was made, and then the power went
-        if len(data) < FIELDS.size:
-            raise CorruptFileError(path, len(data), "file size", f"{FIELDS.size} bytes are needed")
-        return cls(path, *FIELDS.unpack_from(data))
+        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, *self._numbers())

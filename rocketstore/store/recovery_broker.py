@@ -25,6 +25,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
 from rocketstore.store.index_service import open_index
+from rocketstore.store.java_numbers import find_unreadable_offset, parse_int
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -228,7 +229,7 @@ class BrokerRecovery:
         offsets = java_split(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
         if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
             return
-        if len(names) == len(offsets) and not all(offset.isdecimal() for offset in offsets):
+        if len(names) == len(offsets) and find_unreadable_offset(names, offsets) is not None:
             reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
             raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
 

@@ -32,8 +32,10 @@ from rocketstore.store.dispatch import SCHEDULE_TOPIC, batch_topics, with_light_
 from rocketstore.store.geometry import PATHS, read_saved, saved_path
 from rocketstore.store.index_service import index_paths
 from rocketstore.store.intent import intent_path
+from rocketstore.store.java_numbers import parse_long
 from rocketstore.store.layout import look_at_store
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.verify_config import kind_of_problem
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_index import IndexPart, IndexVerifier
 from rocketstore.store.verify_log import LogVerifier
@@ -49,6 +51,7 @@ KNOWN = re.compile(
     r"timerwheel.*|timerlog|epochFileCheckpoint(\.bak)?|brokerIdentity(\.bak|-temp)?|transaction|kvStore|"
     r"tiered_index_file|rocketstore-.*|dledger-.*|.*\.bak-.*"
 )
+
 
 
 def verify(
@@ -93,7 +96,7 @@ class Verification:
         self.root = root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        with self.findings.noted(saved_path(root), "config-damaged"):
+        with self.findings.noted(saved_path(root), "sizes-damaged"):
             saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
         self.config: Any = replace(config or StoreConfig(**saved), **sizes)
@@ -182,9 +185,12 @@ class Verification:
 
     def _check_run(self, directory: Path) -> None:
         """Name what is none of a run's files, of which a broker loads all. Source: MappedFileQueue.load."""
-        for entry in self._entries(directory):
-            if entry.is_dir(follow_symlinks=False):
+        entries = self._entries(directory)
+        for entry in entries:
+            if entry.is_dir():
                 self.findings.add("foreign-file", Path(entry.path), 0, "a directory")
+            elif entry is entries[-1] and is_empty(entry) and not is_offset_name(entry.name):
+                self.findings.add("foreign-file-empty", Path(entry.path), 0, "no bytes")
             elif not is_offset_name(entry.name) or not is_so(entry.is_file):
                 self.findings.add("foreign-file-fatal", Path(entry.path), 0, "its name or type is none of a log's")
 
@@ -246,7 +252,9 @@ class Verification:
     def _index_parts(self) -> list[IndexPart]:
         directory = self.root / "index"
         for entry in self._entries(directory):
-            if not entry.name.isdecimal() or not is_so(entry.is_file):
+            if parse_long(entry.name) is not None and is_so(entry.is_dir):
+                self.findings.add("foreign-file-fatal", Path(entry.path), 0, "a directory by the name of an index file")
+            elif not entry.name.isdecimal() or not is_so(entry.is_file):
                 self.findings.add("foreign-file", Path(entry.path), 0, "no index file")
             elif len(entry.name) != 17 or not entry.name.isascii():
                 self.findings.add("index-file-name", Path(entry.path), 0, entry.name)
@@ -344,8 +352,7 @@ class Verification:
         for path, what in config.problems:
             if path in databases:  # which is not damage
                 continue
-            kind = "config-bak-used" if what.endswith("is used") else "config-damaged"
-            self.findings.add(kind, path, 0, what)
+            self.findings.add(kind_of_problem(path, what), path, 0, what)
 
     def _check_consumers(self, queues: QueueVerifier, quick: bool) -> None:
         if quick and not self.last_exit_ok:
@@ -434,3 +441,7 @@ def is_so(question: Callable[[], bool]) -> bool:
     with contextlib.suppress(OSError):
         return question()
     return False
+
+
+def is_empty(entry: os.DirEntry[str]) -> bool:
+    return is_so(entry.is_file) and is_so(lambda: entry.stat().st_size == 0)

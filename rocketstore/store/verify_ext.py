@@ -80,7 +80,8 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
             break
         units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT)
         if size < EXT.itemsize or len(units) == 0:
-            yield "ext-size", file.path, at, f"{size} bytes cannot be, {file.size - at} are left", 1
+            kind = "ext-beyond-file" if at + size > file.size else "ext-size"
+            yield kind, file.path, at, f"{size} bytes cannot be, {file.size - at} are left", 1
             return
         wrong = np.flatnonzero(units["bitmap_size"] != size - EXT.itemsize)
         for i in wrong[:NOTED].tolist():

@@ -20,7 +20,8 @@ from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.store.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues
+from rocketstore.store.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues, names_and_offsets
+from rocketstore.store.java_numbers import find_unreadable_offset
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_report import Findings, read_bytes
 
@@ -349,6 +350,7 @@ class QueueVerifier:
         requests = requests[statuses == OK]
         more: dict[Queue, list[tuple[int, int]]] = {}
         for i, message in enumerate(batch):
+            self._check_light_offsets(names[requests["queue"][i]][0], message, int(requests["phy_offset"][i]))
             for queue, offset in self.more_queues(names[requests["queue"][i]], message):
                 more.setdefault(queue, []).append((i, offset))
         found = []
@@ -361,6 +363,13 @@ class QueueVerifier:
             self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
             found.append(result)
         return found
+
+    def _check_light_offsets(self, topic: str, message: Message, phy_offset: int) -> None:
+        names, offsets = names_and_offsets(topic, message.properties, self.config, self.batch_topics)
+        bad = find_unreadable_offset(names, offsets)
+        if bad is not None:
+            detail = f"INNER_MULTI_QUEUE_OFFSET has {bad!r:.80}, which is no number"
+            self.findings.add_at(self.log, "log-light-offset", phy_offset, detail)
 
     def more_queues(self, queue: Queue, message: Message) -> Iterator[tuple[Queue, int]]:
         """The queues besides its own that a message is for, with its offset in each."""

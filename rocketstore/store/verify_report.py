@@ -31,6 +31,7 @@ class Kind(NamedTuple):
 
 CUTS = "cuts the log here if recovery reads this file, and loses all that follows; else it stays"
 STOPS = "does not start: the load fails"
+DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
 KEEPS = "does not notice"
 STAYS = "keeps it; it is not repaired"
 LOST = "leaves it: what is not found stays so, unless all queues are removed and the log has at most 10 files"
@@ -44,7 +45,7 @@ KINDS = {
     "log-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places"),
     "log-file-missing": Kind(ERROR, "a file between others is missing", "logs the gap; its messages are gone"),
     "log-file-overlap": Kind(ERROR, "a file begins before the one before it ends", "reads the wrong one of the two"),
-    "log-file-empty": Kind(INFO, "the last file has no length yet", "deletes it"),
+    "log-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
     "log-file-ahead": Kind(INFO, "a file behind the end was made ahead", "deletes it"),
     "log-zeros": Kind(ERROR, "zeros where a record should be, and records behind them", CUTS),
     "log-magic": Kind(ERROR, "no magic code where a record should begin", CUTS),
@@ -59,6 +60,8 @@ KINDS = {
     "log-phy-offset": Kind(ERROR, "a record does not say where it is", "dispatches it to the place it says"),
     "log-delay": Kind(ERROR, "DELAY is no number", CUTS),
     "log-inner-batch": Kind(ERROR, "INNER_NUM or INNER_BASE is no number", CUTS),
+    "log-light-offset": Kind(ERROR, "an offset in a light queue is no number",
+                             "does not start if it dispatches this record; if it runs, it dispatches no more"),
     "log-queue-offset-gap": Kind(ERROR, "a queue's records leave queue offsets out", "appends the unit all the same"),
     "log-queue-offset-again": Kind(ERROR, "a queue offset is there twice", "gives the record no unit"),
     "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS),
@@ -78,7 +81,7 @@ KINDS = {
     "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS),
     "queue-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets"),
     "queue-file-missing": Kind(ERROR, "a file between others is missing", "logs the gap; reads in it fail"),
-    "queue-file-empty": Kind(INFO, "the last file has no length yet", "deletes it"),
+    "queue-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
     "queue-file-zeros": Kind(WARNING, "the last file has no unit", "may take its first zeros for a unit"),
     "unit-missing": Kind(ERROR, "a record has no unit in its queue", LOST),
     "unit-shifted": Kind(ERROR, "a record's unit is not at its queue offset", STAYS),
@@ -104,6 +107,7 @@ KINDS = {
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS),
     "ext-size": Kind(ERROR, "an ext unit is not as long as it says", "may lose those behind it"),
+    "ext-beyond-file": Kind(ERROR, "an ext unit says that it ends beyond its file", STOPS),
     "ext-end": Kind(WARNING, "an ext file does not end with -1 behind its last unit", KEEPS),
     "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS),
     # index
@@ -113,7 +117,8 @@ KINDS = {
     "index-to-be-deleted": Kind(INFO, "an index file is newer than the checkpoint of a crashed store",
                                 "deletes it, and indexes again only what recovery reads"),
     "index-geometry": Kind(WARNING, "slots and items do not follow from the files: not checked", "has them configured"),
-    "index-file-size": Kind(ERROR, "a file has another length than slots and items need", "reads wrong items"),
+    "index-file-size": Kind(ERROR, "a file has another length than slots and items need",
+                            "reads wrong items; a file that is too short is filled with zeros"),
     "index-file-name": Kind(WARNING, "a file's name is not a time of 17 digits", "sorts it elsewhere"),
     "index-file-order": Kind(ERROR, "a file has older records than the one before it", "finds less"),
     "index-file-not-full": Kind(WARNING, "a file that others follow has room", KEEPS),
@@ -143,7 +148,8 @@ KINDS = {
     "lock-held": Kind(INFO, "a broker, or another writer, has the store open", "does not start beside it"),
     "lock-no-file": Kind(ERROR, "lock is no file", STOPS),
     "checkpoint-missing": Kind(WARNING, "there is no checkpoint", "takes zeros: after a crash it reads 10 files again"),
-    "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes", "makes it longer"),
+    "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
+                            "fills a shorter one with zeros, and ignores what is behind"),
     "checkpoint-damaged": Kind(ERROR, "the checkpoint cannot be read", STOPS),
     "checkpoint-negative": Kind(WARNING, "a number of the checkpoint is negative", "takes it for a time, or a place"),
     "checkpoint-ahead": Kind(WARNING, "the checkpoint is ahead of the log: its end was lost",
@@ -153,10 +159,15 @@ KINDS = {
                                    "keeps a later file after a crash that may not be whole"),
     "checkpoint-index-behind": Kind(WARNING, "the checkpoint does not know of a full index file",
                                     "deletes that file after a crash"),
-    "config-damaged": Kind(ERROR, "a file of config, and its .bak, cannot be read", "starts without what it had"),
+    "config-damaged": Kind(ERROR, "a file of config cannot be read, and no .bak replaces it",
+                           "deletes the file and starts without what it had"),
+    "config-bak-damaged": Kind(ERROR, "a file of config and its .bak cannot be read",
+                               "deletes the file and does not start"),
+    "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
     "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can", "uses the .bak"),
     "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue", "resets it"),
     "foreign-file": Kind(INFO, "a file or directory is none of a store's", "leaves it alone"),
+    "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
     "foreign-file-fatal": Kind(ERROR, "a file stands among files of which a broker loads each", STOPS),
     "not-checked": Kind(INFO, "a part of the store is in a format that is not read", "reads it"),
     "unreadable": Kind(ERROR, "a file or directory cannot be read", STOPS),
