@@ -150,7 +150,8 @@ def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConf
     """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
     path = saved_path(Path(store_path_root_dir))
     root = Path(store_path_root_dir).absolute()
-    names = SAVED.keys() - PATHS if config.commit_log_paths(root) == [root / "commitlog"] else SAVED.keys()
+    is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
+    names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
     values = {name: value for name in SAVED if name in names and (value := getattr(config, name)) is not None}
     if read_saved(path) != values:
         make_directory(path.parent)
