@@ -71,6 +71,7 @@ class CommitLog:
         self.queue = queue
         self.options = options
         self._end: int | None = None
+        self._committed_end = 0
         self.last_phy_offset: int | None = None
         self.whole_to = 0
         self.find_limit: Callable[[], int] = no_limit
@@ -211,7 +212,8 @@ class CommitLog:
         self._end = end
         if scanner.last_phy_offset >= 0:
             self.last_phy_offset = scanner.last_phy_offset
-        return min(end, self.find_limit())
+        self._committed_end = min(end, self.find_limit())
+        return self._committed_end
 
     def walk_on(self, scanner: RecordScanner, last: int | None, end: int) -> int | None:
         """Go over the records from the last that was seen on, when the log ended at ``end``; None if it was cut off.
@@ -238,6 +240,14 @@ class CommitLog:
     def known_end(self) -> int:
         """Where the log ended when ``max_phy_offset`` was found last, 0 before."""
         return self._end or 0
+
+    def find_readable_end(self, phy_offset: int) -> int:
+        """Return where the log ends if ``phy_offset`` is there or behind that, bytes; else any offset behind it.
+
+        Records behind the end were cut off by a broker, or their write was never committed.
+        """
+        end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
+        return min(end, self.max_phy_offset) if self.ending.is_behind(phy_offset) else end
 
     def note_end(self, end: int, last_phy_offset: int) -> None:
         """Take it that the log ends here, after the record at ``last_phy_offset``; -1: there is none."""
@@ -288,7 +298,7 @@ class CommitLog:
 
     def _read_message(self, phy_offset: int) -> tuple[int, dict[str, Any] | None]:
         offset = operator.index(phy_offset)
-        return (END, None) if self.ending.is_behind(offset) else self._read_record(offset)
+        return (END, None) if offset >= self.find_readable_end(offset) else self._read_record(offset)
 
     def _read_record(self, offset: int) -> tuple[int, dict[str, Any] | None]:
         size = SPAN
@@ -333,9 +343,8 @@ class CommitLog:
         self.refresh()
         offsets = aligned(phy_offsets, np.int64)
         windows, window_of = self.windows_of(offsets)
-        window_of[offsets >= self.find_limit()] = -1
-        if len(offsets) and self.ending.is_behind(int(offsets.max())):
-            window_of[offsets >= self.max_phy_offset] = -1
+        if len(offsets):
+            window_of[offsets >= self.find_readable_end(int(offsets.max()))] = -1
         for at_rest in (False, True):
             scanner = self.scanner(fields, verify_crc=verify_crc)
             statuses = np.full(len(offsets), END, np.uint8)

@@ -137,7 +137,8 @@ class ConsumeQueue:
 
     It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
     for again from where it was, so a queue grows as a broker writes. If the commit log says where it ends, a queue ends
-    before its first unit that leads behind that end, as for a broker.
+    before its first unit that leads behind that end, as for a broker. Units of a write that is not committed are left
+    out too.
 
     Attributes: directory; mode; mappings: those that it shares with other queues, before its files are looked at, else
     None. Source: org.apache.rocketmq.store.ConsumeQueue.
@@ -401,8 +402,17 @@ class ConsumeQueue:
         ending = getattr(log, "ending", None)
         state = StoreState.CRASHED if ending is None else ending.state
         is_bounded = state != StoreState.CRASHED and log.queue.files
-        self._found = self._find_end_by_log(run_end, state) if is_bounded else run_end
+        end = self._find_end_by_log(run_end, state) if is_bounded else run_end
+        limit = LONG_MAX if ending is None else log.find_limit()
+        self._found = end if limit == LONG_MAX else self._find_end_before(limit, end)
         return self._found
+
+    def _find_end_before(self, limit: int, end: int) -> int:
+        """Find where the units before ``end`` end that lead before a physical offset."""
+        spans = self._spans_until(end)
+        if not spans or self._skip_before(spans[-1][0], end, limit) == end:
+            return end
+        return max(find_truncated_end(spans, limit, self._phy_offset_at, self._skip_before), spans[0][0])
 
     def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
         """Find where the queue ends by what its units lead to."""

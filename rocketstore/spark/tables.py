@@ -174,9 +174,12 @@ class OffsetsReader(TableReader):
 
     def find_log_end(self, store: MessageStore) -> int | None:
         log = store._log_or_none
-        if log is None or is_remote(store.path) or log.ending.state == StoreState.CRASHED:
+        if log is None or is_remote(store.path):
             return None
-        return log.ending.bound_of_queues()
+        limit = log.find_limit()
+        if log.ending.state != StoreState.CRASHED:
+            return min(limit, log.ending.bound_of_queues())
+        return limit if limit < LONG_MAX else None
 
     @property
     def wants_groups(self) -> bool:

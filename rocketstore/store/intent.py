@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import shutil
+import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ __all__ = [
 
 PIECES = "rocketstore-write-"  # and the job: a directory under the root
 NO_HOST = "0.0.0.0:0"
+KEPT_TIMES = 10  # as long as it took to find whether records are committed, the answer is kept
 
 logger = logging.getLogger("rocketstore")
 
@@ -206,13 +208,16 @@ def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | N
 class UncommittedRecords:
     """The records of an unfinished write at the end of a log, which readers leave out.
 
-    They are cut off if the write fails. Once records of others follow them, they stay.
+    They are cut off if the write fails. Once records of others follow them, they stay. To find that out, all records of
+    the write are read. So the answer is kept for a time that is in proportion to the time of reading.
     """
 
     def __init__(self, root: Path, log: CommitLog) -> None:
         self._root = root
         self._log = log
         self._staying: WriteIntent | None = None
+        self._uncommitted: WriteIntent | None = None
+        self._kept_until = 0.0  # seconds of the monotonic clock
 
     def find_begin(self) -> int:
         """Return the physical offset, bytes, where they begin; LONG_MAX if there are none.
@@ -220,8 +225,13 @@ class UncommittedRecords:
         Damage within the range of the write is the end of the log. Raises: CorruptFileError for the intent.
         """
         while (intent := WriteIntent.read(self._root)) not in (None, self._staying):
+            started = time.monotonic()
+            if intent == self._uncommitted and started < self._kept_until:
+                return intent.begin
             end = self._find_sound_end(intent)
             if end <= intent.end and self._ends_with(end):
+                self._uncommitted = intent
+                self._kept_until = time.monotonic() + KEPT_TIMES * (time.monotonic() - started)
                 return intent.begin
             if self._find_sound_end(intent) >= end:  # else the records are being cut off
                 self._staying = intent

@@ -204,8 +204,8 @@ class _Search:
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that are what was asked for, and not behind the end of the log."""
-        if len(phy_offsets) and self.log.ending.is_behind(int(phy_offsets.max())):
-            kept = phy_offsets < self.log.max_phy_offset
+        if len(phy_offsets):
+            kept = phy_offsets < self.log.find_readable_end(int(phy_offsets.max()))
             rows, phy_offsets = rows[kept], phy_offsets[kept]
         matched = np.zeros(len(rows), np.uint8)
 
@@ -260,10 +260,10 @@ class _Search:
     def records_end(self) -> int:
         """Where the log's last record ends, also if something before it is damaged."""
         log = self.log
-        end = log.max_phy_offset
-        while not log.ending.is_behind(end) and (later := log.find_later(end + 1, LONG_MAX)) is not None:
+        end, limit = log.max_phy_offset, log.find_limit()
+        while not log.ending.is_behind(end) and (later := log.find_later(end + 1, limit)) is not None:
             end = log.walk(log.scanner(()), later)
-        return end
+        return min(end, limit)
 
     def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
         """Tell which are hits already. Files and chains go back in the log, so mostly none can be."""

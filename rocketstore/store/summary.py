@@ -160,8 +160,10 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             if headers:
                 index = headers[0].begin_phy_offset, headers[-1].end_phy_offset
     with noted():
-        if index[1] is not None and index[1] >= (end := store.commit_log.max_phy_offset):
-            problems.append(f"{store.path}: the index reaches {index[1]}, sound messages end at {end}: see verify")
+        if index[1] is not None and index[1] >= (log_end := store.commit_log.max_phy_offset):
+            reason = f"the index reaches {index[1]}, sound messages end at {log_end}: see verify"
+            if log_end < store.commit_log.find_limit():  # else it has items of a write that is not committed
+                problems.append(f"{store.path}: {reason}")
     topics = None if queues is None else len({topic for topic, _ in queues})
     n_queues = None if queues is None else len(queues)
     is_locked = False
