@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,19 @@ __all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]
 # Address space, not memory: the pages are the system's page cache, shared by all workers of a machine.
 MAX_BYTES = 16 << 30
 MAX_STORES = 8
+CACHES: weakref.WeakSet[IndexCache | StoreCache] = weakref.WeakSet()
+
+
+def renew_caches() -> None:
+    """Empty the caches in a forked process, where the threads that hold their locks are missing.
+
+    A kernel of such a thread may still be counted in a buffer of a cached index or store.
+    """
+    for cache in list(CACHES):
+        cache.renew()
+
+
+os.register_at_fork(after_in_child=renew_caches)
 
 
 class FileIdentity(NamedTuple):
@@ -58,6 +73,11 @@ class IndexCache:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = max_bytes
+        self.renew()
+        CACHES.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked process."""
         self._lock = threading.Lock()
         self._indexes: OrderedDict[IndexKey, CachedIndex] = OrderedDict()
 
@@ -138,6 +158,11 @@ class StoreCache:
     """Open stores, the least recently used dropped first. A store itself sees what a broker adds to it."""
 
     def __init__(self) -> None:
+        self.renew()
+        CACHES.add(self)
+
+    def renew(self) -> None:
+        """Begin anew in a forked process."""
         self._lock = threading.Lock()
         self._stores: OrderedDict[IndexKey, tuple[list[object], MessageStore]] = OrderedDict()
 
