@@ -216,8 +216,11 @@ def check_readable(root, config, acks):
         assert not acks
         return
     with rocketstore.open(root, config=config) as store:
-        offsets = {offset for batch in store.scan() for offset in batch.phy_offset.tolist()}
-        assert {ack.phy_offset for ack in acks} <= offsets
+        offsets = offsets_of(store.scan())
+        assert {ack.phy_offset for ack in acks} <= set(offsets)
+        for options in ({"verify_crc": True}, {"threads": 3}):
+            assert offsets_of(store.scan(**options)) == offsets, options
+        assert offsets_of(store.follow_batches(poll=None)) == offsets
         for topic, queue_id in store.queues():
             queue = store.consume_queue(topic, queue_id)
             store.get_message(topic, queue_id, queue.min_queue_offset, 1_000)
@@ -226,6 +229,11 @@ def check_readable(root, config, acks):
             for key in plan(ack.ident).keys:
                 store.query_message(ack.topic, key)
         store.summary()
+
+
+def offsets_of(batches):
+    """The physical offsets of all messages in batches."""
+    return [offset for batch in batches for offset in batch.phy_offset.tolist()]
 
 
 def cuts(root):
