@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rocketstore.limits import INT_MAX, INT_MIN
 
-__all__ = ["BrokerFile", "Property", "parse_boolean", "parse_int", "read_properties", "trim", "warn_once"]
+__all__ = ["BrokerFile", "Property", "parse_boolean", "parse_int", "parse_number", "read_properties", "trim", "warn_once"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -100,17 +100,22 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def parse_int(text: str) -> int | None:
-    """Return the number that a text is, None if it is no int: digits of any script, none beyond U+FFFF.
+    """Return the number that a text is, None if it is no int. Source: Integer.parseInt."""
+    return parse_number(text, INT_MIN, INT_MAX)
 
-    Source: Integer.parseInt.
+
+def parse_number(text: str, least: int, most: int) -> int | None:
+    """Return the number that a text is, None if Java refuses it: digits of any script, none beyond U+FFFF.
+
+    Parameters: least, most: the range of the Java type, inclusive. Source: Integer.parseInt, Long.parseLong.
     """
     if re.fullmatch(r"[+-]?\d+", text) is None or max(text) > "\uffff":
         return None
     digits = "".join(str(unicodedata.digit(digit)) for digit in text.lstrip("+-")).lstrip("0")
-    if len(digits) > len(str(INT_MAX)):
+    if len(digits) > len(str(most)):
         return None
     number = int(digits or "0") * (-1 if text[0] == "-" else 1)
-    return number if INT_MIN <= number <= INT_MAX else None
+    return number if least <= number <= most else None
 
 
 def parse_boolean(text: str) -> bool:

@@ -25,7 +25,7 @@ from rocketstore.files.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
 from rocketstore.store.index_service import open_index
-from rocketstore.store.java_numbers import find_unreadable_offset, parse_int
+from rocketstore.store.java_numbers import find_unreadable_offset
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
