@@ -36,6 +36,7 @@ def messages_of(sizes):
 def put(directory, sizes, *, kill_at=0):
     """Put messages into a log, with writes cut short; the process is killed before this call, unless it is 0."""
     faults = Faults()
+    directory.parent.mkdir()
     config = StoreConfig(mapped_file_size_commit_log=FILE_SIZE, allocate_file_ahead=False)  # no calls of another thread
     with CommitLog.open(directory, "a", config=config) as log:
         log.append_batch(messages_of([SMALL] * BEFORE))
@@ -67,7 +68,7 @@ def main():
     parser.add_argument("--sizes", type=json.loads)
     options = parser.parse_args()
     kill_at = 1
-    while is_killed(options.root / f"{kill_at}", options.sizes, kill_at):
+    while is_killed(options.root / f"{kill_at}" / "commitlog", options.sizes, kill_at):
         kill_at += 1
     print(kill_at - 1)
 
@@ -80,24 +81,31 @@ def env(tmp_path_factory):
     return environment(build(tmp_path_factory.mktemp("faults")))
 
 
-def bodies_left(directory):
-    """What a reader finds in a log as it was left, by one thread and by several."""
-    with CommitLog.open(directory) as log:
+def bodies_left(root):
+    """What a reader finds in a log as it was left, by one thread and by several, with and without CRCs."""
+    with CommitLog.open(root / "commitlog") as log:
         found = [message.body for batch in log.scan(batch_size=64) for message in batch]
         assert [message.body for batch in log.scan(threads=3) for message in batch] == found
+        assert [message.body for batch in log.scan(verify_crc=True) for message in batch] == found
         end = log.max_phy_offset
         assert log.find_later(end + 1, 1 << 62) is None, f"a record is behind the end, {end}"
     return found
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_put_that_is_killed_at_any_write_leaves_a_torn_tail(shape, env, tmp_path):
-    sizes = SHAPES[shape]
-    command = [sys.executable, "-X", "faulthandler", __file__, str(tmp_path), f"--sizes={json.dumps(sizes)}"]
+def kill_at_each_write(root, sizes, env):
+    """Have a put killed before each of its writes, in a store of its own, named by the write. Returns: how many."""
+    command = [sys.executable, "-X", "faulthandler", __file__, str(root), f"--sizes={json.dumps(sizes)}"]
     run = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300, check=False)
     assert run.returncode == 0, run.stderr
     kills = int(run.stdout)
     assert kills > 20, "the put was not written by calls"
+    return kills
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_put_that_is_killed_at_any_write_leaves_a_torn_tail(shape, env, tmp_path):
+    sizes = SHAPES[shape]
+    kills = kill_at_each_write(tmp_path, sizes, env)
     put_before = [message.body for message in messages_of([SMALL] * BEFORE)]
     expected = [message.body for message in messages_of(sizes)]
     counts = []
@@ -108,6 +116,20 @@ def test_a_put_that_is_killed_at_any_write_leaves_a_torn_tail(shape, env, tmp_pa
     assert counts == sorted(counts), "records went again"
     assert counts[0] == 0
     assert 0 < counts[-1] <= len(sizes)
+
+
+def test_an_export_and_a_table_of_spark_read_what_a_killed_put_left(env, tmp_path):
+    pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+    import cli
+    from spark_reads import read_table
+
+    for kill_at in range(1, kill_at_each_write(tmp_path, SHAPES["large records"], env) + 1):
+        root = tmp_path / f"{kill_at}"
+        found = bodies_left(root)
+        assert read_table(root, columns="body").column("body").to_pylist() == found, kill_at
+        assert cli.run("export", root, root / "all.jsonl").exit_code == 0
+        exported = (root / "all.jsonl").read_text().splitlines()
+        assert [json.loads(line)["body"].encode() for line in exported] == found, kill_at
 
 
 if __name__ == "__main__":
