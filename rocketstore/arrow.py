@@ -18,8 +18,8 @@ __all__ = ["message_schema"]
 def message_schema(columns: Iterable[str] | None = None) -> pyarrow.Schema:
     """Return the schema of a table of messages.
 
-    Parameters: columns: names as in ``Message``; None: all but those that are only given on request (``raw_body``,
-    ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``).
+    Parameters: columns: names as in ``Message``; None: all but those that are only given on request (``body_error``,
+    ``raw_body``, ``tags_code``, ``born_timestamp_ms``, ``store_timestamp_ms``).
     Raises: ValueError for a name that there is not.
     """
     stream = OneStream(export_stream(message_fields(columns).values(), ()))

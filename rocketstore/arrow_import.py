@@ -156,6 +156,8 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
     }
     columns = {}
     for name, array in arrays.items():
+        if name == "body" and array.null_count and "rawBody" in arrays:
+            continue  # a body that could not be decoded, which rawBody has as it is stored
         column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
         with as_value_error(pa, f"column {name}"):
             columns[BATCH_NAMES[name]] = column.plain().read()
@@ -210,7 +212,9 @@ class Column(NamedTuple):
             return self.strings_of_lists()
         if field.format == "+m":
             return self.properties()
-        if not field.nullable or field.format.startswith("ts"):
+        if self.name == "body":
+            self.refuse_nulls("is null: a body that could not be decoded is stored by columns rawBody and sysFlag")
+        elif not field.nullable or field.format.startswith("ts"):
             self.refuse_nulls("is null")
         if field.format in ("u", "z"):
             return var_column(self.strings()) if field.format == "u" else self.bodies()

@@ -9,7 +9,7 @@ from typing import Any
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["COMPRESSED", "COMPRESSION", "compress", "decompress"]
+__all__ = ["BODY_ERRORS", "COMPRESSED", "COMPRESSION", "BodyError", "body_error_text", "compress", "decompress"]
 
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
@@ -18,6 +18,8 @@ COMPRESSION = COMPRESSED | 7 << COMPRESSION_TYPE_SHIFT
 CODECS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}  # type 0: from before there were types
 TYPES = {codec: number for number, codec in CODECS.items()}
 LEVEL = 5
+BodyError = CorruptFileError | ImportError  # a body that cannot be decoded, or not without a missing package
+BODY_ERRORS = CorruptFileError, ImportError
 
 
 def compress(body: bytes, codec: str) -> tuple[bytes, int]:
@@ -63,6 +65,11 @@ def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = M
         reason = f"is more than {max_size:,} bytes when decompressed: {advice}"
         raise CorruptFileError("commit log", phy_offset, "body", reason)
     return body
+
+
+def body_error_text(error: BodyError) -> str:
+    """Return why a body cannot be decoded, as the column ``body_error`` says it: the place is in other columns."""
+    return f"{error.field}: {error.reason}" if isinstance(error, CorruptFileError) else str(error)
 
 
 def unzlib(raw: bytes, max_size: int) -> bytes:

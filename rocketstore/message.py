@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from rocketstore.compression import COMPRESSED, COMPRESSION, decompress
+from rocketstore.compression import BODY_ERRORS, COMPRESSED, COMPRESSION, BodyError, body_error_text, decompress
 from rocketstore.compression import compress as compress_body
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
@@ -27,6 +27,7 @@ MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
+BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # fields of which one gives the body, or why there is none
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
 
@@ -35,7 +36,8 @@ class Message:
 
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
-    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; properties, a dict in the order of
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why that is not
+    possible, or None; properties, a dict in the order of
     the record; keys, a list; tags; uniq_key; offset_msg_id.
     Source: MessageExt, MessageDecoder.decode.
     """
@@ -121,9 +123,12 @@ class Message:
             return [word for word in (value or "").split(" ") if word] if name == "keys" else value
         if name == "delay_time_level":
             return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
-        if name == "body" and ("raw_body" in self.__dict__ or "_stored" in self.__dict__):
+        if name == "body" and not BODY_SOURCES.isdisjoint(self.__dict__):
             self.body = self._decompressed()
             return self.body
+        if name == "body_error" and ("body" in self.__dict__ or not BODY_SOURCES.isdisjoint(self.__dict__)):
+            error = self.find_body_error()
+            return None if error is None else body_error_text(error)
         if name == "raw_body" and "_stored" in self.__dict__:
             return self._stored[0]
         if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
@@ -133,7 +138,17 @@ class Message:
 
     def _decompressed(self) -> bytes:
         fields = self.__dict__
+        if "_body_error" in fields:
+            raise fields["_body_error"].with_traceback(None)
         return decompress(*fields.get("_stored") or (self.raw_body, self.sys_flag, fields.get("phy_offset", 0)))
+
+    def find_body_error(self) -> BodyError | None:
+        """Return why the body cannot be decoded, None if it can. Raises: AttributeError if it was not read."""
+        try:
+            _ = self.body
+        except BODY_ERRORS as error:
+            return error
+        return None
 
     def decode_batch(self) -> list[Message]:
         """Return the messages in the body of an inner batch, each with its own queue offset.
@@ -150,13 +165,18 @@ class Message:
         return messages
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were read under the names that tables have, in their order."""
-        present = {}
+        """Return the fields that were read under the names that tables have, in their order.
+
+        A body that cannot be decoded is None, and "bodyError" then says why.
+        """
+        present: dict[str, Any] = {}
         for name, field in message_fields().items():
             try:
                 present[field.name] = getattr(self, name)
             except AttributeError:
                 continue
+            except BODY_ERRORS as error:
+                present |= {field.name: None, MESSAGE_FIELDS["body_error"].name: body_error_text(error)}
         return present
 
     def __repr__(self) -> str:
@@ -172,7 +192,7 @@ class Message:
                 value = getattr(self, name)
             except AttributeError:
                 continue
-            except (CorruptFileError, ModuleNotFoundError) as error:  # of the body
+            except BODY_ERRORS as error:
                 value = str(error)
             if name.endswith("_timestamp"):
                 value = utc(value)
@@ -217,8 +237,8 @@ def encode_message(message: Message) -> bytes:
     properties = java_bytes(text)
     try:
         body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
-    except CorruptFileError as error:
-        raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body {error.reason}") from None
+    except BODY_ERRORS as error:
+        raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body: {body_error_text(error)}") from None
     size = INNER_MESSAGE.size + len(body) + 2 + len(properties)
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 
 from rocketstore.arrow_import import join_columns, read_columns
-from rocketstore.compression import COMPRESSED, decompress
-from rocketstore.errors import CorruptFileError
+from rocketstore.bodies import BadBodies, Bodies, body_error_column, decompress_bodies
+from rocketstore.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text
+from rocketstore.errors import PutMessageError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.columns import int64_column
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["STORED_COLUMNS", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
-STORED = "raw_body", "sys_flag", "phy_offset"  # of which a message makes its body
-STORED_COLUMNS = *STORED, "size"  # and which tell where one is that does not decompress
+STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # of which a message makes its body
+MADE_COLUMNS = {"body", "body_error"}  # columns that are made of the stored ones
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
@@ -44,14 +45,28 @@ class MessageBatch:
     and ``valid[i]`` False; of a ListColumn, rows ``offsets[i]`` to ``offsets[i + 1]`` of the VarColumn ``values``; of a
     MapColumn, those of ``keys`` and ``values``. For rows as values take ``batch[i].body``, or ``to_arrow()`` for all.
 
+    A body that cannot be decoded is null: the column ``body_error`` says why, if it was asked for, and reading
+    ``batch[i].body`` raises the error.
+
     Attributes: columns: dict of column by name. Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
     """
 
-    def __init__(self, columns: dict[str, Any], length: int, stored: dict[str, Any] | None = None) -> None:
-        """Hold columns. stored: what bodies are to be made from when they are asked for."""
+    def __init__(
+        self,
+        columns: dict[str, Any],
+        length: int,
+        stored: dict[str, Any] | None = None,
+        body_errors: dict[int, BodyError] | None = None,
+    ) -> None:
+        """Hold columns.
+
+        Parameters: stored: the columns that bodies are made from when they are asked for. body_errors: the error of
+        each row whose body could not be decoded, by row.
+        """
         self._columns = columns
         self._length = length
         self._stored = stored
+        self._body_errors = body_errors or {}
 
     @classmethod
     def of_arrow(cls, table: Any) -> Self:
@@ -71,12 +86,17 @@ class MessageBatch:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns by name. Raises: CorruptFileError if a body does not decompress."""
+        """The columns by name. Gives a warning if bodies cannot be decoded, which are null then."""
         if self._stored is not None:
-            self._columns["body"], rows = next(bodies_of(self._stored, self._length, INT_MAX))
-            if rows is not None:
+            bodies = next(decompress_bodies(self._stored, self._length, INT_MAX))
+            if bodies.rows is not None:
                 raise MemoryError("the batch's bodies are more than 2 GiB when decompressed: ask for fewer at once")
+            self._columns = with_made_columns(self._columns, bodies, self._length)
+            self._body_errors = bodies.errors
             self._stored = None
+            bad_bodies = BadBodies()
+            bad_bodies.add(bodies.errors.values())
+            bad_bodies.warn()
         return self._columns
 
     def __len__(self) -> int:
@@ -85,7 +105,7 @@ class MessageBatch:
     def __getattr__(self, name: str) -> Any:
         columns = self.__dict__.get("_columns", {})
         if name in columns:
-            return (self.columns if name == "body" else columns)[name]
+            return (self.columns if name in MADE_COLUMNS else columns)[name]
         raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
 
     @overload
@@ -109,9 +129,21 @@ class MessageBatch:
         columns = {name: values_of(name, column, start, stop) for name, column in self._columns.items()
                    if column is not None}
         if self._stored is not None:
-            stored = [values_of(name, self._stored[name], start, stop) for name in STORED]
+            stored = [values_of(name, self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
-        return (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        made = (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        body = self._columns.get("body")
+        return made if body is None or body.valid is None else self._without_null_bodies(made, start)
+
+    def _without_null_bodies(self, messages: Iterable[Message], start: int) -> Iterator[Message]:
+        """Give messages, of which one whose body is null has the error instead, or makes its body of raw_body."""
+        for row, message in enumerate(messages, start):
+            fields = message.__dict__
+            if fields["body"] is None:
+                del fields["body"]
+                if row in self._body_errors:
+                    fields["_body_error"] = self._body_errors[row]
+            yield message
 
     def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
         """Return these rows, int64[n], in their order. Raises: IndexError; TypeError for what are no integers."""
@@ -123,23 +155,28 @@ class MessageBatch:
             {name: None if column is None else take_column(column, chosen) for name, column in columns.items()}
             for columns in (self._columns, self._stored or {})
         )
-        return MessageBatch(taken, len(chosen), stored or None)
+        errors = {}
+        if self._body_errors:
+            old = self._body_errors
+            errors = {new: old[row] for new, row in enumerate(chosen.tolist()) if row in old}
+        return MessageBatch(taken, len(chosen), stored or None, errors)
 
-    def split(
-        self, most: int, on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None
-    ) -> Iterator[MessageBatch]:
-        """Give the rows in one batch, or in several where bodies are compressed, with these decompressed.
+    def split(self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
+              ) -> Iterator[MessageBatch]:
+        """Give the rows in one batch, or in several where bodies are compressed, with bodies decompressed.
 
-        Parameters: most: bytes of bodies in a batch, unless a single one has more. on_bad_body: called with
-        (phy_offset, size, error) for a message whose body does not decompress, which is then left out.
-        Raises: CorruptFileError for such a one, without on_bad_body.
+        Parameters: most: bytes of bodies in a batch, unless a single body has more. bad_bodies: counts the bodies that
+        cannot be decoded, which are null. name_file: makes the error that names the file of the log.
         """
         if self._stored is None:
             yield self
             return
-        for body, rows in bodies_of(self._stored, self._length, most, on_bad_body):
-            columns = {name: body if name == "body" else taken(column, rows) for name, column in self._columns.items()}
-            yield MessageBatch(columns, self._length if rows is None else len(rows))
+        for bodies in decompress_bodies(self._stored, self._length, most):
+            named = bodies._replace(errors={row: name_file(error) for row, error in bodies.errors.items()})
+            bad_bodies.add(named.errors.values())
+            length = self._length if named.rows is None else len(named.rows)
+            columns = with_made_columns(self._columns, named, length)
+            yield MessageBatch(columns, length, body_errors=named.errors)
 
     def select(self, names: Iterable[str]) -> MessageBatch:
         """Return a batch of these columns. Raises: ValueError for one that is not here; TypeError for a single str."""
@@ -149,8 +186,8 @@ class MessageBatch:
         for name in names:
             if name not in self._columns:
                 raise ValueError(f"names: {name!r} is none of {', '.join(self._columns)}")
-        columns = self.columns if "body" in names else self._columns  # bodies are decompressed where they are wanted
-        return MessageBatch({name: columns[name] for name in names}, self._length)
+        columns = self._columns if MADE_COLUMNS.isdisjoint(names) else self.columns  # decompresses only wanted bodies
+        return MessageBatch({name: columns[name] for name in names}, self._length, body_errors=self._body_errors)
 
     def to_put(self) -> Iterator[Message]:
         """Give messages that can be put, from these columns: topic and body or raw_body at least; see ``to_put``."""
@@ -200,53 +237,27 @@ def is_arrow(value: object) -> bool:
 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
     """Make the batch of these fields whose bodies are decompressed when they are asked for."""
-    shown = {name: None if name == "body" else columns[name.removesuffix("_ms")] for name in fields}
-    stored = {name: columns[name] for name in STORED_COLUMNS} if "body" in shown else None
+    shown = {name: None if name in MADE_COLUMNS else columns[name.removesuffix("_ms")] for name in fields}
+    stored = None if MADE_COLUMNS.isdisjoint(shown) else {name: columns[name] for name in STORED_COLUMNS}
     return MessageBatch(shown, row_count(columns), stored)
+
+
+def with_made_columns(columns: dict[str, Any], bodies: Bodies, length: int) -> dict[str, Any]:
+    """Give the rows of bodies of all columns, with ``body`` and ``body_error`` made of these."""
+    made = {}
+    for name, column in columns.items():
+        if name == "body":
+            made[name] = bodies.column
+        elif name == "body_error":
+            made[name] = body_error_column(bodies.errors, length)
+        else:
+            made[name] = column if bodies.rows is None else take_column(column, bodies.rows)
+    return made
 
 
 def row_count(columns: dict[str, Any]) -> int:
     column = next(iter(columns.values()))
     return len(column) if isinstance(column, np.ndarray) else len(column.offsets) - 1
-
-
-def bodies_of(
-    columns: dict[str, Any],
-    length: int,
-    most: int,
-    on_bad_body: Callable[[int, int, CorruptFileError], None] | None = None,
-) -> Iterator[tuple[VarColumn, np.ndarray | None]]:
-    """Give the bodies, and of which rows they are, None for all: a part ends before it has more than ``most`` bytes."""
-    stored, flags, offsets = columns["raw_body"], columns["sys_flag"], columns["phy_offset"]
-    if not (flags & COMPRESSED).any():
-        yield stored, None
-        return
-    rows: list[int] = []
-    bodies: list[np.ndarray] = []
-    size = 0
-    for row in range(length):
-        body = stored.data[stored.offsets[row] : stored.offsets[row + 1]]
-        if flags[row] & COMPRESSED:
-            try:
-                body = np.frombuffer(decompress(body.tobytes(), int(flags[row]), int(offsets[row])), np.uint8)
-            except CorruptFileError as error:
-                if on_bad_body is None:
-                    raise
-                on_bad_body(int(offsets[row]), int(columns["size"][row]), error)
-                continue
-        if rows and size + len(body) > most:
-            part = joined(bodies), np.array(rows, np.int64)
-            rows, bodies, size = [], [], 0
-            yield part
-        rows.append(row)
-        bodies.append(body)
-        size += len(body)
-    if rows:
-        yield joined(bodies), None if len(rows) == length else np.array(rows, np.int64)
-
-
-def joined(bodies: list[np.ndarray]) -> VarColumn:
-    return VarColumn(np.cumsum([0, *map(len, bodies)]).astype(np.int32), np.concatenate(bodies))
 
 
 def to_put(message: Message) -> Message:
@@ -267,7 +278,7 @@ def to_put(message: Message) -> Message:
     elif {"raw_body", "sys_flag"} <= given.keys():
         fields["raw_body"] = given["raw_body"]
     else:
-        fields["raw_body"] = message.body
+        fields["raw_body"] = body_to_put(message)
         fields["sys_flag"] &= ~COMPRESSED
     if keys := given.get("keys"):
         add_property(fields["properties"], "KEYS", " ".join(keys))
@@ -277,6 +288,16 @@ def to_put(message: Message) -> Message:
         if value := given.get(name):
             add_property(fields["properties"], name.upper(), value)
     return made
+
+
+def body_to_put(message: Message) -> bytes:
+    """Return the body. Raises: PutMessageError if it could not be decoded, since nothing else is known of it."""
+    try:
+        return message.body
+    except BODY_ERRORS as error:
+        hint = "the columns raw_body and sys_flag store it as it was"
+        text = f"{message!r}: its body cannot be decoded: {body_error_text(error)}: {hint}"
+        raise PutMessageError("MESSAGE_ILLEGAL", text) from None
 
 
 def add_property(properties: dict[str, str], name: str, value: str) -> None:
@@ -295,7 +316,7 @@ def values_of(name: str, column: Any, start: int, stop: int) -> list[Any]:
         values: list[Any] = column[start:stop].tolist()
         return values
     if isinstance(column, VarColumn) and MESSAGE_FIELDS[name].format == "z":
-        return bytes_of(column, start, stop)
+        return with_nulls(column, raw_bytes_of(column, start, stop), start, stop)
     if isinstance(column, VarColumn):
         return texts_of(column, start, stop)
     bounds = column.offsets[start : stop + 1].tolist()
@@ -304,21 +325,20 @@ def values_of(name: str, column: Any, start: int, stop: int) -> list[Any]:
     return [dict(zip(*row, strict=True)) if isinstance(column, MapColumn) else row[0] for row in rows]
 
 
-def bytes_of(column: VarColumn, start: int, stop: int) -> list[bytes]:
+def raw_bytes_of(column: VarColumn, start: int, stop: int) -> list[bytes]:
     bounds = column.offsets[start : stop + 1].tolist()
     data, first = column.data[bounds[0] : bounds[-1]].tobytes(), bounds[0]
     return [data[a - first : b - first] for a, b in pairwise(bounds)]
 
 
 def texts_of(column: VarColumn, start: int, stop: int) -> list[Any]:
-    texts = [data.decode() for data in bytes_of(column, start, stop)]
+    return with_nulls(column, [data.decode() for data in raw_bytes_of(column, start, stop)], start, stop)
+
+
+def with_nulls(column: VarColumn, values: list[Any], start: int, stop: int) -> list[Any]:
     if column.valid is None:
-        return texts
-    return [text if valid else None for text, valid in zip(texts, column.valid[start:stop], strict=True)]
-
-
-def taken(column: Any, rows: np.ndarray | None) -> Any:
-    return column if rows is None else take_column(column, rows)
+        return values
+    return [value if valid else None for value, valid in zip(values, column.valid[start:stop], strict=True)]
 
 
 def take_column(column: Any, rows: np.ndarray) -> Any:

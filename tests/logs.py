@@ -82,6 +82,7 @@ def fields_of(row, raw_body):
         "tags_code": row["dispatch"]["tagsCode"],
         "raw_body": raw_body,
         "body": plain_body(raw_body, row["sysFlag"]),
+        "body_error": None,
         "born_timestamp_ms": row["bornTimestamp"],
         "store_timestamp_ms": row["storeTimestamp"],
     }

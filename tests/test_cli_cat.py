@@ -133,13 +133,16 @@ def test_what_is_damaged_is_left_out_and_named(tmp_path):
     assert_one_line(result, file, "offsets 255 to 1541 are left out")
 
 
-def test_a_body_that_does_not_decompress_is_left_out_and_named(tmp_path):
+def test_a_message_whose_body_does_not_decompress_is_shown_with_the_reason(tmp_path):
     bad = build_record("T", b"no zlib", sys_flag=1)
     sound = build_record("T", b"sound", phy_offset=len(bad))
     write_file(tmp_path / "commitlog", 0, (bad + sound).ljust(4096, b"\0"))
     result = run("cat", tmp_path)
-    assert [row["body"] for row in rows(result, exit_code=1)] == ["sound"]
-    assert_one_line(result, "does not decompress", "offsets 0 to")
+    shown = [(row["body"], row["bodyBase64"], row["bodyError"] and row["bodyError"][:27]) for row in rows(result)]
+    assert shown == [(None, None, "body: does not decompress w"), ("sound", None, None)]
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: 1 message has a body that cannot be decoded: bodyError says why. The first: ")
+    assert "body at byte 0: does not decompress" in line
 
 
 def test_bodies_with_a_wrong_crc_are_found_when_asked(tmp_path):

@@ -21,6 +21,7 @@ from reference.record import MAGIC_BLANK, MAGIC_V1, blank, build_record, message
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
+from rocketstore.bodies import BadBodies
 from rocketstore.files import mapped_file
 from rocketstore.files.commit_log import SPAN
 from rocketstore.files.mapped_file import MAX_MAPPED
@@ -383,22 +384,24 @@ def test_a_masked_offset_is_none(tmp_path):
     assert len(log.get_messages(np.ma.array(offsets))) == 2
 
 
-def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selected(tmp_path):
+def test_a_body_that_does_not_decompress_is_told_only_where_bodies_are_selected(tmp_path):
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}])
     batch = log.get_messages(offsets, columns=["phy_offset", "body"])
     assert batch.select(iter(["phy_offset"])).phy_offset.tolist() == offsets
-    with pytest.raises(CorruptFileError, match="does not decompress"):
-        batch.select(["phy_offset", "body"])
+    with pytest.warns(UserWarning, match="1 message has a body .* does not decompress"):
+        table = batch.select(["phy_offset", "body"]).to_arrow()
+    assert table.to_pylist() == [{"phyOffset": offsets[0], "body": None}]
 
 
-def test_a_bad_body_is_left_out_to_its_record_s_end_though_its_file_has_expired(tmp_path):
+def test_a_bad_body_is_null_though_the_file_of_the_message_has_expired(tmp_path):
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}, *some(60)])
     batch = log.get_messages(offsets[:2], columns=["body"])
     (tmp_path / f"{0:020d}").unlink()
     log.refresh()
-    skipped = []
-    assert [part.body.data.tobytes() for part in log.with_bodies(batch, 100, skipped)] == [b"body 0"]
-    assert [(part.begin, part.end) for part in skipped] == [(offsets[0], offsets[1])]
+    bad_bodies = BadBodies()
+    parts = [part.to_arrow()["body"].to_pylist() for part in log.with_bodies(batch, 100, bad_bodies)]
+    assert parts == [[None, b"body 0"]]
+    assert (bad_bodies.count, bad_bodies.first[:10]) == (1, "commit log")
 
 
 def test_times_beyond_a_long_are_refused(tmp_path):

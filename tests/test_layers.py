@@ -12,8 +12,8 @@ import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
 LAYERS = ["errors", "extras", "lazy", "limits", "remote_lists", "storage", "disk", "message_id", "broker_file"]
-LAYERS += ["config", "service_thread", "compression", "kernels", "arrow_import", "message", "message_batch"]
-LAYERS += ["files", "store", "arrow", "spark", "cli", "__main__"]
+LAYERS += ["config", "service_thread", "compression", "kernels", "bodies", "arrow_import", "message"]
+LAYERS += ["message_batch", "files", "store", "arrow", "spark", "cli", "__main__"]
 RANKS = dict.fromkeys(LAYERS[:10], 0) | {name: rank for rank, name in enumerate(LAYERS[10:], 1)}
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)

@@ -239,7 +239,7 @@ def test_columns_come_in_the_order_asked_and_those_of_tables_without(tmp_path):
     (batch,) = log.scan(columns=["tags", "phy_offset", "body", "topic"])
     assert list(batch.columns) == ["tags", "phy_offset", "body", "topic"]
     (batch,) = log.scan()
-    on_request = {"raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
+    on_request = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
     assert list(batch.columns) == [name for name in MESSAGE_FIELDS if name not in on_request]
 
 
@@ -269,10 +269,11 @@ def test_compressed_bodies_count_as_what_becomes_of_them(tmp_path, monkeypatch, 
     records[7]["body"] = b"no zlib"
     log, _ = make(tmp_path, records)
     scan = log.scan(columns=["body"], on_corrupt="skip", threads=threads)
-    batches = [[message.body for message in batch] for batch in scan]
-    assert [len(batch) for batch in batches] == [3, 3, 3, 1, 3]
-    assert [body for batch in batches for body in batch] == bodies[:7] + bodies[8:]
-    assert len(scan.skipped) == 1
+    with pytest.warns(UserWarning, match="1 message has a body that cannot be decoded"):
+        batches = [batch.to_arrow()["body"].to_pylist() for batch in scan]
+    assert [len(batch) for batch in batches] == [3, 3, 4, 1, 3]
+    assert [body for batch in batches for body in batch] == [*bodies[:7], None, *bodies[8:]]
+    assert scan.skipped == []
 
 
 def test_bodies_that_become_too_much_for_a_batch_of_given_messages_are_refused(tmp_path, monkeypatch):
@@ -602,12 +603,14 @@ def test_one_flipped_bit_in_any_body_never_gives_a_wrong_body_when_crc_is_verifi
     for place in random_.sample(range(offsets[-1]), 150):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << random_.randrange(8)]) + data[place + 1 :])
         scan = log.scan(verify_crc=True, on_corrupt="skip")
-        bodies = {m.phy_offset: m.body for batch in scan for m in batch}
+        scan.warns = False
+        bodies = {m.phy_offset: m.body for batch in scan for m in batch if m.body_error is None}
         assert bodies.items() <= good.items(), place
         assert len(bodies) >= len(good) - 1, place
 
 
-def test_a_body_that_does_not_decompress_is_raised_or_skipped_and_its_raw_body_given(tmp_path, threads, small_chunks):
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_a_body_that_does_not_decompress_is_null_and_its_raw_body_given(tmp_path, threads, small_chunks, on_corrupt):
     packed = zlib.compress(b"hello")
     records = (
         [{"body": packed, "sys_flag": 1}] * 5
@@ -615,11 +618,15 @@ def test_a_body_that_does_not_decompress_is_raised_or_skipped_and_its_raw_body_g
         + [{"body": packed, "sys_flag": 1}] * 5
     )
     log, offsets = make(tmp_path, records)
-    with pytest.raises(CorruptFileError, match="does not decompress with zlib"):
-        list(log.scan(threads=threads))
-    scan = log.scan(threads=threads, on_corrupt="skip")
-    assert [row["body"] for row in rows_of(scan)] == [b"hello"] * 10
-    assert [(skip.begin, skip.end) for skip in scan.skipped] == [(offsets[5], offsets[6])]
+    scan = log.scan(columns=["phy_offset", "body", "body_error"], threads=threads, on_corrupt=on_corrupt)
+    with pytest.warns(UserWarning, match="1 message has a body that cannot be decoded"):
+        table = scan.to_arrow()
+    assert table["phyOffset"].to_pylist() == offsets
+    assert table["body"].to_pylist() == [*[b"hello"] * 5, None, *[b"hello"] * 5]
+    errors = table["bodyError"].to_pylist()
+    assert errors.pop(5).startswith("body: does not decompress with zlib")
+    assert errors == [None] * 10
+    assert (scan.skipped, scan.bad_bodies.count) == ([], 1)
     rows = rows_of(log.scan(columns=["phy_offset", "raw_body"], threads=threads))
     assert [row["raw_body"] for row in rows] == [fields["body"] for fields in records]
 
@@ -629,27 +636,30 @@ def test_the_error_of_a_body_that_does_not_decompress_names_the_file_and_the_pla
     start = offsets[60] // FILE * FILE
     assert start > 0
     place = (tmp_path / f"{start:020d}", offsets[60] - start, "body")
-    with pytest.raises(CorruptFileError) as raised:
-        list(log.scan(threads=threads))
-    scan = log.scan(threads=threads, on_corrupt="skip")
-    list(scan)
-    for error in (raised.value, scan.skipped[0].error):
-        assert (error.path, error.offset, error.field) == place
+    scan = log.scan(threads=threads)
+    with pytest.warns(UserWarning, match=f"{place[0]}: body at byte {place[1]}: does not decompress"):
+        messages = [message for batch in scan for message in batch]
+    assert [message.phy_offset for message in messages] == offsets
+    for _ in range(2):
+        with pytest.raises(CorruptFileError) as raised:
+            _ = messages[60].body
+        assert (raised.value.path, raised.value.offset, raised.value.field) == place
+    assert messages[60].body_error.startswith("body: does not decompress")
+    assert (messages[59].body_error, messages[59].body) == (None, b"body 59")
 
 
 @pytest.mark.parametrize("chunk", [700, FILE])
-def test_bad_bodies_and_bad_records_are_told_in_the_order_of_the_log(chunk, tmp_path, monkeypatch, threads):
+def test_messages_of_bad_bodies_stay_where_bad_records_are_left_out(chunk, tmp_path, monkeypatch, threads):
     monkeypatch.setattr(scan_module, "CHUNK", chunk)
     bodies = {i: {"body": b"no zlib", "sys_flag": 1} for i in (3, 8, 9)}
     log, offsets = make(tmp_path, [bodies.get(i, fields) for i, fields in enumerate(some(20))])
     for bad in (5, 12):
         damage(tmp_path, offsets[bad])
-    with pytest.raises(CorruptFileError) as raised:
-        list(log.scan(threads=threads))
-    assert (raised.value.offset, raised.value.field) == (offsets[3], "body")
     scan = log.scan(threads=threads, on_corrupt="skip")
-    assert offsets_of(scan) == [offset for i, offset in enumerate(offsets) if i not in (3, 5, 8, 9, 12)]
-    assert [skip.begin for skip in scan.skipped] == [offsets[i] for i in (3, 5, 8, 9, 12)]
+    with pytest.warns(UserWarning, match="3 messages have bodies that cannot be decoded"):
+        found = offsets_of(scan)
+    assert found == [offset for i, offset in enumerate(offsets) if i not in (5, 12)]
+    assert [skip.begin for skip in scan.skipped] == [offsets[i] for i in (5, 12)]
 
 
 def test_the_messages_before_a_damaged_place_are_given_before_it_is_raised(tmp_path, threads):

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
+from rocketstore.bodies import BadBodies
 from rocketstore.compression import COMPRESSED
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark import query, query_messages
@@ -154,13 +155,20 @@ def test_outer_gives_a_row_for_a_message_that_expires_before_it_is_read(tmp_path
     assert [(row["row"]["i"], row["message"]) for row in rows] == [(39, {"body": bytes(100)}), (0, None), (99, None)]
 
 
-def test_the_error_of_a_body_that_does_not_decompress_names_the_file(tmp_path):
+def test_a_message_whose_body_does_not_decompress_is_found_with_the_reason(tmp_path):
     with rocketstore.open(tmp_path, "a", config=config_of()) as store:
         store.put_message(rocketstore.Message("T", b"no zlib", keys=["k"], sys_flag=COMPRESSED))
-    options = ReadOptions(path=tmp_path, columns=("body",), max_batch_bytes=LONG_MAX)
+        store.put_message(rocketstore.Message("T", b"sound", keys=["k"]))
+    options = ReadOptions(path=tmp_path, columns=("body", "bodyError", "rawBody"), max_batch_bytes=LONG_MAX)
     wanted = query.Query(options, table_schema(options, default_schema(options)), "T", {"max_num": 64}, False)
-    with pytest.raises(rocketstore.CorruptFileError, match=f"commitlog/{0:020}: body at byte 0: does not decompress"):
-        list(query.find_batch(wanted, pa.record_batch({"key": ["k"], "row": [{"i": 0}]})))
+    bad_bodies = BadBodies()
+    batches = query.find_batch(wanted, pa.record_batch({"key": ["k"], "row": [{"i": 0}]}), bad_bodies)
+    newest, oldest = (row["message"] for batch in batches for row in batch.to_pylist())
+    assert newest == {"body": b"sound", "bodyError": None, "rawBody": b"sound"}
+    assert oldest.pop("bodyError").startswith("body: does not decompress with zlib")
+    assert oldest == {"body": None, "rawBody": b"no zlib"}
+    assert bad_bodies.count == 1
+    assert f"commitlog/{0:020}: body at byte 0: does not decompress" in bad_bodies.first
 
 
 @pytest.mark.parametrize(("options", "message"), [

@@ -48,7 +48,7 @@ DEFAULT = ["topic", "brokerName", "queueId", "queueOffset", "phyOffset", "size",
            "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyCrc", "msgId",
            "tags", "keys", "uniqKey", "body"]  # fmt: skip
 TOPICS = ["TopicTest", "主题", "T#1"]
-ON_REQUEST = ["rawBody", "tagsCode", "bornTimestampMs", "storeTimestampMs", "properties"]
+ON_REQUEST = ["bodyError", "rawBody", "tagsCode", "bornTimestampMs", "storeTimestampMs", "properties"]
 
 
 @pytest.fixture(
@@ -641,14 +641,35 @@ def test_damage_in_the_last_file_does_not_hide_what_is_behind(tmp_path):
         phy_offsets(tmp_path)
 
 
-def test_a_body_that_does_not_decompress_is_corrupt_if_it_is_wanted(tmp_path):
+@pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
+def test_a_message_whose_body_does_not_decompress_has_a_row_in_every_mode(tmp_path, mode):
     offsets = make_log(tmp_path, [*some(3), {"sys_flag": 1, "body": b"no zlib"}, *some(3)])
-    assert phy_offsets(tmp_path) == offsets
-    with pytest.raises(CorruptFileError):
-        read_table(tmp_path)
-    table = read_table(tmp_path, mode="PERMISSIVE", columns="phyOffset,body,_corrupt_record")
-    assert [row["phyOffset"] for row in table.to_pylist()].count(None) == 1
-    assert read_table(tmp_path, mode="DROPMALFORMED")["phyOffset"].to_pylist() == offsets[:3] + offsets[4:]
+    assert phy_offsets(tmp_path, mode=mode) == offsets
+    columns = "phyOffset,body,bodyError,rawBody" + ",_corrupt_record" * (mode == "PERMISSIVE")
+    with pytest.warns(UserWarning, match="1 message has a body that cannot be decoded"):
+        table = read_table(tmp_path, mode=mode, columns=columns)
+    assert table["phyOffset"].to_pylist() == offsets
+    assert [row["phyOffset"] for row in table.to_pylist() if row["body"] is None] == [offsets[3]]
+    errors = table["bodyError"].to_pylist()
+    assert errors.pop(3).startswith("body: does not decompress with zlib")
+    assert errors == [None] * 6
+    assert table["rawBody"].to_pylist()[3] == b"no zlib"
+
+
+def test_the_value_of_a_row_of_kafka_s_style_is_null_where_the_body_does_not_decompress(tmp_path):
+    make_log(tmp_path, [{"sys_flag": 1, "body": b"no zlib"}, *some(1)])
+    with pytest.warns(UserWarning, match="1 message has a body that cannot be decoded"):
+        table = read_table(tmp_path, schemaStyle="kafka", columns="value,bodyError")
+    assert table["value"].to_pylist() == [None, b"body 0"]
+    assert table["bodyError"].null_count == 1
+
+
+def test_spark_has_the_row_of_a_body_that_does_not_decompress(spark, tmp_path):
+    make_log(tmp_path, [*some(1), {"sys_flag": 1, "body": b"no zlib"}])
+    options = {"columns": "body,bodyError,rawBody"}
+    rows = spark.read.format("rocketstore").options(**options).load(str(tmp_path)).collect()
+    assert [(row.body, row.rawBody) for row in rows] == [(b"body 0", b"body 0"), (None, b"no zlib")]
+    assert [row.bodyError and row.bodyError[:22] for row in rows] == [None, "body: does not decompr"]
 
 
 @pytest.mark.parametrize(

@@ -493,6 +493,20 @@ def test_damage_does_not_end_a_stream(tmp_path, log, place, limit):
         stream_all(tmp_path, **limit)
 
 
+def test_a_stream_has_the_row_of_a_body_that_cannot_be_decoded(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=CONFIG) as store:
+        store.put_message(Message("T", b"sound"))
+        store.put_message(Message("T", b"no zlib", sys_flag=1))
+    reader, schema = new_reader(tmp_path, columns="body,bodyError,rawBody", startingOffsets="earliest")
+    ((start, end),) = batches(reader, reader.initialOffset())
+    with pytest.warns(UserWarning, match="1 message has a body that cannot be decoded"):
+        sound, bad = read_batch(reader, schema, start, end).to_pylist()
+    assert sound == {"body": b"sound", "bodyError": None, "rawBody": b"sound"}
+    assert bad.pop("bodyError").startswith("body: does not decompress with zlib")
+    assert bad == {"body": None, "rawBody": b"no zlib"}
+    reader.stop()
+
+
 def test_a_stream_that_begins_at_damage_tells_it(tmp_path, log):
     damage(tmp_path, log[30])
     reader, schema = new_reader(tmp_path, columns="phyOffset", startingPhyOffset=str(log[30]))

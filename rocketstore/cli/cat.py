@@ -8,7 +8,7 @@ import click
 
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, error_text, finish, format_option, note, report, write_rows
-from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, row_names
+from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, note_bad_bodies, row_names
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -32,6 +32,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
     """Show the messages of STORE for which all conditions hold, in the order of the commit log.
 
     What is damaged, or deleted before it is read, is left out and named on standard error; the exit status is then 1.
+    A message whose body alone cannot be decoded is shown, and a warning has the number of such messages.
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
@@ -46,6 +47,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
                 rows = message_rows(batch)
                 unseen.difference_update(row["topic"] for row in rows)
                 yield rows
+            note_bad_bodies(part.bad_bodies)
             for problem in left_out(log, part):
                 report(problem)
                 is_whole = False
@@ -64,7 +66,9 @@ def note_leftovers(log: CommitLog) -> None:
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
-    return log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    found = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    found.warns = False
+    return found
 
 
 def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:

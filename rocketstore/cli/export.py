@@ -12,10 +12,11 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
+from rocketstore.bodies import BadBodies
 from rocketstore.cli.cat import left_out, note_leftovers
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer, note
-from rocketstore.cli.messages import BODY_RULE, message_rows, row_names
+from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, row_names
 from rocketstore.cli.options import (
     PATH,
     scan_conditions,
@@ -45,7 +46,8 @@ STATE = "export.json"
 NAMES = {"asked", "replaces", "begin", "end", "pieces"}  # in it
 OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
 BATCH_SIZE = 8192
-Piece = dict[str, Any]  # rows; problems: what was left out; unseen: of the topics asked for
+# rows; problems: what was left out; unseen: of the topics asked for; bad_bodies: count and first of BadBodies.
+Piece = dict[str, Any]
 format_option = click.option(
     "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps in it are JSON; {SAFE_CSV_RULE}  "
@@ -68,7 +70,8 @@ def export(
 
     Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
     the last whole piece. JSON and CSV can go to "-", standard output. What is damaged is left out and named on standard
-    error; the exit status is then 1.
+    error; the exit status is then 1. A message whose body alone cannot be decoded is written, and a warning has the
+    number of such messages.
     """
     form = format_of(target, form, "TARGET")
     if resume and force:
@@ -77,7 +80,8 @@ def export(
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
     note_elsewhere(store, conditions["topics"] or None)
-    conditions["columns"] = [*message_fields(), "raw_body"] if raw_body else None
+    extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
+    conditions["columns"] = [*message_fields(), *extra]
     if target != STANDARD_OUTPUT:
         asked = json.loads(json.dumps({"store": str(store.path), "format": form, **conditions}))
         export_file(store, conditions, asked, target, resume, force)
@@ -96,6 +100,7 @@ def copy(
 ) -> Piece:
     """Write the messages for which all conditions hold, and tell how many, and what was left out."""
     scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    scan.warns = False
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         write(batch)
@@ -103,7 +108,8 @@ def copy(
         if unseen:
             unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
-    return {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen)}
+    bad_bodies = [scan.bad_bodies.count, scan.bad_bodies.first]
+    return {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
 
 
 def export_file(
@@ -136,6 +142,10 @@ def export_file(
 
 def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) -> None:
     """Report what was left out, and topics that are not there, or say how much was written."""
+    bad_bodies = BadBodies()
+    for piece in pieces:
+        bad_bodies.add_all(BadBodies(*piece.get("bad_bodies", ())))  # which an older release did not count
+    note_bad_bodies(bad_bodies)
     unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
     problems = [problem for piece in pieces for problem in piece["problems"]]
     note_leftovers(store.commit_log)
@@ -231,7 +241,7 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
 
 @contextmanager
 def writer_of(
-    path: Path, form: str, columns: list[str] | None, first: bool
+    path: Path, form: str, columns: list[str], first: bool
 ) -> Iterator[Callable[[MessageBatch], object]]:
     """Open a piece, and give what writes a batch to it."""
     if form in TABLES:
@@ -243,23 +253,23 @@ def writer_of(
 
 
 def text_writer(
-    file: TextIO, form: str, columns: list[str] | None, first: bool
+    file: TextIO, form: str, columns: list[str], first: bool
 ) -> Callable[[MessageBatch], object]:
     """Give what writes a batch as lines, the first of CSV after their header."""
     is_terminal = file.isatty()
     if form in CSV_FORMS and first:
-        file.write(csv_line(row_names(raw_body=columns is not None)))
+        file.write(csv_line(row_names(raw_body="raw_body" in columns)))
     line = line_writer(form, is_terminal)
-    return lambda batch: file.writelines(map(line, message_rows(batch, raw_body=columns is not None)))
+    return lambda batch: file.writelines(map(line, message_rows(batch, raw_body="raw_body" in columns)))
 
 
-def table_writer(path: Path, form: str, columns: list[str] | None) -> Any:
+def table_writer(path: Path, form: str, columns: list[str]) -> Any:
     if form == "parquet":
         return import_extra("pyarrow.parquet", "arrow").ParquetWriter(path, message_schema(columns))
     return import_extra("pyarrow", "arrow").ipc.new_file(str(path), message_schema(columns))
 
 
-def merge(pieces: list[Path], form: str, columns: list[str] | None, whole: Path) -> None:
+def merge(pieces: list[Path], form: str, columns: list[str], whole: Path) -> None:
     """Make one file of all pieces, a batch at a time."""
     if len(pieces) == 1:
         pieces[0].replace(whole)

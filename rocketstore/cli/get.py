@@ -2,15 +2,14 @@
 
 import click
 
-from rocketstore.cli.cat import skipped_text
+from rocketstore.bodies import BadBodies
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, write_rows
-from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
+from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, result_for_people, row_names
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueueUnits
 from rocketstore.files.log_end import LogEnd
-from rocketstore.files.scan import Skipped
 from rocketstore.limits import INT_MAX
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
@@ -38,13 +37,14 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     if found.status != GetMessageStatus.FOUND:
         raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")
     log = store.commit_log
-    skipped: list[Skipped] = []
-    batches = log.with_bodies(found.messages, INT_MAX, skipped)
+    bad_bodies = BadBodies()
+    batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
     write_rows(map(message_rows, batches), output_format, result_for_people, columns=row_names())
+    note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "
                 "rocketstore hexdump shows its bytes" for number, at in damaged_units(log, units)]
-    finish([*problems, *map(skipped_text, skipped)])
+    finish(problems)
 
 
 def range_text(found: GetMessageResult) -> str:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from rocketstore.cli.cat import left_out, skipped_text
+from rocketstore.bodies import BadBodies
+from rocketstore.cli.cat import left_out
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.messages import BODY_RULE, message_rows, result_for_people, row_names
+from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, result_for_people, row_names
 from rocketstore.cli.options import (
     COUNT,
     geometry_options,
@@ -23,7 +24,6 @@ from rocketstore.cli.options import (
     unknown_topics,
 )
 from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.scan import Skipped
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
 from rocketstore.message_batch import MessageBatch
@@ -101,7 +101,10 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
     found, problems = ask(store, asked, one_more)
-    write_rows([message_rows(found[: asked.most])], output_format, result_for_people, columns=row_names())
+    shown, bad_bodies = found[: asked.most], BadBodies()
+    write_rows([message_rows(shown)], output_format, result_for_people, columns=row_names())
+    bad_bodies.add(error for message in shown if (error := message.find_body_error()) is not None)
+    note_bad_bodies(bad_bodies)
     more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
     note(f"{min(len(found), asked.most)} found{more}")
     note_elsewhere(store, None if asked.topic is None else [asked.topic])
@@ -117,28 +120,20 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
         note(explain_missing_message(store, asked.values[0]))
         return [], []
     offsets = np.array([message.phy_offset], np.int64)
-    found, skipped = sound_messages(store.commit_log, store.commit_log.find_messages(offsets)[0])
-    return found, [*map(skipped_text, skipped)]
+    return newest_first(store.commit_log, store.commit_log.find_messages(offsets)[0]), []
 
 
 def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
-    ask, is_cut, skipped = 0, True, list[Skipped]()
-    while is_cut and ask < most + len(skipped):
-        ask = most + 2 * len(skipped)  # twice: else it takes many rounds where most bodies are bad
-        result = store.query_messages(asked.topic or "", asked.values, ask, *times, index_type=index_type)
-        found, skipped = sound_messages(store.commit_log, result.messages)
-        is_cut = bool((np.diff(result.offsets) == ask).any())
-    last = -1 if len(found) < asked.most else found[asked.most - 1].phy_offset or 0
-    newer = [skipped_text(part) for part in skipped if part.begin > last]
-    return found[:most], [*(f"perhaps not all: {reason}" for reason in result.reasons), *newer]
+    result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
+    found = newest_first(store.commit_log, result.messages)
+    return found[:most], [f"perhaps not all: {reason}" for reason in result.reasons]
 
 
-def sound_messages(log: CommitLog, batch: MessageBatch) -> tuple[list[Message], list[Skipped]]:
-    """Give the messages of a batch, newest first, and those that are left out for their bodies."""
-    skipped: list[Skipped] = []
-    found = chain.from_iterable(log.with_bodies(batch, INT_MAX, skipped))
-    return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True), skipped
+def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
+    """Give the messages of a batch with their bodies, newest first."""
+    found = chain.from_iterable(log.with_bodies(batch, INT_MAX, BadBodies()))
+    return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True)
 
 
 def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
@@ -148,6 +143,7 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
     scan = log.scan(
         begin, topics=topics, begin_timestamp=first, end_timestamp=last, on_corrupt="skip", batch_size=min(most, 1000)
     )
+    scan.warns = False
     found = list(islice((message for batch in scan for message in batch), most))
     return found, left_out(log, scan)
 

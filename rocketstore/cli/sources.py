@@ -29,6 +29,7 @@ __all__ = ["Piece", "Source"]
 STANDARD_INPUT = Path("-")
 PIECE_ROWS, PIECE_BYTES = 4096, 32 << 20
 BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # how text has bytes
+BODY_ERROR = MESSAGE_FIELDS["body_error"].name
 RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
 EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
 EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
@@ -224,7 +225,7 @@ def csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
     if len(texts) != len(names):
         raise ValueError(f"has {len(texts)} fields, where the first line has {len(names)}")
     row = {name: csv_value(name, text) for name, text in zip(names, texts, strict=True) if text}
-    if not {"body", *BASE64} & row.keys():
+    if not {"body", BODY_ERROR, *BASE64} & row.keys():
         row["body"] = ""
     return row
 
@@ -249,6 +250,8 @@ def check_row(names: tuple[str, ...]) -> None:
 def fields_of(row: Row) -> dict[str, Any]:
     """Check a row of text, and make the fields of a message."""
     row = {name: value for name, value in row.items() if value is not None}
+    if BODY_ERROR in row and not {"body", *BASE64} & row.keys():
+        raise ValueError(f"column {BODY_ERROR}: the body could not be decoded: export it with --raw-body")
     check_row(tuple(row))
     if "body" in row and "bodyBase64" in row:
         raise ValueError("columns body, bodyBase64: a row has one of them")

@@ -15,6 +15,8 @@ from typing import Any, Self, TypeGuard
 
 import numpy as np
 
+from rocketstore.bodies import BadBodies
+from rocketstore.compression import BodyError
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.end_rule import Ending, StoreState
@@ -23,7 +25,7 @@ from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_unin
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.files.remote_file import RemoteFileQueue, open_queue
-from rocketstore.files.scan import MAX_BATCH_BYTES, Scan, Skipped
+from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
 from rocketstore.kernels.commit_log import (
     BLANK,
@@ -41,7 +43,7 @@ from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.message import Message
-from rocketstore.message_batch import STORED_COLUMNS, MessageBatch, is_arrow, lazy_batch_of
+from rocketstore.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.storage import is_remote, local_path, to_path
 
 __all__ = ["CommitLog", "subscribed_tags"]
@@ -354,23 +356,19 @@ class CommitLog:
                 break
         return lazy_batch_of(scanner.take(), fields), statuses
 
-    def with_bodies(
-        self, batch: MessageBatch, most: int, skipped: list[Skipped] | None = None
-    ) -> Iterator[MessageBatch]:
-        """Give messages of this log with their bodies decompressed, as ``MessageBatch.split`` does, and see there.
+    def with_bodies(self, batch: MessageBatch, most: int, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
+        """Give messages of this log with their bodies decompressed, as ``MessageBatch.split`` does.
 
-        Parameters: skipped: gets those that are left out for their bodies. Raises: CorruptFileError without it.
+        Parameters: most: bytes of bodies in a batch. bad_bodies: counts the bodies that cannot be decoded.
         """
+        return batch.split(most, bad_bodies, self._name_file)
 
-        def on_bad_body(offset: int, size: int, error: CorruptFileError) -> None:
-            file = self.queue.find(offset)
-            if file is not None:  # which is what the error knows not
-                error = CorruptFileError(file.path, offset - file.file_from_offset, error.field, error.reason)
-            if skipped is None:
-                raise error
-            skipped.append(Skipped(offset, offset + size, error))
-
-        return batch.split(most, on_bad_body)
+    def _name_file(self, error: BodyError) -> BodyError:
+        """Make the error that names the file of the log, of one that knows the physical offset alone."""
+        file = self.queue.find(error.offset) if isinstance(error, CorruptFileError) else None
+        if not isinstance(error, CorruptFileError) or file is None:
+            return error
+        return CorruptFileError(file.path, error.offset - file.file_from_offset, error.field, error.reason)
 
     def pickup_store_timestamp(self, phy_offset: int, size: int) -> int:
         """Return the store time, epoch ms, of the record of ``size`` bytes at an offset, -1 where there is none.
@@ -472,8 +470,8 @@ class CommitLog:
 
     def scanner(self, fields: Iterable[str], **options: Any) -> RecordScanner:
         """A scanner that collects what these fields of tables are made from."""
-        names = {name.removesuffix("_ms"): None for name in fields if name != "body"}
-        if "body" in fields:
+        names = {name.removesuffix("_ms"): None for name in fields if name not in MADE_COLUMNS}
+        if not MADE_COLUMNS.isdisjoint(fields):
             names |= dict.fromkeys(STORED_COLUMNS)
         return RecordScanner(names, **self.options, **options)
 
@@ -511,7 +509,7 @@ class CommitLog:
         verify_crc : compare bodies with their CRC; one that differs is corrupt.
         on_corrupt : "raise" CorruptFileError at bytes that are no record and that records follow, or "skip" them:
             ``Scan.skipped`` then tells. Bytes that no record follows are the end of the log, but for a whole record
-            whose CRC is wrong.
+            whose CRC is wrong. A body that cannot be decoded is null in either case: the record is sound.
         batch_size : messages in a batch at most.
         threads : so many parts of the log are read at once.
 

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from rocketstore.bodies import BadBodies
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import consume, export_stream
@@ -47,7 +48,9 @@ class Scan:
     corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
     where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
     whether to begin behind the record that the scan's begin is within; False: it is where a record begins. choose:
-    leaves out what is not wanted of each batch, before its bodies are decompressed.
+    leaves out what is not wanted of each batch, before its bodies are decompressed. bad_bodies: counts the messages of
+    the last iteration whose bodies cannot be decoded, and are null. warns: whether an iteration that ends gives a
+    UserWarning with that count; False: the caller tells its user.
     Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
@@ -64,6 +67,8 @@ class Scan:
     ) -> None:
         self.skipped: list[Skipped] = []
         self.has_expired = False
+        self.bad_bodies = BadBodies()
+        self.warns = True
         self.position = 0
         self.resync = True
         self.choose: Callable[[MessageBatch], MessageBatch] | None = None
@@ -78,6 +83,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[MessageBatch]:
         self.skipped = []
+        self.bad_bodies = BadBodies()
         self._log.refresh()
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
@@ -85,7 +91,12 @@ class Scan:
         last = min(max(map(self._log.end_of, files), default=0), self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._log.ending.bound(begin, last if self._end is None else min(self._end, last))
-        return self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+        return self._then_warn(self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end))
+
+    def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
+        yield from batches
+        if self.warns:
+            self.bad_bodies.warn()
 
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
         yield from self._walk(self._first(offset), end)
@@ -98,25 +109,25 @@ class Scan:
             offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
             self.position = offset
             if status not in (OK, BLANK):
-                yield from self._batches(scanner, self.skipped)  # some of these may be left out: first, as in the log
+                yield from self._batches(scanner, self.bad_bodies)
                 offset, goes_on = self._at_bad_bytes(scanner, offset, status, end)
                 self.position = offset
             if self._is_full(scanner):
-                yield from self._batches(scanner, self.skipped)
-        yield from self._batches(scanner, self.skipped)
+                yield from self._batches(scanner, self.bad_bodies)
+        yield from self._batches(scanner, self.bad_bodies)
         return offset if goes_on else None
 
     def _is_full(self, scanner: RecordScanner) -> bool:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
 
-    def _batches(self, scanner: RecordScanner, skipped: list[Skipped]) -> Iterator[MessageBatch]:
+    def _batches(self, scanner: RecordScanner, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
         """Take what was scanned, in none, one or more batches."""
         if not scanner.rows:
             return iter(())
         batch = lazy_batch_of(scanner.take(), self._fields)
         if self.choose is not None:
             batch = self.choose(batch)
-        return self._log.with_bodies(batch, MAX_BATCH_BYTES, None if self._on_corrupt == "raise" else skipped)
+        return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
 
     def _first(self, offset: int) -> int:
         """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""
@@ -198,7 +209,7 @@ class Scan:
                     chunk_result = future.result()
                     if chunk_result.begin == place:
                         yield from chain.from_iterable(chunk_result.batches)
-                        self.skipped += chunk_result.skipped
+                        self.bad_bodies.add_all(chunk_result.bad_bodies)
                         place = self.position = chunk_result.end
                     if place < chunk_end:
                         place = yield from self._walk(place, chunk_end)
@@ -217,28 +228,24 @@ class Scan:
                     yield at, min(at + CHUNK, stop)
 
     def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:
-        """Scan one chunk up to its end, or to the first bytes that are no record."""
-        try:
-            return self._scan_records(begin, end)
-        except CorruptFileError:
-            # A body that does not decompress, if this is a record at all: that is seen when it is read in order.
-            return ScannedChunk(-1, -1, [], [])
+        """Scan one chunk up to its end, or to the first bytes that are no record.
 
-    def _scan_records(self, begin: int, end: int) -> ScannedChunk:
+        What looks like a record may be part of a body. Its bodies that cannot be decoded count only if the chunk does.
+        """
         scanner = self._new_scanner()
         first = offset = self._resync(begin, end)
         batches: list[Iterable[MessageBatch]] = []
-        skipped: list[Skipped] = []
+        bad_bodies = BadBodies()
         while offset < end:
             step = self._log.step(scanner, offset, end, self._batch_size)
             if step is not None:
                 offset = step[0]
             if self._is_full(scanner):
-                batches.append(begun(self._batches(scanner, skipped)))
+                batches.append(begun(self._batches(scanner, bad_bodies)))
             if step is None or step[1] not in (OK, BLANK):
                 break
-        batches.append(begun(self._batches(scanner, skipped)))
-        return ScannedChunk(first, offset, batches, skipped)
+        batches.append(begun(self._batches(scanner, bad_bodies)))
+        return ScannedChunk(first, offset, batches, bad_bodies)
 
     # ---- as a table ----------------------------------------------------------------------------------------
 
@@ -271,7 +278,7 @@ class ScannedChunk(NamedTuple):
     begin: int
     end: int
     batches: list[Iterable[MessageBatch]]
-    skipped: list[Skipped]
+    bad_bodies: BadBodies
 
 
 def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:

@@ -43,6 +43,7 @@ class Field(NamedTuple):
 
 
 # In the order of the tables. A time that Python and Spark cannot tell is null, its twin in milliseconds never.
+# A body that cannot be decoded is null, and body_error says why; raw_body never is.
 MESSAGE_FIELDS = {
     "topic": Field("topic", "u"),
     "queue_id": Field("queueId", "i"),
@@ -63,13 +64,14 @@ MESSAGE_FIELDS = {
     "keys": Field("keys", "+l"),
     "uniq_key": Field("uniqKey", "u", nullable=True),
     "properties": Field("properties", "+m"),
-    "body": Field("body", "z"),
+    "body": Field("body", "z", nullable=True),
+    "body_error": Field("bodyError", "u", nullable=True),
     "raw_body": Field("rawBody", "z"),
     "tags_code": Field("tagsCode", "l"),
     "born_timestamp_ms": Field("bornTimestampMs", "l"),
     "store_timestamp_ms": Field("storeTimestampMs", "l"),
 }
-ON_REQUEST = {"raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
+ON_REQUEST = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
 
 
 def message_fields(columns: Iterable[str] | None = None) -> dict[str, Field]:

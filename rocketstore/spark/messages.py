@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
+from rocketstore.bodies import BadBodies
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.log_plan import LogPlan
@@ -166,13 +167,20 @@ def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) ->
         return
     options = replace(options, **part.starting)
     with part.log.open_part() as log:
-        row_filter = RowFilter(options, log)
+        row_filter, bad_bodies = RowFilter(options, log), BadBodies()
         for begin, end in part.ranges:
-            yield from read_range(log, options, table, row_filter, begin, end)
+            yield from read_range(log, options, table, row_filter, begin, end, bad_bodies)
+    bad_bodies.warn()
 
 
 def read_range(
-    log: CommitLog, options: ReadOptions, table: TableSchema, row_filter: RowFilter, begin: int, end: int
+    log: CommitLog,
+    options: ReadOptions,
+    table: TableSchema,
+    row_filter: RowFilter,
+    begin: int,
+    end: int,
+    bad_bodies: BadBodies,
 ) -> Iterator[pa.RecordBatch]:
     scan = new_scan(log, options, table, row_filter, begin, end)
     reported = 0
@@ -185,6 +193,7 @@ def read_range(
         error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
         raise
     yield from corrupt_rows(options, table, scan, reported)
+    bad_bodies.add_all(scan.bad_bodies)
     if scan.skipped:
         check_begin(options, log, begin)
     if scan.position > end != options.ending_phy_offset and log.begins_record(end):
@@ -226,6 +235,7 @@ def new_scan(
     )
     scan.resync = False  # parts begin where a record ends
     scan.choose = row_filter.apply
+    scan.warns = False  # the task gives one warning for all its ranges
     return scan
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketstore.arrow_import import check_buffers
+from rocketstore.bodies import BadBodies
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import given_geometry
 from rocketstore.kernels.columns import require_int64
@@ -105,16 +106,24 @@ def query_messages(
     query = Query(options, table_schema(options, message), constant, conditions, outer, hash_slot_num, index_num)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        bad_bodies = BadBodies()
         for batch in batches:
-            yield from find_batch(query, batch)
+            yield from find_batch(query, batch, bad_bodies)
+        bad_bodies.warn()
 
     added = [T.StructField(MESSAGE, message), T.StructField(COMPLETE, T.BooleanType())]
     schema = T.StructType([asked.schema["row"], *added])
     return asked.mapInArrow(find, schema).select("row.*", MESSAGE, COMPLETE)
 
 
-def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Find the messages of one batch of key, topic unless it is one for all, and row."""
+def find_batch(
+    query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Find the messages of one batch of key, topic unless it is one for all, and row.
+
+    Parameters: bad_bodies: counts the messages whose bodies cannot be decoded, and are null.
+    """
+    bad_bodies = BadBodies() if bad_bodies is None else bad_bodies
     check_buffers(batch, pa, full=False)
     for is_wanted, part in split_nulls(batch):
         if not is_wanted:
@@ -126,7 +135,8 @@ def find_batch(query: Query, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         found = store.query_messages(topic, part.column("key"), **query.conditions)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
         has_message = np.zeros(len(found), np.bool_)
-        for of_messages, messages in read_messages(query, store.commit_log, rows, row_of, found.phy_offsets):
+        log = store.commit_log
+        for of_messages, messages in read_messages(query, log, rows, row_of, found.phy_offsets, bad_bodies):
             has_message[of_messages] = True
             yield answer(rows.take(pa.array(of_messages)), messages, found.complete[of_messages])
         none = np.flatnonzero(~has_message)
@@ -146,7 +156,12 @@ def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
 
 
 def read_messages(
-    query: Query, log: CommitLog, rows: pa.Array, row_of: np.ndarray, phy_offsets: np.ndarray
+    query: Query,
+    log: CommitLog,
+    rows: pa.Array,
+    row_of: np.ndarray,
+    phy_offsets: np.ndarray,
+    bad_bodies: BadBodies,
 ) -> Iterator[tuple[np.ndarray, pa.StructArray]]:
     """Give messages and the rows they are of, some megabytes at once; leave out what expired since it was found."""
     sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
@@ -156,7 +171,7 @@ def read_messages(
     for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
         found, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
         here = row_of[piece][statuses == 0]
-        for messages in log.with_bodies(found, MAX_BATCH_BYTES):
+        for messages in log.with_bodies(found, MAX_BATCH_BYTES, bad_bodies):
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):
                 yield of_messages, pa.StructArray.from_arrays(columns.columns, fields=list(query.table.arrow))

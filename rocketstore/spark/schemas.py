@@ -63,6 +63,7 @@ KAFKA = {
     "timestamp": Column(TIMESTAMP, "store_timestamp"),
     "timestampType": Column(INT),
     "headers": Column(HEADERS, "properties", on_request=True),
+    "bodyError": Column(STRING, "body_error", on_request=True),
     CORRUPT_RECORD: Column(STRING, on_request=True),
 }
 QUEUE = {"topic": Column(STRING), "queueId": Column(INT)}

@@ -16,7 +16,7 @@ from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_columns import RecordColumns
-from rocketstore.message_batch import MessageBatch, lazy_batch_of
+from rocketstore.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 
@@ -64,7 +64,8 @@ class GetMessageResult(NamedTuple):
 def no_messages() -> MessageBatch:
     """Give a batch without messages, with the columns that one with messages has."""
     fields = message_fields()
-    return lazy_batch_of(RecordColumns("raw_body" if name == "body" else name for name in fields).take(), fields)
+    names = dict.fromkeys([*STORED_COLUMNS, *(name for name in fields if name not in MADE_COLUMNS)])
+    return lazy_batch_of(RecordColumns(names).take(), fields)
 
 
 def get_message(
