@@ -373,7 +373,20 @@ def missing_last_log_file(store):
     last = store.log_files()[-1]
     record = next(record for at, record in store.records if at >= int(last) and record.topic == "TopicTest")
     (store.root / "commitlog" / last).unlink()
-    return ("unit-beyond-log", *store.unit(record))
+    return ("unit-leftover", *store.unit(record))
+
+
+@fault()
+def missing_last_log_file_after_a_crash(store):
+    (store.root / "abort").touch()
+    _, *place = missing_last_log_file(store)
+    return ("unit-beyond-log", *place)
+
+
+@fault()
+def missing_last_log_file_that_the_checkpoint_knows(store):
+    missing_last_log_file(store)
+    return "checkpoint-ahead", "checkpoint", 0
 
 
 @each("plain", {"shorter": {"size": LOG_FILE - 1}, "longer": {"size": LOG_FILE + 1}, "empty": {"size": 0}})
@@ -463,10 +476,31 @@ def missing_log(store):
 
 
 @fault()
+def records_that_a_broker_cut_off(store):
+    """After a clean stop, and where no checkpoint knows them, records behind bytes of none are leftovers."""
+    *_, at, behind = (at for at, _ in store.records if at < int(store.log_files()[-1]))
+    last = at // LOG_FILE * LOG_FILE
+    assert behind < last + LOG_FILE
+    for name in store.log_files():
+        if int(name) > last:
+            (store.root / "commitlog" / name).unlink()
+    store.write(f"commitlog/{last:020}", at - last, bytes(8))
+    (store.root / "checkpoint").write_bytes(bytes(4096))
+    return "log-leftovers", f"commitlog/{last:020}", None
+
+
+@fault()
 def log_of_zeros(store):
     for name in store.log_files():
         (store.root / "commitlog" / name).write_bytes(bytes(LOG_FILE))
-    return "unit-beyond-log", "consumequeue/TopicTest/0/00000000000000000000", 0
+    return "unit-leftover", "consumequeue/TopicTest/0/00000000000000000000", 0
+
+
+@fault()
+def log_of_zeros_after_a_crash(store):
+    (store.root / "abort").touch()
+    _, *place = log_of_zeros(store)
+    return ("unit-beyond-log", *place)
 
 
 # ---- units -------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig
 from rocketstore.files.checkpoint import FILE_SIZE, StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.files.commit_log import CommitLog, no_limit
 from rocketstore.files.config_values import OFFSETS
 from rocketstore.files.consume_queue import is_queue_name
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
@@ -119,7 +119,9 @@ class Verification:
 
     def _open_log(self, store: MessageStore) -> CommitLog:
         try:
-            return store.commit_log
+            log = store.commit_log
+            log.find_limit = no_limit  # records of an unfinished write are checked too
+            return log
         except OSError as error:
             kind = "log-missing" if isinstance(error, FileNotFoundError | NotADirectoryError) else "unreadable"
             paths = self.config.commit_log_paths(self.root)
@@ -169,10 +171,13 @@ class Verification:
         """Find where a broker cut the log before it was stopped cleanly; None if no record is behind its end."""
         if not self.last_exit_ok or self.is_locked or not log.queue.files:
             return None
-        with MessageStore.open(self.root, config=self.config) as store:
-            if store.commit_log.ending.state != StoreState.STOPPED:
-                return None
-            end = store.commit_log.max_phy_offset
+        try:
+            with MessageStore.open(self.root, config=self.config) as store:
+                if store.commit_log.ending.state != StoreState.STOPPED:
+                    return None
+                end = store.commit_log.max_phy_offset
+        except CorruptFileError:  # of the log or of the intent, whose own checks report the damage
+            return None
         return None if log.find_later(end, LONG_MAX) is None else end
 
     # ---- files -----------------------------------------------------------------------------------------------
