@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 __all__ = [
     "CorruptFileError",
+    "DiskReadError",
     "PutMessageError",
     "StoreClosedError",
     "StoreError",
@@ -31,6 +34,20 @@ class CorruptFileError(StoreError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.field} at byte {self.offset}: {self.reason}"
+
+
+class DiskReadError(OSError):
+    """Bytes of a file that the disk cannot read, such as those in a bad sector.
+
+    Attributes: ``filename``, a str; ``offset``, in bytes, of the first page of the file that cannot be read; ``errno``.
+    """
+
+    def __init__(self, path: object, offset: int, number: int) -> None:
+        super().__init__(number, f"{os.strerror(number)} at byte {offset}", str(path))
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.filename, self.offset, self.errno)
 
 
 class UnsupportedFormatError(StoreError):

@@ -2,7 +2,6 @@
 
 import errno
 import itertools
-import mmap
 import os
 import pickle
 import random
@@ -41,15 +40,14 @@ def golden(request, tmp_path_factory):
 @pytest.fixture
 def no_mapping(monkeypatch):
     """A system that maps no file."""
-    monkeypatch.setattr(mmap, "mmap", refusing(errno.ENOMEM))
+    monkeypatch.setattr(mapped_file, "Mapping", refusing(errno.ENOMEM))
 
 
 def refusing(code):
-    class RefusedMap(mmap.mmap):
-        def __new__(cls, *args, **options):
-            raise OSError(code, os.strerror(code))
+    def refused(*args, **options):
+        raise OSError(code, os.strerror(code))
 
-    return RefusedMap
+    return refused
 
 
 def fields_of(message):
@@ -810,7 +808,7 @@ def test_small_records_that_straddle_reads_are_all_found_where_no_file_can_be_ma
 
 def test_another_error_of_the_system_is_not_hidden(tmp_path, monkeypatch):
     log, offsets = make(tmp_path, some(1))
-    monkeypatch.setattr(mmap, "mmap", refusing(errno.EIO))
+    monkeypatch.setattr(mapped_file, "Mapping", refusing(errno.EIO))
     for read in (lambda: log.get_message(offsets[0]), lambda: list(log.scan()), lambda: log.get_messages(offsets)):
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             read()

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import CorruptFileError
 from rocketstore.storage import is_remote
 
@@ -34,7 +35,7 @@ def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
         status = os.fstat(file.fileno())
         require_regular(path, status)
         _require_small(path, status.st_size, max_size)
-        data = file.read(max_size + 1 if status.st_size == 0 else status.st_size + 1)
+        data = read_at(file.fileno(), max_size + 1 if status.st_size == 0 else status.st_size + 1, 0, path)
     _require_small(path, len(data), max_size)  # the file may have grown, and files of /proc have no size
     return data
 
@@ -48,7 +49,7 @@ def read_file_start(path: Path, size: int) -> bytes:
         return path.pread(0, min(size, path.stat().st_size))
     with open(path, "rb", buffering=0, opener=open_at_once) as file:
         require_regular(path, os.fstat(file.fileno()))
-        return file.read(size)
+        return read_at(file.fileno(), size, 0, path)
 
 
 def require_regular(path: Path, status: os.stat_result) -> None:

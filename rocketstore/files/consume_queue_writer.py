@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, Compat
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueueExtWriter
 from rocketstore.files.file_run import FileRun
@@ -131,7 +132,7 @@ class UnitWriter(FileRun):
         fd, count, limit = self._open(start), first, self.mapped_file_size // self.unit_size
         while count < limit:
             n = min(READ_UNITS, limit - count)
-            data = os.pread(fd, n * self.unit_size, count * self.unit_size)
+            data = read_at(fd, n * self.unit_size, count * self.unit_size, self._path(start))
             valid = count_valid_units(Buffer(data, self._path(start)), 0, n, self.unit_size, last_phy_offset)
             count += valid
             if valid < n:

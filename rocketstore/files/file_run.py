@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.disk.create import create_directory, create_file
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.mapped_file import MappedFileQueue, data_ranges, replaced, sync
 from rocketstore.storage import closing, local_path
@@ -209,7 +210,7 @@ class FileRun(ABC):
     def _read(self, position: int, size: int) -> bytes:
         """Read bytes that one file has."""
         start = next(start for start in reversed(self._starts) if start <= position)
-        data = os.pread(self._open(start), size, position - start)
+        data = read_at(self._open(start), size, position - start, self._path(start))
         if len(data) < size:
             raise CorruptFileError(self._path(start), position - start, "file size", "the file was cut while open")
         return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import operator
 import os
 from collections.abc import Iterator, Sequence
@@ -176,10 +177,16 @@ class IndexFile(IndexFileKernel):
         )
 
     def items(self, start: int, stop: int) -> np.ndarray:
-        """Give the items of ordinals from ``start`` to before ``stop``, as they are stored, ITEM[n], not copied."""
+        """Return the items of ordinals from ``start`` to before ``stop``, as they are stored, ITEM[n], not copied.
+
+        Raises: DiskReadError if the disk cannot read them; CorruptFileError if the file was cut; StoreClosedError.
+        """
         self._check_file_size()
         place = HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ITEM_SIZE * start
-        return np.frombuffer(self._file.view(), ITEM, stop - start, place)
+        items = np.frombuffer(self._file.view(), ITEM, stop - start, place)
+        int(items["key_hash"][:: mmap.PAGESIZE // ITEM_SIZE].sum() + items["key_hash"][-1:].sum())  # reads every page
+        self._file.buffer.check_faults()
+        return items
 
     def wild_slots(self, key_hashes: np.ndarray) -> np.ndarray:
         """Give the slot of each of these hashes, int32[n], if it names an item that there is not, else -1."""
@@ -306,7 +313,11 @@ def other_geometry(file: MappedFile, hash_slot_num: int, index_num: int) -> tupl
 
     None if they are, and if they are found with none, or most of the others with this one: those are a crash's.
     """
-    data = np.frombuffer(file.view(), np.uint8)
+    with file.reading() as view:
+        return _other_geometry(file, np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+
+
+def _other_geometry(file: MappedFile, data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[int, int] | None:
     count = int(data[36:40].view(">i4")[0])
     if are_reachable(data, range(max(1, count - FEW_SAMPLES), count), hash_slot_num, index_num):
         return None
@@ -325,7 +336,11 @@ def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
     Parameters: guess: also take a geometry that is not RocketMQ's default, if it is the only one that fits.
     Raises: ValueError if none or more than one may be; CorruptFileError if none can.
     """
-    data = np.frombuffer(file.view(), np.uint8)
+    with file.reading() as view:
+        return _infer_geometry(file, np.frombuffer(view, np.uint8), guess)
+
+
+def _infer_geometry(file: MappedFile, data: np.ndarray, guess: bool) -> tuple[int, int]:
     if len(data) < file_size(1, 2) or len(data) % SLOT_SIZE:
         raise CorruptFileError(file.path, len(data), "file size", "no index file has this length")
     count = int(data[36:40].view(">i4")[0])

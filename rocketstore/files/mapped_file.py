@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from rocketstore.disk.create import create_directory, create_file
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.small_file import open_at_once, require_regular
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.mapping import Mapping
 from rocketstore.limits import LONG_MAX
 from rocketstore.storage import BLOCK, closing, identity, is_remote, local_path, scandir, to_path
 
@@ -62,8 +64,19 @@ class MappedFile:
     disk is an OSError and not a killed process.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: str = "r", *, create_size: int | None = None) -> None:
-        """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists)."""
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        create_size: int | None = None,
+        tolerant: bool = False,
+    ) -> None:
+        """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
+
+        Parameters: tolerant: bytes that the disk cannot read are zeros, of which ``lost_ranges`` of the buffer tells;
+        else calls that read them raise DiskReadError.
+        """
         check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
@@ -80,7 +93,10 @@ class MappedFile:
             require_regular(self.path, status)
             if status.st_size == 0:
                 raise CorruptFileError(self.path, 0, "file size", "the file is empty")
-            self._map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ if mode == "r" else mmap.ACCESS_WRITE)
+            place = self.path if copy is None else None
+            self._map = Mapping(
+                descriptor, status.st_size, self.path, writable=mode != "r", place=place, tolerant=tolerant
+            )
         except BaseException:
             self._descriptor()
             if create_size is not None:
@@ -90,7 +106,7 @@ class MappedFile:
         self.buffer = Buffer(self._map, self.path, mode != "r")
         self.fd = descriptor if mode != "r" else -1
         if mode == "r":
-            self._descriptor()  # the mapping has one of its own
+            self._descriptor()  # the mapping needs none
 
     def _open(self, create_size: int | None) -> int:
         if create_size is not None:
@@ -104,9 +120,10 @@ class MappedFile:
         return int(self.path.name) if is_offset_name(self.path.name) else 0
 
     def select_mapped_buffer(self, pos: int, size: int) -> SelectMappedBufferResult | None:
-        """Give ``size`` bytes at ``pos`` of the file, or None if the file has not so many there.
+        """Return ``size`` bytes at ``pos`` of the file, or None if the file does not have so many there.
 
-        A file that another process cuts while the view is used kills this process.
+        The view has zeros where the disk cannot read the file, or the file was cut. After using the view, call
+        ``buffer.check_faults()``: it raises if that happened.
         Source: DefaultMappedFile.selectMappedBuffer, which also hides what was not written yet.
         """
         view: memoryview = self.buffer.use(memoryview, self._map).toreadonly()
@@ -143,8 +160,23 @@ class MappedFile:
             os.close(copy)
 
     def view(self) -> memoryview:
-        """Give the bytes. The mapping stays while the view does, also after ``close``."""
+        """Return the bytes. The mapping stays while the view does, also after ``close``.
+
+        After using the view, call ``buffer.check_faults()``, as for ``select_mapped_buffer``.
+        """
         return memoryview(self._map)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[memoryview]:
+        """Give the bytes for a ``with`` block, which ends with the error if some of them could not be read.
+
+        Raises: DiskReadError, and CorruptFileError if the file was cut, also in place of an error of the block: zeros
+        may be the reason for that one.
+        """
+        try:
+            yield self.view()
+        finally:
+            self.buffer.check_faults()
 
     def flush(self) -> None:
         """Write what changed to the disk, and return when it is there. Other threads run meanwhile."""
@@ -272,6 +304,7 @@ class MappedFileQueue:
         self._name = object()  # among the mappings: theirs do not keep this object alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
+        self._is_tolerant = False
         self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories as they were, and when, epoch ns
         self.is_planned = files is not None
         if files is not None:
@@ -433,7 +466,8 @@ class MappedFileQueue:
         if file is None:
             return b""
         with file.path.open("rb", buffering=0) as stream:
-            return os.pread(stream.fileno(), min(size, file.end_offset - offset), offset - file.file_from_offset)
+            size = min(size, file.end_offset - offset)
+            return read_at(stream.fileno(), size, offset - file.file_from_offset, file.path)
 
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
         """Read ``size`` bytes, or as many as the file has, at each of many offsets."""
@@ -442,6 +476,11 @@ class MappedFileQueue:
     def data_ranges(self, file: LogFile, begin: int) -> Iterator[tuple[int, int]]:
         """Give the ranges of a file, from a position in it on, that are not holes."""
         return data_ranges(file.path, begin, file.size)
+
+    def tolerate_faults(self) -> None:
+        """From now on read zeros where the disk cannot read: ``lost_ranges`` of a window's buffer tells where."""
+        self._is_tolerant = True
+        self._mappings.clear()
 
     def forget(self) -> None:
         """Read anew what was read ahead: somebody may have written since."""
@@ -453,8 +492,8 @@ class MappedFileQueue:
         mapped = self._mappings.take(self._name, file.file_from_offset, use)
         # Files that another machine listed may have other numbers here.
         is_same = mapped is not None and (mapped.buffer.size, mapped.identity) == (file.size, file.identity)
-        if mapped is None or not (is_same or self.is_planned):
-            mapped = MappedFile(file.path)
+        if mapped is None or mapped.buffer.faulty or not (is_same or self.is_planned):
+            mapped = MappedFile(file.path, tolerant=self._is_tolerant)
             if use:
                 mapped.advise(use)
             self._live.add(mapped)
@@ -498,8 +537,12 @@ def nonzero_end(path: Path, begin: int, end: int) -> int:
     for first, last in reversed(list(data_ranges(path, begin, end))):
         with path.open("rb", buffering=0) as file:
             for position in reversed(range(first, last, len(zeros))):
-                file.seek(position)
-                data = file.read(min(len(zeros), last - position))
+                size = min(len(zeros), last - position)
+                if is_remote(path):
+                    file.seek(position)
+                    data = file.read(size)
+                else:
+                    data = read_at(file.fileno(), size, position, path)
                 if data != zeros[: len(data)]:  # four times as fast as to strip them
                     return position + len(data.rstrip(b"\0"))
     return begin

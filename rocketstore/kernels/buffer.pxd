@@ -1,4 +1,7 @@
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
+
+from rocketstore.kernels.csrc cimport RS_NO_FAULT, rs_acquire_fence
+from rocketstore.kernels.mapping cimport Mapping
 
 
 cdef extern from *:
@@ -18,13 +21,20 @@ cdef class Buffer:
     cdef readonly Py_ssize_t size
     cdef readonly object path
     cdef readonly bint writable
-    cdef object file_size
+    cdef Mapping mapping  # None for other memory
+    cdef const int64_t *first_fault  # RS_NO_FAULT while all of the memory could be read
     cdef int closing
     cdef int in_flight
 
     cdef int enter(self) except -1
-    cdef void leave(self) noexcept
+    cdef int leave(self) except -1
+    cdef int raise_fault(self) except -1
     cdef int check_file_size(self) except -1
+
+    # Whether some of the memory could not be read, and is zeros.
+    cdef inline bint is_faulty(self) noexcept:
+        rs_acquire_fence()  # after what was read
+        return self.first_fault[0] != RS_NO_FAULT
 
     # For a call that keeps the GIL from one to the other: then close() cannot come between, and nothing is counted.
     cdef inline int enter_short(self) except -1:
@@ -32,6 +42,7 @@ cdef class Buffer:
             return 0
         return self.enter()
 
-    cdef inline void leave_short(self) noexcept:
+    cdef inline int leave_short(self) except -1:
         if not RS_HAS_GIL:
-            self.leave()
+            return self.leave()
+        return self.raise_fault() if self.is_faulty() else 0

@@ -1,6 +1,5 @@
 """Buffer: the memory that kernels work on, and who is using it."""
 
-import mmap
 import time
 
 from cpython.buffer cimport (
@@ -10,7 +9,14 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 
+from libc.stdint cimport INT64_MAX, int64_t
+
+from rocketstore.kernels.csrc cimport RS_NO_FAULT
+from rocketstore.kernels.mapping cimport Mapping
+
 from rocketstore.errors import CorruptFileError, StoreClosedError
+
+cdef int64_t NO_FAULT = RS_NO_FAULT
 
 
 cdef extern from *:
@@ -31,7 +37,9 @@ cdef class Buffer:
     A kernel counts itself in with ``enter`` for each piece of work and out with ``leave``; ``close`` waits for the
     pieces in flight, and later calls raise StoreClosedError. So no pointer outlives the memory.
 
-    Parameters: exporter: mmap, bytes, bytearray or memoryview. path: what errors name. writable: ask for write
+    Where the memory is a file's, and some of it could not be read, both raise: what was read since is not to be used.
+
+    Parameters: exporter: Mapping, bytes, bytearray or memoryview. path: what errors name. writable: ask for write
     access. Raises: BufferError if the exporter is not contiguous, or read-only and ``writable``.
     """
 
@@ -41,7 +49,12 @@ cdef class Buffer:
         self.size = self.view.len
         self.path = path
         self.writable = writable
-        self.file_size = file_size_of(exporter)
+        self.first_fault = &NO_FAULT
+        owner = exporter.obj if isinstance(exporter, memoryview) else exporter
+        if isinstance(owner, Mapping):
+            self.mapping = owner
+            if self.mapping.lost_pages == NULL:
+                self.first_fault = &self.mapping.guard.first_fault
 
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
@@ -61,10 +74,28 @@ cdef class Buffer:
                 time.sleep(0.0005)
             except BaseException as error:  # Ctrl-C: the pieces in flight are short, and end first
                 interrupt = error
+        self.first_fault = &NO_FAULT  # the mapping may go from now on
         PyBuffer_Release(&self.view)
         if interrupt is not None:
             raise interrupt
         return True
+
+    @property
+    def faulty(self):
+        """Whether some of the memory could not be read. It stays so: map the file again to try again."""
+        return self.is_faulty()
+
+    def lost_ranges(self, int64_t begin=0, int64_t end=INT64_MAX):
+        """Give what could not be read so far of a part of a file that is mapped with tolerance: (begin, end) each."""
+        return [] if self.mapping is None else self.mapping.lost_ranges(begin, end)
+
+    def check_faults(self):
+        """Raise if some of the memory could not be read: what was read through a view of it is not to be used.
+
+        Raises: DiskReadError; CorruptFileError if the file was cut; StoreClosedError.
+        """
+        self.enter()
+        self.leave()
 
     def __enter__(self):
         """Count a call in: the memory stays until it leaves. Raises: StoreClosedError after ``close``."""
@@ -87,29 +118,33 @@ cdef class Buffer:
         if rs_counter_load(&self.closing):
             rs_counter_add(&self.in_flight, -1)
             raise StoreClosedError(f"{self.path} is closed")
+        if self.is_faulty():
+            self.leave()
         return 0
 
-    cdef void leave(self) noexcept:
-        rs_counter_add(&self.in_flight, -1)
+    cdef int leave(self) except -1:
+        cdef bint is_faulty = self.is_faulty()
+        try:
+            if is_faulty:
+                self.mapping.raise_fault()
+        finally:
+            rs_counter_add(&self.in_flight, -1)
+        return 0
+
+    cdef int raise_fault(self) except -1:
+        """Raise what the first fault was, if the memory is still there."""
+        self.enter()
+        return self.leave()
 
     cdef int check_file_size(self) except -1:
-        """Raise if the file is shorter than its mapping: touching the lost pages would kill the process."""
+        """Raise if the file is shorter than its mapping: not even a fault tells of bytes that the last page lost."""
+        cdef int64_t size
+        if self.mapping is None:
+            return 0
         self.enter()
-        try:
-            size = self.size if self.file_size is None else self.file_size()
-        finally:
-            self.leave()
-        if size < self.size:
-            raise CorruptFileError(self.path, size, "file size", f"the file was cut from {self.size} bytes while open")
+        size = self.mapping.file_size()
+        self.leave()
+        if size < self.mapping.size:
+            reason = f"the file was cut from {self.mapping.size} bytes while open"
+            raise CorruptFileError(self.path, size, "file size", reason)
         return 0
-
-
-def file_size_of(exporter):
-    """Return what tells the size of the file behind an mmap as it is now, None where there is no file."""
-    if not isinstance(exporter, mmap.mmap):
-        return None
-    try:
-        exporter.size()
-    except OSError:  # anonymous memory
-        return None
-    return exporter.size

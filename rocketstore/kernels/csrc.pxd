@@ -64,3 +64,13 @@ cdef extern from "rs_scan_bytes.h" nogil:
 cdef extern from "rs_utf8.h" nogil:
     bint rs_utf8_valid(const uint8_t *data, size_t n) noexcept
     size_t rs_utf8_repair(const uint8_t *data, size_t n, uint8_t *ret) noexcept
+
+
+cdef extern from "rs_fault_guard.h" nogil:
+    enum:
+        RS_NO_FAULT
+    ctypedef struct rs_guard:
+        int64_t first_fault
+    rs_guard *rs_guard_add(void *address, size_t size, bint is_writable, uint64_t *lost_pages) noexcept
+    void rs_guard_remove(rs_guard *guard) noexcept
+    size_t rs_page_size() noexcept

@@ -406,6 +406,8 @@ cdef class IndexFileKernel:
         self.buffer.enter_short()
         start_chain(&self.view, key_hash_of(code), &chain, &found)
         ended = walk_chain(&self.view, &query, &chain, &found, SHORT_HOPS)
+        if self.buffer.is_faulty():
+            free_found(&found)
         self.buffer.leave_short()
         if ended and found.status == WALK_OK and found.size == 1:
             return [values[0]]

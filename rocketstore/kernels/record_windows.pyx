@@ -43,14 +43,13 @@ cdef class Windows:
                 (<Buffer>buffer).enter()
                 n += 1
         except BaseException:
-            for buffer in self.buffers[:n]:
-                (<Buffer>buffer).leave()
+            leave_all(self.buffers[:n])
             raise
         return 0
 
     cdef int leave(self) except -1:
-        for buffer in self.buffers:
-            (<Buffer>buffer).leave()
+        """Count the piece of work out. Raises what the first fault was, if some of the memory could not be read."""
+        leave_all(self.buffers)
         return 0
 
     cdef const uint8_t *place_of(self, const int64_t[::1] offsets, Py_ssize_t i, int64_t *remaining) noexcept nogil:
@@ -80,6 +79,18 @@ cdef class Windows:
             prefetch_lines(record, size)
         else:
             prefetch_lines(record + max(size - LAST_FIELDS, 0), min(size, LAST_FIELDS))
+
+
+cdef int leave_all(list buffers) except -1:
+    """Leave every buffer, whatever some of them raise."""
+    cdef Py_ssize_t i
+    for i in range(len(buffers)):
+        try:
+            (<Buffer>buffers[i]).leave()
+        except BaseException:
+            leave_all(buffers[i + 1:])
+            raise
+    return 0
 
 
 cdef inline void prefetch_lines(const uint8_t *data, int64_t size) noexcept nogil:

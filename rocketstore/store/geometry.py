@@ -256,7 +256,8 @@ def _check_items(paths: list[Path], slots: int, items: int) -> None:
     for path in reversed(paths):
         with MappedFile(path) as file:
             other = other_geometry(file, slots, items)
-            is_empty = int.from_bytes(file.view()[36:40], "big", signed=True) <= 1
+            with file.reading() as view:
+                is_empty = int.from_bytes(view[36:40], "big", signed=True) <= 1
         if other is not None:
             raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
         if not is_empty:

@@ -150,11 +150,12 @@ class BrokerRecovery:
 
     def _parse(self, log: CommitLog, file: LogFile, position: int) -> tuple[bool, int, dict[str, Any] | None]:
         config = self.config
-        parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
-            log.queue.map(file, "sequential").view()[position:], config.check_crc_on_recover, config.duplication_enable,
-            force_verify_prop_crc=config.force_verify_prop_crc, negative_blank=self._has_negative_blanks,
-            message_delay_level=config.message_delay_level,
-        )
+        with log.queue.map(file, "sequential").reading() as view:
+            parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
+                view[position:], config.check_crc_on_recover, config.duplication_enable,
+                force_verify_prop_crc=config.force_verify_prop_crc, negative_blank=self._has_negative_blanks,
+                message_delay_level=config.message_delay_level,
+            )
         return parsed
 
     def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
@@ -173,7 +174,10 @@ class BrokerRecovery:
 
     def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
         """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which looks at no more than the magic."""
-        view = log.queue.map(file).view()
+        with log.queue.map(file).reading() as view:
+            return self._is_head_before_checkpoint(view)
+
+    def _is_head_before_checkpoint(self, view: memoryview) -> bool:
         times = self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp
         least = max(min(times) - MARGIN_MILLIS, 0)
         if self._is_index_safe:

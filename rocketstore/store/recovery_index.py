@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
@@ -50,8 +51,7 @@ class IndexCut(NamedTuple):
 
 def read_header(path: Path) -> IndexHeader:
     """Read the header of an index file; of zeros if the file has none, as it was being made."""
-    with path.open("rb") as file:
-        return IndexHeader(*HEADER.unpack(file.read(HEADER.size).ljust(HEADER.size, b"\0")))
+    return IndexHeader(*HEADER.unpack(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0")))
 
 
 def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
@@ -83,8 +83,8 @@ def look_at_index(
     except CorruptFileError:  # it was being made
         return IndexItems(path, 0, 0, False)
     count = max(min(header.index_count, index_num) - 1, 0)
-    with closing(MappedFile(path)) as file:
-        slots, items = _parts(np.frombuffer(file.view(), np.uint8), hash_slot_num, index_num)
+    with closing(MappedFile(path)) as file, file.reading() as view:
+        slots, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
         items = items[1 : count + 1]
         sound, agree = count, True
         is_counted = count > 0 and items[-1]["phy_offset"] == header.end_phy_offset
@@ -96,7 +96,7 @@ def look_at_index(
             agree = is_counted or not count
             agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
             behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM.itemsize * (count + 1)
-            agree = agree and nonzero_end(path, behind, len(file.view())) <= behind  # items that were being put
+            agree = agree and nonzero_end(path, behind, len(view)) <= behind  # items that were being put
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
             before -= 1
@@ -141,12 +141,12 @@ def cut_index(
 
     Parameters: store_timestamp_of: from a physical offset to the store time of the record, epoch ms, or -1.
     """
-    with closing(MappedFile(cut.path, "r+")) as file:
+    with closing(MappedFile(cut.path, "r+")) as file, file.reading() as view:
         file.allocate_holes()
-        data = np.frombuffer(file.view(), np.uint8)
+        data = np.frombuffer(view, np.uint8)
         slots, items = _parts(data, hash_slot_num, index_num)
         kept = items[1 : cut.kept + 1]
-        header = IndexHeader(*HEADER.unpack_from(file.view()))
+        header = IndexHeader(*HEADER.unpack_from(view))
         end = int(kept[-1]["phy_offset"])
         end_timestamp = store_timestamp_of(end)
         if end_timestamp < 0:
@@ -156,7 +156,7 @@ def cut_index(
             end_timestamp=end_timestamp, end_phy_offset=end, index_count=cut.kept + 1,
             hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
         )
-        HEADER.pack_into(file.view(), 0, *header)
+        HEADER.pack_into(view, 0, *header)
         slots[:] = _slots(kept["key_hash"], hash_slot_num)
         data[cut.offset :] = 0
         file.flush()

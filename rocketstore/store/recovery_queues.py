@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
@@ -114,11 +114,11 @@ class QueueEnd:
                 break
             count = length // size
             with Path(path).open("rb", buffering=0) as file:
-                last = os.pread(file.fileno(), 12, (count - 1) * size)
+                last = read_at(file.fileno(), 12, (count - 1) * size, path)
                 phy_offset, record_size = int.from_bytes(last[:8], "big", signed=True), int.from_bytes(last[8:], "big")
                 is_flushed = record_size and 0 <= phy_offset < self.flushed
                 if number >= len(files) - RECOVERED_FILES or not is_flushed:
-                    units = Buffer(file.read(), path)
+                    units = Buffer(read_at(file.fileno(), length, 0, path), path)
                     count = count_valid_units(units, 0, count, size)
             if count:
                 held.append((start, start + count * size))
@@ -136,7 +136,7 @@ class QueueEnd:
             return
         count, n, valid = 0, UNITS_READ, UNITS_READ
         with Path(path).open("rb", buffering=0) as file:
-            while valid == n and (data := os.pread(file.fileno(), 20 * UNITS_READ, 20 * count)):
+            while valid == n and (data := read_at(file.fileno(), 20 * UNITS_READ, 20 * count, path)):
                 units, n = Buffer(data, self.directory), len(data) // 20
                 valid = count_valid_units(units, 0, n, 20)
                 if valid:

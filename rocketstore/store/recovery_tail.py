@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.create import create_file
+from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import StoreError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, make_directory, nonzero_end, sync, sync_path
@@ -83,5 +84,4 @@ def _is_rest_of(path: Path, tail: Tail) -> bool:
 def _chunks(path: Path, begin: int, size: int) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         for position in range(begin, begin + size, CHUNK):
-            file.seek(position)
-            yield file.read(min(CHUNK, begin + size - position))
+            yield read_at(file.fileno(), min(CHUNK, begin + size - position), position, path)

@@ -227,7 +227,7 @@ class _Salvage:
 
     def count(self, runs: Iterable[Run], offsets: QueueOffsets) -> None:
         for run in runs:
-            with run.file.buffer() as buffer:
+            with run.buffer() as buffer:
                 for _, _, requests in self.requests(buffer, run):
                     offsets.note(requests, buffer, run.base)
 
@@ -254,7 +254,7 @@ class _Salvage:
         records = out_of_order = 0
         for run in runs:
             log.go_to(run.begin + shift)
-            with run.file.buffer() as buffer:
+            with run.buffer() as buffer:
                 for begin, stop, requests in self.requests(buffer, run):
                     count = self.copy_part(log, buffer, run, begin, stop, requests, offsets)
                     records += count

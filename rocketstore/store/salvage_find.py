@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import errno
+import mmap
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
@@ -16,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.errors import StoreError
+from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.errors import DiskReadError, StoreError
 from rocketstore.files.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
@@ -44,6 +47,7 @@ class DamagedFile:
     """One file and what was found in it.
 
     ``base``: the physical offset of its first byte, as it is named if some record agrees, else by most of its records.
+    ``unreadable``: what the disk cannot read of the file, (begin, end) in bytes, in order.
     """
 
     path: Path
@@ -51,29 +55,58 @@ class DamagedFile:
     length: int
     pieces: np.ndarray
     base: int | None = None
+    unreadable: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def look(cls, path: Path, config: StoreConfig, note: Callable[[int], object]) -> DamagedFile:
         """Take a file apart."""
         named = int(path.name) if is_offset_name(path.name) else None
         file = cls(path, named, path.stat().st_size, np.empty(0))
-        end, pos = nonzero_end(path, 0, file.length), 0
-        finder = PieceFinder(
-            named, force_verify_prop_crc=config.force_verify_prop_crc,
-            may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
-            message_delay_level=config.message_delay_level,
-        )
-        with file.buffer() as buffer:
-            for begin, stop in data_ranges(path, 0, end):
-                while pos < stop:
-                    pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
-                    note(pos)
-        file.pieces = finder.take(end)
+        while file._take_apart(config, note):  # again without the bytes that turned out to be unreadable
+            continue
         bases: Counter[int] = Counter()
         for run in file.runs():
             bases[run.base] += run.end - run.begin
         file.base = named if named in bases else max(bases, key=bases.__getitem__, default=named)
         return file
+
+    def _take_apart(self, config: StoreConfig, note: Callable[[int], object]) -> bool:
+        """Find the pieces of the file. Returns whether more of it is unreadable than was known before."""
+        finder = PieceFinder(
+            self.named, force_verify_prop_crc=config.force_verify_prop_crc,
+            may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
+            message_delay_level=config.message_delay_level,
+        )
+        end, pos = _data_end(self.path, self.length), 0
+        with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
+            mapped.advise("sequential")
+            for begin, stop, readable in self._readable(end):
+                # No record is made of what is behind: the buffer ends there.
+                buffer = Buffer(mapped.view()[:readable], self.path)
+                while pos < stop:
+                    pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
+                    note(pos)
+                buffer.close()
+            lost = tuple(merge_ranges([*self.unreadable, *mapped.buffer.lost_ranges()]))
+        self.pieces = finder.take(end)
+        self.unreadable, before = lost, self.unreadable
+        return lost != before
+
+    def _readable(self, end: int) -> Iterator[tuple[int, int, int]]:
+        """Give the ranges up to ``end`` that are neither holes nor unreadable: begin, end; and where the file ends, or
+        its next unreadable bytes begin.
+        """
+        first = 0
+        for lost, behind in (*self.unreadable, (self.length, self.length)):
+            if first < min(lost, end):
+                for begin, stop in data_ranges(self.path, first, min(lost, end)):
+                    yield begin, stop, lost
+            first = behind
+
+    def reason(self, pos: int, size: int, status: int) -> str:
+        """Return why bytes of the file are lost."""
+        lost = find_overlap(self.unreadable, pos, pos + size)
+        return _reason(status) if lost is None else "the disk cannot read bytes {} to {}".format(*lost)
 
     def runs(self) -> Iterator[Run]:
         rows = zip(*(self.of(OK)[name].tolist() for name in ("pos", "size", "base")), strict=True)
@@ -84,14 +117,6 @@ class DamagedFile:
         found: np.ndarray = self.pieces[self.pieces["status"] == status]
         return found
 
-    @contextlib.contextmanager
-    def buffer(self) -> Iterator[Buffer]:
-        mapped = MappedFile(self.path)
-        try:
-            mapped.advise("sequential")
-            yield mapped.buffer
-        finally:
-            mapped.close()
 
 
 class Run(NamedTuple):
@@ -102,14 +127,27 @@ class Run(NamedTuple):
     base: int
     file: DamagedFile
 
+    @contextlib.contextmanager
+    def buffer(self) -> Iterator[Buffer]:
+        """Give the bytes of the file, where what is unreadable is zeros. No record of the run has such bytes.
+
+        Raises: DiskReadError, when the block ends, if the disk cannot read the run any more.
+        """
+        with contextlib.closing(MappedFile(self.file.path, tolerant=True)) as mapped:
+            mapped.advise("sequential")
+            try:
+                yield mapped.buffer
+            finally:
+                for begin, _ in mapped.buffer.lost_ranges(self.begin - self.base, self.end - self.base):
+                    raise DiskReadError(self.file.path, begin, errno.EIO)
+
     def is_like(self, other: Run, begin: int, end: int) -> bool:
         """Whether another has the same bytes from a physical offset to another."""
         parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
         return all(self.bytes(*part) == other.bytes(*part) for part in parts)
 
     def bytes(self, begin: int, end: int) -> bytes:
-        with self.file.path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), end - begin, begin - self.base)
+        return read_path_at(self.file.path, end - begin, begin - self.base)
 
 
 class Finds:
@@ -176,7 +214,7 @@ class Finds:
                 blanks = file.of(BLANK)
                 begins = (blanks["pos"] + file.base).tolist()
                 known += zip(begins, (blanks["pos"] + blanks["count"] + file.base).tolist(), strict=True)
-        union = _union(known)
+        union = merge_ranges(known)
         for file in self.files:
             if file.base is None:
                 continue  # a file that is none of a log
@@ -185,10 +223,10 @@ class Finds:
                 begin = file.base + pos
                 at = bisect_right(union, begin, key=BEGIN) - 1
                 if at < 0 or union[at][1] < begin + length:
-                    self.lost.append(LostRange(file.path, pos, length, begin, _reason(status)))
+                    self.lost.append(LostRange(file.path, pos, length, begin, file.reason(pos, length, status)))
                     known.append((begin, begin + length))
         first, last = self.taken[0].begin // size * size, self.taken[-1].end
-        for (_, begin), (end, _) in pairwise([(first, first), *_union(known), (last, last)]):
+        for (_, begin), (end, _) in pairwise([(first, first), *merge_ranges(known), (last, last)]):
             is_blank = end % size == 0 and end - begin < MIN_RECORD + 8  # at the end of a file that was cut
             if begin < end and first <= begin and end <= last and not is_blank:
                 self.lost.append(self.missing(begin, end, size))
@@ -216,7 +254,7 @@ class Finds:
 def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Where the records of a run begin and end, physical offsets."""
     scanner = RecordScanner(["phy_offset", "size"])
-    with run.file.buffer() as buffer:
+    with run.buffer() as buffer:
         at = run.begin
         while at < run.end:
             at, status = scanner.scan(buffer, run.base, at, run.end, at_rest=True)
@@ -236,15 +274,14 @@ def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> 
     yield from (part for part in parts if is_whole or run.is_like(other, *part))
 
 
-def _union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ranges as few that do not touch, in order."""
-    found: list[tuple[int, int]] = []
-    for begin, end in sorted(ranges):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((begin, end))
-    return found
+def _data_end(path: Path, end: int) -> int:
+    """Return where the last byte ends that is not zero. Bytes that the disk cannot read count as not zero."""
+    begin = 0
+    while True:
+        try:
+            return nonzero_end(path, begin, end)
+        except DiskReadError as error:
+            begin = min(error.offset - error.offset % mmap.PAGESIZE + mmap.PAGESIZE, end)
 
 
 def _reason(status: int) -> str:

@@ -115,6 +115,7 @@ class Verification:
             self._check_state()
             self._check_config()
             with contextlib.closing(self._open_log(store)) as log:
+                log.queue.tolerate_faults()
                 return self._check(log, quick, threads, progress)
 
     def _open_log(self, store: MessageStore) -> CommitLog:

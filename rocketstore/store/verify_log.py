@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.errors import CorruptFileError
+from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.errors import CorruptFileError, DiskReadError
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, Window, data_ranges, nonzero_end
+from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, CUT, END, OK, bad_reason, read_message
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
@@ -57,6 +59,7 @@ class Piece:
     times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
     rows: list[QueueRows] = field(default_factory=list)
     items: Items | None = None
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # physical offsets, begin and end
 
     @property
     def first_record(self) -> int:
@@ -69,6 +72,7 @@ class Worker:
     def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
         self.log, self.queues, self.index = log, queues, index
         has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
+        self.buffers: dict[Buffer, int] = {}  # that a piece was read from, and where they begin in the log
         self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
         self.scanner, self.plain_scanner = (
             RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
@@ -80,12 +84,14 @@ class Worker:
         piece = Piece((begin, end))
         self.checker.begin()
         self.scanner.take()
+        self.buffers.clear()
         offset: int | None = begin if is_record else self.log.find_later(begin, end)
         size = SPAN
         while offset is not None and offset < end:
             window = self.log.queue.read(offset, size, "sequential")
             if window is None:
                 break
+            self.buffers[window.buffer] = window.from_offset
             following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
             self._collect(self.scanner, window, offset, following, piece.faults)
             if following > offset:
@@ -106,6 +112,11 @@ class Worker:
                 offset = later
                 continue
             offset = following
+        piece.unreadable = merge_ranges(
+            (start + first, start + last)
+            for buffer, start in self.buffers.items()
+            for first, last in buffer.lost_ranges(max(begin - start, 0), max(begin, piece.end, end) - start)
+        )
         self._compare(piece)
         return piece
 
@@ -146,6 +157,8 @@ class Worker:
             numbers = [1] * (len(places) - 1) + [count - len(places) + 1]
             piece.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
         requests, items = self.scanner.take()
+        if piece.unreadable:
+            requests, items = self._leave_out_unreadable(piece, requests, items)
         checker = self.checker
         piece.n_records, piece.last_phy_offset = checker.n_records, checker.last_phy_offset
         if piece.n_records:
@@ -153,6 +166,23 @@ class Worker:
         if piece.begin >= 0:
             piece.rows = self.queues.compare(requests, self.scanner.queues)
             piece.items = self.index.compare(piece.begin, piece.end, items, lambda: self._items_without_tags(piece))
+
+    def _leave_out_unreadable(
+        self, piece: Piece, requests: np.ndarray, items: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Drop what was made of records that the disk cannot read in full: zeros stand for the missing bytes."""
+        begins, ends = requests["phy_offset"], requests["phy_offset"] + requests["size"]
+        lost = np.array([*piece.unreadable, (LONG_MAX, LONG_MAX)], np.int64)
+        is_lost = lost[np.searchsorted(lost[:, 1], begins, "right"), 0] < ends
+        piece.faults = [fault for fault in piece.faults if not self._is_unreadable(piece, fault[1])]
+        return requests[~is_lost], items[~np.isin(items["phy_offset"], begins[is_lost])]
+
+    def _is_unreadable(self, piece: Piece, phy_offset: int) -> bool:
+        try:
+            size = int.from_bytes(self.log.queue.pread(phy_offset, 4), "big", signed=True)
+        except DiskReadError:
+            return True
+        return find_overlap(piece.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
 
     def _items_without_tags(self, piece: Piece) -> np.ndarray:
         """The items of a piece as a release that indexes no tags puts them."""
@@ -163,8 +193,8 @@ class Worker:
                 self._collect(self.plain_scanner, window, offset, last, None)
                 offset = last
             offset = stop
-        items: np.ndarray = self.plain_scanner.take()[1]
-        return items
+        requests, items = self.plain_scanner.take()
+        return self._leave_out_unreadable(piece, requests, items)[1] if piece.unreadable else items
 
 
 class LogVerifier:
@@ -182,6 +212,7 @@ class LogVerifier:
         self.n_records, self.last_phy_offset, self.max_store_timestamp = 0, -1, 0
         self._last_store_timestamp: int | None = None
         self.is_growing = self.is_sampled = False
+        self._unreadable: list[tuple[int, int]] = []  # physical offsets, begin and end
 
     def run(self, stop: int | None, cut: int | None, quick: bool, threads: int,
             progress: Callable[[int, int], None] | None) -> None:
@@ -231,6 +262,7 @@ class LogVerifier:
                     future.cancel()
             for chain in chains:
                 chain.result()
+        self._add_unreadable()
         self.end = max(place, self.begin)
         if quick and chunks and place < chunks[-1][0]:  # its samples are all in one large record
             self.end = self.log.max_phy_offset
@@ -287,6 +319,7 @@ class LogVerifier:
 
     def _merge(self, piece: Piece, place: int, quick: bool) -> int:
         """Take what a thread found. Returns where the next record is to begin."""
+        self._unreadable += piece.unreadable
         if piece.begin < 0:
             return place if place >= 0 or quick else piece.chunk[0]
         if 0 <= place < piece.begin and not quick:
@@ -294,7 +327,7 @@ class LogVerifier:
         elif place < 0 and not quick and piece.begin > self.begin:
             self._add_gap(self.begin, piece.begin)
         for begin, end, status in piece.damages:
-            self._add_damage(begin, end, status)
+            self._add_damage(begin, end, status, piece.unreadable)
         for kind, offset, detail, count in piece.faults:
             self._add(kind, offset, detail, count)
         if piece.n_records:
@@ -322,9 +355,15 @@ class LogVerifier:
         if self.log.queue.find(begin) is None:
             return  # a file is missing, or too short, which was said already
         step = self.log.step(self.log.scanner(()), begin, begin + 1)
-        self._add_damage(begin, end, END if step is None else step[1])
+        self._add_damage(begin, end, END if step is None else step[1], merge_ranges(self._unreadable))
 
-    def _add_damage(self, begin: int, end: int, status: int) -> None:
+    def _add_unreadable(self) -> None:
+        for begin, end in merge_ranges(self._unreadable):
+            self._add("log-unreadable", begin, f"{end - begin} bytes")
+
+    def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
+        if find_overlap(unreadable, begin, end):
+            return  # they are reported as unreadable
         file = self.log.queue.find(begin)
         is_last = file is not None and end >= self.log.end_of(file)
         if status == END:

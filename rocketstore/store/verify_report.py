@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.commit_log import CommitLog
 
@@ -64,6 +64,7 @@ KINDS = {
                              "does not start if it dispatches this record; if it runs, it dispatches no more"),
     "log-queue-offset-gap": Kind(ERROR, "a queue's records leave queue offsets out", "appends the unit all the same"),
     "log-queue-offset-again": Kind(ERROR, "a queue offset is there twice", "gives the record no unit"),
+    "log-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file", "fails when it reads them"),
     "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS),
     "log-blank-size": Kind(WARNING, "a blank is not as long as the rest of its file", KEEPS),
     "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
@@ -265,7 +266,7 @@ class Findings:
             self.add(kind, Path(str(error.path)), max(error.offset, 0), f"{error.field}: {error.reason}")
         except OSError as error:
             where = Path(error.filename) if isinstance(error.filename, str) else path
-            self.add(kind, where, 0, error.strerror or str(error))
+            self.add(kind, where, getattr(error, "offset", 0), error.strerror or str(error))
         except (StoreError, ValueError, OverflowError, IndexError) as error:
             self.add(kind, path, 0, str(error))
 
@@ -279,11 +280,4 @@ class Findings:
 
 def read_bytes(path: Path, position: int, size: int) -> bytes:
     """Read ``size`` bytes at a position of a file, or as many as it has; a file that is cut meanwhile is no danger."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        data = os.pread(fd, size, position)
-        while 0 < len(data) < size and (more := os.pread(fd, size - len(data), position + len(data))):
-            data += more
-        return data
-    finally:
-        os.close(fd)
+    return read_path_at(path, size, position)

@@ -1,0 +1,52 @@
+"""Read bytes at a position of a file. A disk that cannot read them is an error that names the file and the place."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from rocketstore.errors import DiskReadError
+
+__all__ = ["read_at", "read_path_at"]
+
+
+def read_at(fd: int, size: int, position: int, path: object) -> bytes:
+    """Return ``size`` bytes at a position of an open file, or as many as the file has.
+
+    Parameters: path: what the error names. Raises: DiskReadError.
+    """
+    parts = []
+    while size > 0:
+        try:
+            data = os.pread(fd, size, position)
+        except OSError as error:
+            number = error.errno or 0
+            raise DiskReadError(path, _first_unreadable(fd, size, position), number) from error
+        if not data:
+            break
+        parts.append(data)
+        size, position = size - len(data), position + len(data)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_path_at(path: Path, size: int, position: int) -> bytes:
+    """Return ``size`` bytes at a position of a local file, or as many as the file has. Raises: OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return read_at(fd, size, position, path)
+    finally:
+        os.close(fd)
+
+
+def _first_unreadable(fd: int, size: int, position: int) -> int:
+    """Return the position of the first page that cannot be read, where a read of many pages failed."""
+    end = position + size
+    while position < end:
+        following = position - position % mmap.PAGESIZE + mmap.PAGESIZE
+        try:
+            os.pread(fd, min(following, end) - position, position)
+        except OSError:
+            break
+        position = following
+    return min(position, end - 1)

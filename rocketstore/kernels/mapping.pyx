@@ -1,0 +1,159 @@
+"""Mapping: a file in memory, where a page that the disk cannot read is an error and does not end the process."""
+
+import errno
+import os
+import sys
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.exc cimport PyErr_SetFromErrno
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from posix.mman cimport (
+    MAP_FAILED,
+    MAP_SHARED,
+    MS_SYNC,
+    PROT_READ,
+    PROT_WRITE,
+    madvise,
+    mmap,
+    msync,
+    munmap,
+)
+from posix.stat cimport fstat, stat, struct_stat
+
+from rocketstore.kernels.csrc cimport RS_NO_FAULT, rs_guard_add, rs_guard_remove, rs_page_size
+
+from rocketstore.errors import CorruptFileError, DiskReadError
+
+
+cdef extern from *:
+    """
+    #define rs_exports_add(counter, n) __atomic_add_fetch((counter), (n), __ATOMIC_SEQ_CST)
+    """
+    int rs_exports_add(int *counter, int n) noexcept nogil
+
+
+cdef class Mapping:
+    """The first ``size`` bytes of a file, shared with whoever else has it open. Takes any number of buffer exports.
+
+    Where the disk cannot read a page, or the file was cut, the memory has zeros from the first access on, and the
+    mapping is faulty for good: calls on a Buffer of it raise. Map the file again to try again.
+
+    The mapping keeps no descriptor.
+
+    Parameters: fd: of the file. size: bytes, at least 1. path: what errors name. writable: changes go to the file.
+    place: a local path by which the file's length is looked up later; None if the file has no such path. tolerant:
+    calls on a Buffer do not raise for a page that cannot be read: ``lost_ranges`` tells of the page.
+    Raises: OSError, MemoryError.
+    """
+
+    def __cinit__(self, int fd, Py_ssize_t size, path, *, bint writable=False, place=None, bint tolerant=False):
+        cdef struct_stat status
+        cdef void *data
+        self.path, self.writable = path, writable
+        self._place = None if place is None else os.fsencode(place)
+        sys.audit("mmap.__new__", fd, size, 2 if writable else 1, 0)  # ACCESS_WRITE, ACCESS_READ
+        if size < 1:
+            raise ValueError(f"size={size}: must be at least 1")
+        if fstat(fd, &status) != 0:
+            PyErr_SetFromErrno(OSError)
+        self._device, self._inode = status.st_dev, status.st_ino
+        if tolerant:
+            self.lost_pages = <uint64_t *>calloc(2 + size // (64 * rs_page_size()), sizeof(uint64_t))
+            if self.lost_pages == NULL:
+                raise MemoryError
+        data = mmap(NULL, size, PROT_READ | (PROT_WRITE if writable else 0), MAP_SHARED, fd, 0)
+        if data == MAP_FAILED:
+            PyErr_SetFromErrno(OSError)
+        self.data, self.size = <uint8_t *>data, size
+        self.guard = rs_guard_add(data, size, writable, self.lost_pages)
+        if self.guard == NULL:
+            raise MemoryError("no room to guard a mapping against faults")
+
+    def __dealloc__(self):
+        self._unmap()
+        free(self.lost_pages)
+
+    cdef void _unmap(self) noexcept:
+        if self.guard != NULL:
+            rs_guard_remove(self.guard)
+            self.guard = NULL
+        if self.data != NULL:
+            munmap(self.data, self.size)
+            self.data = NULL
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if self.data == NULL:
+            raise ValueError(f"{self.path} is closed")
+        PyBuffer_FillInfo(view, self, self.data, self.size, not self.writable, flags)
+        rs_exports_add(&self._exports, 1)
+
+    def __releasebuffer__(self, Py_buffer *view):
+        rs_exports_add(&self._exports, -1)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def closed(self):
+        """Whether the memory was given back."""
+        return self.data == NULL
+
+    def lost_ranges(self, int64_t first=0, int64_t last=INT64_MAX):
+        """Give what could not be read so far, from ``first`` up to ``last``: a list of (begin, end), in order.
+
+        Only of a tolerant mapping. Both are of whole pages.
+        """
+        cdef int64_t page = rs_page_size(), begin = -1, i
+        cdef int64_t first_page = max(first, <int64_t>0) // page, stop = -(-min(last, <int64_t>self.size) // page)
+        cdef list found = []
+        if self.lost_pages == NULL or self.guard == NULL or self.guard.first_fault == RS_NO_FAULT:
+            return found
+        for i in range(first_page, stop + 1):
+            if i < stop and self.lost_pages[i // 64] >> (i % 64) & 1:
+                begin = i * page if begin < 0 else begin
+            elif begin >= 0:
+                found.append((begin, min(i * page, self.size)))
+                begin = -1
+        return found
+
+    def madvise(self, int option, Py_ssize_t start=0, length=None):
+        """Tell the system how bytes will be used, all from ``start`` on if ``length`` is not given.
+
+        Raises: OSError; ValueError outside the mapping.
+        """
+        cdef Py_ssize_t n = self.size - start if length is None else length
+        if self.data == NULL or not 0 <= start <= self.size or not 0 <= n <= self.size - start:
+            raise ValueError(f"{self.path}: bytes {start} to {start + n} are not mapped")
+        if madvise(self.data + start, n, option) != 0:
+            PyErr_SetFromErrno(OSError)
+
+    def flush(self):
+        """Write what was changed through the mapping to the disk. Raises: OSError."""
+        cdef int result
+        if self.data == NULL:
+            raise ValueError(f"{self.path} is closed")
+        with nogil:
+            result = msync(self.data, self.size, MS_SYNC)
+        if result != 0:
+            PyErr_SetFromErrno(OSError)
+
+    def close(self):
+        """Give the memory back. Raises: BufferError while something uses it."""
+        if rs_exports_add(&self._exports, 0):
+            raise BufferError(f"{self.path}: the memory is in use")
+        self._unmap()
+
+    cdef int64_t file_size(self) noexcept:
+        """How long the file is now, bytes; as long as the mapping if that cannot be told."""
+        cdef struct_stat status
+        if self._place is None or stat(self._place, &status) != 0:
+            return self.size
+        return status.st_size if (status.st_dev, status.st_ino) == (self._device, self._inode) else self.size
+
+    cdef int raise_fault(self) except -1:
+        """Raise what the first fault was."""
+        cdef int64_t offset = self.guard.first_fault, size = self.file_size()
+        if size < self.size:
+            raise CorruptFileError(self.path, size, "file size", f"the file was cut from {self.size} bytes while open")
+        raise DiskReadError(self.path, offset, errno.EIO)
