@@ -38,12 +38,16 @@ class BadSectors:
 
     def _mapping(self, fd, size, path, **options):
         mapping = Mapping(fd, size, path, **options | ({"place": None} if self.blind else {}))
+        self.exchange(mapping, self.pages.get(Path(str(path)), ()))
+        return mapping
+
+    def exchange(self, mapping, pages):
+        """Make pages of a mapping fault."""
         access = mmap.PROT_READ | mmap.PROT_WRITE
-        for page in self.pages.get(Path(str(path)), ()):
+        for page in pages:
             place = address_of(mapping) + page * PAGE
             made = self._mmap(place, PAGE, access, mmap.MAP_SHARED | MAP_FIXED, self._empty.fileno(), 0)
             assert made == place, os.strerror(ctypes.get_errno())
-        return mapping
 
     def _read(self, fd, size, position):
         for path, pages in self.pages.items():

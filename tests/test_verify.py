@@ -95,7 +95,7 @@ def test_a_planted_fault_is_found_and_named(name, reported):
 def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
-    assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "log-unreadable", "index-item-again"}
+    assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
 
 
 def test_an_item_that_is_there_twice_is_no_fault(tmp_path):

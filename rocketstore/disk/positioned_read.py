@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocketstore.errors import DiskReadError
 
-__all__ = ["read_at", "read_path_at"]
+__all__ = ["read_at", "read_path_at", "read_readable"]
 
 
 def read_at(fd: int, size: int, position: int, path: object) -> bytes:
@@ -39,6 +39,24 @@ def read_path_at(path: Path, size: int, position: int) -> bytes:
         os.close(fd)
 
 
+def read_readable(path: Path, size: int, position: int) -> tuple[bytes, list[tuple[int, int]]]:
+    """Return what ``read_path_at`` does, with zeros where the disk cannot read, and the (begin, end) of these.
+
+    Bytes that cannot be read come in whole pages.
+    """
+    data, lost, end = bytearray(), [], position + size
+    while position < end:
+        try:
+            data += read_path_at(path, end - position, position)
+            break
+        except DiskReadError as error:
+            begin, following = max(error.offset, position), min(error.offset + mmap.PAGESIZE, end)
+            data += read_path_at(path, begin - position, position) + bytes(following - begin)
+            lost.append((begin, following))
+            position = following
+    return bytes(data), lost
+
+
 def _first_unreadable(fd: int, size: int, position: int) -> int:
     """Return the position of the first page that cannot be read, where a read of many pages failed."""
     end = position + size
@@ -49,4 +67,4 @@ def _first_unreadable(fd: int, size: int, position: int) -> int:
         except OSError:
             break
         position = following
-    return min(position, end - 1)
+    return min(position, end - 1) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -158,6 +158,8 @@ class Verification:
                 self.root, self.batch_topics, has_database=self.layout.queue_database is not None,
                 is_in_database=self.layout.are_queues_in_database,
             )
+        for files in queues.queues.values():
+            files.add_unreadable(self.findings)
         index.finish(self.root / "index", whole.end, is_live or not self.last_exit_ok, is_live)
         self._check_index_files(index, whole)
         if self.checkpoint is not None and not is_live:

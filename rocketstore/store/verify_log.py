@@ -359,7 +359,7 @@ class LogVerifier:
 
     def _add_unreadable(self) -> None:
         for begin, end in merge_ranges(self._unreadable):
-            self._add("log-unreadable", begin, f"{end - begin} bytes")
+            self._add("disk-unreadable", begin, f"{end - begin} bytes")
 
     def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
         if find_overlap(unreadable, begin, end):

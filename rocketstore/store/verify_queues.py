@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.positioned_read import read_readable
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, nonzero_end
 from rocketstore.kernels.commit_log import OK
@@ -23,7 +24,7 @@ from rocketstore.message import Message
 from rocketstore.store.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues, names_and_offsets
 from rocketstore.store.java_numbers import find_unreadable_offset
 from rocketstore.store.verify_ext import ExtFiles
-from rocketstore.store.verify_report import Findings, read_bytes
+from rocketstore.store.verify_report import Findings
 
 __all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
 
@@ -103,6 +104,7 @@ class QueueFiles:
         self.count_behind = 0
         self.count_deleted = 0  # records of a topic of this name that was deleted
         self.begins_at: int | None = None  # once it is asked for
+        self.unreadable: list[tuple[Path, int, int]] = []  # file, begin, end: zeros were read instead
 
     def set_size(self, size: int) -> None:
         self.size = size
@@ -121,9 +123,16 @@ class QueueFiles:
             if not first <= begin < min(last, end):
                 break
             count = min(last, end) - begin
-            data += read_bytes(file.path, (begin - first) * self.unit.itemsize, count * self.unit.itemsize)
+            part, lost = read_readable(file.path, count * self.unit.itemsize, (begin - first) * self.unit.itemsize)
+            data += part
+            self.unreadable += ((file.path, *bounds) for bounds in lost)
             begin += count
         return data
+
+    def add_unreadable(self, findings: Findings) -> None:
+        """Report what the disk could not read, each page once."""
+        for path, begin, end in sorted(set(self.unreadable)):
+            findings.add("disk-unreadable", path, begin, f"{end - begin} bytes")
 
     def units(self, begin: int, end: int) -> np.ndarray:
         data = self.read(begin, end)

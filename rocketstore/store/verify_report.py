@@ -64,7 +64,7 @@ KINDS = {
                              "does not start if it dispatches this record; if it runs, it dispatches no more"),
     "log-queue-offset-gap": Kind(ERROR, "a queue's records leave queue offsets out", "appends the unit all the same"),
     "log-queue-offset-again": Kind(ERROR, "a queue offset is there twice", "gives the record no unit"),
-    "log-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file", "fails when it reads them"),
+    "disk-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file", "fails when it reads them"),
     "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS),
     "log-blank-size": Kind(WARNING, "a blank is not as long as the rest of its file", KEEPS),
     "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
