@@ -36,7 +36,7 @@ CONFIG = {
     '"topicName":"TopicTest","topicSysFlag":0,"writeQueueNums":2}}}',
     "consumerOffset.json": '{"offsetTable":{"TopicTest@group":{0:5,1:7},"Batch@group":{0:3},"Absent@group":{9:1}}}',
     "consumerOffset.json.bak": '{"offsetTable":{"TopicTest@group":{0:4,1:7}}}',
-    "delayOffset.json": '{"dataVersion":{"counter":{"value":2}},"offsetTable":{1:3,18:0}}',
+    "delayOffset.json": '{"dataVersion":{"counter":2},"offsetTable":{1:3,18:0}}',
     "subscriptionGroup.json": '{"subscriptionGroupTable":{"group":{"groupName":"group","retryQueueNums":1}}}',
 }
 
