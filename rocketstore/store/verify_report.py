@@ -34,7 +34,9 @@ STOPS = "does not start: the load fails"
 DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
 KEEPS = "does not notice"
 STAYS = "keeps it; it is not repaired"
-LOST = "leaves it: what is not found stays so, unless all queues are removed and the log has at most 10 files"
+LEAVES_UNIT = "leaves it; records behind a queue's end that it dispatches again get the next offsets, which are wrong"
+MAKES_QUEUE = "makes it of the records that it dispatches again, and leaves out older ones"
+GOES_PAST = "reads on behind the gap, and logs it"
 ERROR, WARNING, INFO = SEVERITIES
 
 # Named after RocketMQ's files; docs, --help and tests take them from here.
@@ -43,7 +45,8 @@ KINDS = {
     "log-missing": Kind(ERROR, "there are queues or an index, but no commit log", "destroys all consume queues"),
     "log-file-size": Kind(ERROR, "a file has another length than the others", STOPS),
     "log-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places"),
-    "log-file-missing": Kind(ERROR, "a file between others is missing", "logs the gap; its messages are gone"),
+    "log-file-missing": Kind(ERROR, "a file between others is missing",
+                             f"{GOES_PAST}; consumers are sent past its messages"),
     "log-file-overlap": Kind(ERROR, "a file begins before the one before it ends", "reads the wrong one of the two"),
     "log-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
     "log-file-ahead": Kind(INFO, "a file behind the end was made ahead", "deletes it"),
@@ -74,17 +77,18 @@ KINDS = {
                           "ends the log before them, and writes over them"),
     "log-torn-record": Kind(WARNING, "the last record ends in zeros, as one half written", "takes it as it is"),
     # consume queues
-    "queue-missing": Kind(ERROR, "a queue has records, but no files", LOST),
+    "queue-missing": Kind(ERROR, "a queue has records, but no files", MAKES_QUEUE),
     "topic-deleted": Kind(INFO, "a topic was deleted: its records are left, and in no queue",
                           "makes queues of those that recovery reads after a crash"),
     "queue-behind": Kind(INFO, "a queue's last records have no units yet", "dispatches them"),
     "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS),
     "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS),
     "queue-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets"),
-    "queue-file-missing": Kind(ERROR, "a file between others is missing", "logs the gap; reads in it fail"),
+    "queue-file-missing": Kind(ERROR, "a file between others is missing",
+                               f"{GOES_PAST}; consumers are sent past it, those of a batch queue to 0"),
     "queue-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
     "queue-file-zeros": Kind(WARNING, "the last file has no unit", "may take its first zeros for a unit"),
-    "unit-missing": Kind(ERROR, "a record has no unit in its queue", LOST),
+    "unit-missing": Kind(ERROR, "a record has no unit in its queue", LEAVES_UNIT),
     "unit-shifted": Kind(ERROR, "a record's unit is not at its queue offset", STAYS),
     "unit-size": Kind(ERROR, "a unit has another size than its record", STAYS),
     "unit-tags-code": Kind(ERROR, "a unit has another tags code than its record", STAYS),
