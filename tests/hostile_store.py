@@ -31,7 +31,7 @@ TIME = 1_700_000_000_000
 LONG_TOPIC = "L" * 130  # makes a record V2
 COMPRESSED, LZ4, ZSTD = 0x1, 1 << 8, 2 << 8
 CONFIG = {
-    "topics.json": '{"dataVersion":{"counter":{"value":1},"timestamp":1700000000000},"topicConfigTable":{"TopicTest":'
+    "topics.json": '{"dataVersion":{"counter":1,"timestamp":1700000000000},"topicConfigTable":{"TopicTest":'
     '{"attributes":{},"order":false,"perm":6,"readQueueNums":2,"topicFilterType":"SINGLE_TAG",'
     '"topicName":"TopicTest","topicSysFlag":0,"writeQueueNums":2}}}',
     "consumerOffset.json": '{"offsetTable":{"TopicTest@group":{0:5,1:7},"Batch@group":{0:3},"Absent@group":{9:1}}}',
