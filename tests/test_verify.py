@@ -677,7 +677,7 @@ def test_the_report_says_what_was_looked_at(sound):
 def test_a_finding_says_what_a_broker_does(sound, tmp_path):
     root = tmp_path / "store"
     shutil.copytree(sound["plain"], root)
-    (root / "commitlog" / "notes.txt").touch()
+    (root / "commitlog" / "notes.txt").write_text("a broker deletes an empty file, and refuses this one")
     (finding,) = verify(root).findings
     assert finding.to_dict() == {
         "kind": "foreign-file-fatal", "severity": "error", "path": str(root / "commitlog" / "notes.txt"), "offset": 0,
