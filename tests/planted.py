@@ -348,10 +348,10 @@ def missing_blank(store):
     return "log-blank-missing", name, position
 
 
-@fault()
-def blank_of_another_size(store):
+@each("plain", {"longer": {"change": 1}, "shorter": {"change": -1}, "negative": {"change": -(1 << 30)}})
+def blank_of_another_size(store, change):
     name, position = blank_of(store, 1)
-    store.add(name, position, 4, 1)
+    store.add(name, position, 4, change)
     return "log-blank-size", name, position
 
 
