@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.errors import StoreError
 from rocketstore.files.broker_config import TopicConfig
 from rocketstore.files.commit_log import CommitLog
@@ -39,7 +40,7 @@ logger = logging.getLogger("rocketstore")
 
 MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
 BEYOND_BODY = 65536  # what a record may have besides the largest body
-MAX_DESCRIPTORS = 128  # of queues, kept open
+LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # of queues, kept open
 LMQ_PREFIX = "%LMQ%"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 OF_BROKERS = (LMQ_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user makes
@@ -88,6 +89,8 @@ class Dispatcher:
         )
         self._writers: dict[Queue, Writer] = {}
         self._used: OrderedDict[Queue, None] = OrderedDict()  # those that may have a descriptor open
+        divisor = 16 if config.enable_consume_queue_ext else 8  # a queue with an ext file has two descriptors
+        self._max_open = descriptor_share(divisor, least=LEAST_DESCRIPTORS, most=MOST_DESCRIPTORS)
 
     # ---- queues --------------------------------------------------------------------------------------------
 
@@ -99,7 +102,7 @@ class Dispatcher:
             writer = self._writers[key] = self._open(topic, queue_id)
         self._used[key] = None
         self._used.move_to_end(key)
-        if len(self._used) > MAX_DESCRIPTORS:
+        if len(self._used) > self._max_open:
             self._writers[self._used.popitem(last=False)[0]].release()
         return writer
 

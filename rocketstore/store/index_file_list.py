@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import operator
-import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
+from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.files.index_file import IndexFile
 
 __all__ = ["IndexFileList", "ListedIndexFile", "max_open_files"]
@@ -74,5 +74,4 @@ class IndexFileList(Sequence[IndexFile]):
 
 def max_open_files() -> int:
     """How many files of an index are open at a time: no more than a quarter of the process's descriptors."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_OPEN if limit == resource.RLIM_INFINITY else min(max(limit // 4, LEAST_OPEN), MOST_OPEN)
+    return descriptor_share(4, least=LEAST_OPEN, most=MOST_OPEN)

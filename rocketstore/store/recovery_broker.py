@@ -82,17 +82,18 @@ class BrokerRecovery:
     def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
         writers = [dispatcher.queue(path.parent.name, int(path.name)) for path in self._queue_directories()]
         before = {path for writer in writers for path in files_of(writer.directory)}
-        max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
+        max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
         scanned = self._scan(log, self._first_file(log, max_phy_offset), max_phy_offset)
         for begin, end in scanned.ranges:
             self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
             dispatcher.dispatch(begin, end)
         writers = list(dispatcher.queues().values())
         if self.config.compat != OLD:
-            max_phy_offset = max((writer.max_phy_offset for writer in writers), default=-1)
+            max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
         if max_phy_offset >= scanned.end:
             for writer in writers:
                 writer.truncate(scanned.end)
+                writer.release()
         dispatcher.flush()
         unstartable = self._unstartable(writers)
         dispatcher.close()
@@ -272,6 +273,13 @@ class BrokerRecovery:
             if self.config.compat != OLD:
                 self.checkpoint.logics_physical_offset = scanned.last_request["phy_offset"]
         self.checkpoint.flush()
+
+
+def _max_phy_offset(writer: Writer) -> int:
+    """Return a queue's last physical offset. Close the descriptor: a store may have more queues."""
+    max_phy_offset = writer.max_phy_offset
+    writer.release()
+    return max_phy_offset
 
 
 def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
