@@ -6,6 +6,7 @@ import contextlib
 import os
 import weakref
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ class FileRun(ABC):
                 self._path(start).unlink(missing_ok=True)
             finally:
                 if not self._path(start).exists():  # Ctrl-C may come when it has gone
-                    self._starts.remove(start)
+                    del self._starts[bisect_left(self._starts, start)]
                     self._opened.pop(start, None)
             self._changed_directories.add(self.directory)
 
@@ -209,7 +210,7 @@ class FileRun(ABC):
 
     def _read(self, position: int, size: int) -> bytes:
         """Read bytes that one file has."""
-        start = next(start for start in reversed(self._starts) if start <= position)
+        start = self._starts[bisect_right(self._starts, position) - 1]
         data = read_at(self._open(start), size, position - start, self._path(start))
         if len(data) < size:
             raise CorruptFileError(self._path(start), position - start, "file size", "the file was cut while open")

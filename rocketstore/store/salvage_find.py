@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush, nlargest
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
 PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
 MIN_RECORD = 91
+MAX_SIZES = 256  # lengths of a file that are compared with each base: hostile files show thousands
 BEGIN = itemgetter(0)
 
 
@@ -191,11 +193,11 @@ class Finds:
         places, ends = _places(run)
         is_free, is_same = np.ones(len(places), bool), np.zeros(len(places), bool)
         for other in others:
-            touched = (places < other.end) & (ends > other.begin)
-            inside = touched & (places >= other.begin) & (ends <= other.end)
-            is_free &= ~touched
+            touched = slice(ends.searchsorted(other.begin, "right"), places.searchsorted(other.end))
+            inside = _inside(places, ends, other.begin, other.end)
+            is_free[touched] = False
             for begin, end in _all_or_each(run, other, places[inside], ends[inside]):
-                is_same |= inside & (places >= begin) & (ends <= end)
+                is_same[_inside(places, ends, begin, end)] = True
         self.duplicates += int(is_same.sum())
         kinds = np.where(is_free, 0, np.where(is_same, 1, 2))
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(places)]
@@ -226,18 +228,31 @@ class Finds:
                     self.lost.append(LostRange(file.path, pos, length, begin, file.reason(pos, length, status)))
                     known.append((begin, begin + length))
         first, last = self.taken[0].begin // size * size, self.taken[-1].end
+        gaps = []
         for (_, begin), (end, _) in pairwise([(first, first), *merge_ranges(known), (last, last)]):
             is_blank = end % size == 0 and end - begin < MIN_RECORD + 8  # at the end of a file that was cut
             if begin < end and first <= begin and end <= last and not is_blank:
-                self.lost.append(self.missing(begin, end, size))
+                gaps.append((begin, end))
+        self.lost += self._missing(gaps, size)
 
-    def missing(self, begin: int, end: int, size: int) -> LostRange:
-        for file in self.files:
-            if file.base is not None and file.base <= begin < file.base + file.length:
-                return LostRange(file.path, begin - file.base, end - begin, begin, "no record is left here")
-        start = begin // size * size
-        path = self.files[0].path.with_name(f"{start:020d}")
-        return LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
+    def _missing(self, gaps: list[tuple[int, int]], size: int) -> Iterator[LostRange]:
+        """Name the first file that has the begin of each gap. Parameters: gaps: begins and ends, in order."""
+        bases = [(file.base, number) for number, file in enumerate(self.files) if file.base is not None]
+        bases.sort(reverse=True)
+        open_files: list[int] = []  # a heap of the files that begin before a gap
+        for begin, end in gaps:
+            while bases and bases[-1][0] <= begin:
+                heappush(open_files, bases.pop()[1])
+            while open_files and begin >= _end_of(self.files[open_files[0]]):
+                heappop(open_files)
+            if open_files:
+                file = self.files[open_files[0]]
+                assert file.base is not None
+                yield LostRange(file.path, begin - file.base, end - begin, begin, "no record is left here")
+            else:
+                start = begin // size * size
+                path = self.files[0].path.with_name(f"{start:020d}")
+                yield LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
 
     def shown_size(self) -> int | None:
         """The length of a whole file, by where most blanks end, how far files are apart, and how long they are."""
@@ -246,9 +261,15 @@ class Finds:
             spans.update((file.of(BLANK)["pos"] + file.of(BLANK)["count"]).tolist())
         bases = sorted({file.base for file in self.files if file.base is not None})
         spans.update(after - before for before, after in pairwise(bases))
-        fits = {span: sum(base % span == 0 for base in bases) for span in spans if 0 < span < 2**31}
+        possible = [span for span in spans if 0 < span < 2**31]
+        likely = nlargest(MAX_SIZES, possible, key=lambda span: (spans[span], -span))
+        fits = {span: sum(base % span == 0 for base in bases) for span in likely}
         known = [span for span in fits if fits[span]]
         return max(known, key=lambda span: (spans[span], fits[span], -span), default=None)
+
+
+def _end_of(file: DamagedFile) -> int:
+    return (file.base or 0) + file.length
 
 
 def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -262,6 +283,14 @@ def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
     columns = scanner.take()
     return columns["phy_offset"], columns["phy_offset"] + columns["size"]
+
+
+def _inside(places: np.ndarray, ends: np.ndarray, begin: int, end: int) -> slice:
+    """Return the rows of the records of a run that lie between two physical offsets.
+
+    The records of a run are sorted, so that a binary search finds them: a run may overlap thousands of others.
+    """
+    return slice(places.searchsorted(begin), ends.searchsorted(end, "right"))
 
 
 def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:

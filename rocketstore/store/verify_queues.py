@@ -119,7 +119,8 @@ class QueueFiles:
     def read(self, begin: int, end: int) -> bytes:
         """The bytes of units, as many as there are one after the other."""
         data = b""
-        for first, last, file in self.spans[max(bisect.bisect_right(self.spans, begin, key=FIRST) - 1, 0) :]:
+        at = max(bisect.bisect_right(self.spans, begin, key=FIRST) - 1, 0)
+        for first, last, file in map(self.spans.__getitem__, range(at, len(self.spans))):
             if not first <= begin < min(last, end):
                 break
             count = min(last, end) - begin
