@@ -63,6 +63,20 @@ def state(root):
 # ---- planted faults ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("name", "said", "end"), [
+    ("missing_log_file", "reads on behind the gap", None), ("noise_over_records", "cuts the log here if", 4688),
+])
+def test_the_advice_of_a_refused_recovery_is_what_the_broker_policy_does(sound, tmp_path, name, said, end):
+    root = shutil.copytree(sound["plain"], tmp_path / "store")
+    planted.FAULTS[name][1](planted.Store(root))
+    (root / "abort").touch()
+    (root / "checkpoint").write_bytes(bytes(4096))
+    with pytest.raises(rocketstore.CorruptFileError, match=said):
+        rocketstore.recover(root)
+    report = rocketstore.recover(root, policy="broker")
+    assert report.max_phy_offset == (end or planted.Store(sound["plain"]).end())
+
+
 def test_there_are_enough_kinds_of_faults():
     assert len(planted.FAULTS) >= 100
 

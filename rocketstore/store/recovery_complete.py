@@ -44,7 +44,7 @@ from rocketstore.store.recovery_queues import (
     settle,
     units_agree,
 )
-from rocketstore.store.recovery_report import ADVICE, RecoveryAction, RecoveryReport
+from rocketstore.store.recovery_report import ADVICE, GAP_ADVICE, RecoveryAction, RecoveryReport
 from rocketstore.store.recovery_tail import Tail, is_saved, save_tail, tails
 
 __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
@@ -325,8 +325,9 @@ class Completion:
         is_cut = is_cut_by_broker(self.log, self._evidence(), *place) if self.last_exit_ok else self._is_unflushed()
         if is_cut:
             return
-        file = self.log.queue.find(self.end) or self.tails[0].file
-        reason = f"no message begins here, but one is at {later}: {ADVICE}"
+        found = self.log.queue.find(self.end)
+        file = found or self.tails[0].file
+        reason = f"no message begins here, but one is at {later}: {ADVICE if found else GAP_ADVICE}"
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
 
     def _is_of_write(self, later: int) -> bool:

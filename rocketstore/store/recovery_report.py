@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ADVICE", "RecoveryAction", "RecoveryReport"]
+__all__ = ["ADVICE", "GAP_ADVICE", "RecoveryAction", "RecoveryReport"]
 
-ADVICE = "salvage copies what is sound; recover(policy='broker') cuts the log here, as a broker does at its next start"
+ADVICE = (
+    "salvage copies what is sound; recover(policy='broker') cuts the log here if a broker's recovery would read this "
+    "file, and else leaves the damage, as a broker does at its next start"
+)
+GAP_ADVICE = "salvage copies what is sound; recover(policy='broker') reads on behind the gap, as a broker does"
 
 
 class RecoveryAction(NamedTuple):

@@ -18,7 +18,7 @@ from rocketstore.files.commit_log import SPAN, CommitLog
 from rocketstore.files.mapped_file import LogFile
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
 from rocketstore.limits import LONG_MAX
-from rocketstore.store.recovery_report import ADVICE
+from rocketstore.store.recovery_report import ADVICE, GAP_ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
@@ -126,7 +126,8 @@ class RequestPieces:
         """Read the records that begin before ``stop``. The rest of a file behind a blank has none."""
         file = self._log.queue.find(begin)
         if file is None:
-            raise CorruptFileError(self._log.directories[0], begin, "file", f"none has this physical offset: {ADVICE}")
+            reason = f"none has this physical offset: {GAP_ADVICE}"
+            raise CorruptFileError(self._log.directories[0], begin, "file", reason)
         scanner, end = self._scan(file, begin, stop)
         last = scanner.last_phy_offset, scanner.last_store_timestamp
         requests, items = scanner.take()
