@@ -2,9 +2,13 @@
 
 import multiprocessing
 import resource
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig
@@ -65,7 +69,38 @@ def recover(root, config):
         (root / "abort").touch()
         rocketstore.recover(root, policy=policy, dry_run=True, config=config)
         rocketstore.recover(root, policy=policy, config=config)
-        assert_nothing_is_wrong(root, config)
+        findings = rocketstore.verify(root, config=config).findings
+        # As a broker does, the policy "broker" deletes the newest index file and indexes the last log files alone.
+        findings = [finding for finding in findings if policy == "complete" or finding.kind != "index-key-missing"]
+        assert findings == [], findings[:3]
+
+
+def run_command(*arguments):
+    command = [sys.executable, "-m", "rocketstore", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def use_with_few_descriptors(directory, queues, options):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    root, config = directory / "store", config_of(**options)
+    write(root, queues, config)
+    read(root, queues, config)
+    recover(root, config)
+    shutil.rmtree(root / "consumequeue")
+    shutil.rmtree(root / "index")
+    rocketstore.rebuild(root, config=config)
+    read(root, queues, config)
+    rocketstore.salvage(root, directory / "saved", config=config)
+    for command in (["ls", root], ["info", root], ["cat", root], ["verify", root], ["recover", "--dry-run", root]):
+        run_command(*command)
+    run_command("export", root, directory / "rows.json")
+    run_command("import", directory / "rows.json", directory / "imported", "--small")
+    with rocketstore.open(root, "a", config=config) as store:
+        begin = store.commit_log.max_phy_offset
+        store.put_messages(messages_of(queues))
+        assert store.delete_expired_files(before_phy_offset=begin).commit_log
+        require_few_descriptors()
 
 
 def in_process_of_its_own(function, *arguments):
@@ -73,6 +108,17 @@ def in_process_of_its_own(function, *arguments):
     process.start()
     process.join()
     assert process.exitcode == 0
+
+
+@pytest.mark.slow
+def test_64_descriptors_are_enough_for_every_command_on_300_queues(tmp_path):
+    in_process_of_its_own(use_with_few_descriptors, tmp_path, 300, {})
+
+
+@pytest.mark.slow
+def test_64_descriptors_are_enough_for_queues_with_ext_files(tmp_path):
+    options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 1 << 12}
+    in_process_of_its_own(write_with_few_descriptors, tmp_path / "few", 300, options)
 
 
 def write_with_few_descriptors(root, queues, options):
