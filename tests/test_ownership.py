@@ -5,6 +5,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -27,14 +29,14 @@ def umask():
 
 
 @pytest.fixture
-def root(tmp_path):
-    """A store of some files of each kind. The directories above can be entered by its owner."""
-    for directory in (tmp_path, *tmp_path.parents[:3]):
-        directory.chmod(0o755)
-    path = tmp_path / "store"
-    with rocketstore.open(path, "a", config=CONFIG) as store:
-        put(store, 200)
-    return path
+def root():
+    """A store of some files of each kind, in a directory that its owner can enter: pytest's own are root's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        path = Path(name) / "store"
+        with rocketstore.open(path, "a", config=CONFIG) as store:
+            put(store, 200)
+        yield path
 
 
 def put(store, count):
@@ -197,11 +199,11 @@ def test_a_link_to_a_missing_file_makes_no_file_there(root, tmp_path):
 
 def test_the_lock_that_a_link_leads_to_is_taken(root, tmp_path):
     """A broker that was started with such a link locks that file."""
-    (root / "lock").rename(tmp_path / "lock")
-    (root / "lock").symlink_to(tmp_path / "lock")
+    (root / "lock").rename(tmp_path / "locked")
+    (root / "lock").symlink_to(tmp_path / "locked")
     other = tmp_path / "other"
     other.mkdir()
-    (other / "lock").symlink_to(tmp_path / "lock")
+    (other / "lock").symlink_to(tmp_path / "locked")
     with rocketstore.open(root, "a"), pytest.raises(rocketstore.StoreLockedError):
         rocketstore.open(other, "a", config=CONFIG)
 
