@@ -402,8 +402,8 @@ def test_a_task_of_a_build_gets_only_the_files_of_its_split(store, monkeypatch, 
     log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
     files = len(log.queue.files)
     reader = LogReader(log, CONFIG, log.min_phy_offset, log.max_phy_offset)
-    splits.read_log(None, reader, lambda *_: [module.RequestRun(reader.begin, reader.end, "", "")], module.RequestRun,
-                    tmp_path / "tasks")  # fmt: skip
+    whole = module.RequestRun(reader.begin, reader.end, "", "")  # a function that named the reader would take its files
+    splits.read_log(None, reader, lambda *_: [whole], module.RequestRun, tmp_path / "tasks")
     assert sent[0] < 20_000
     plans = [task_files.read_task(tmp_path / "tasks", number) for number in range(3)]
     assert files > 6
