@@ -406,6 +406,6 @@ def test_a_task_of_a_build_gets_only_the_files_of_its_split(store, monkeypatch, 
     splits.read_log(None, reader, lambda *_: [whole], module.RequestRun, tmp_path / "tasks")
     assert sent[0] < 20_000
     plans = [task_files.read_task(tmp_path / "tasks", number) for number in range(3)]
-    assert files > 6
+    assert files + 3 < 3 * files  # what all tasks would get if each got all; how many there are is drawn
     assert sum(len(plan.log.files) for _, _, plan in plans) <= files + 3
     assert [(begin, stop) for begin, stop, _ in plans] == splits.plan_splits(reader)
