@@ -1,10 +1,10 @@
 """The Arrow C data and stream interfaces, in, without pyarrow: columns of strings, which stay where Arrow has them.
 
-The interface does not tell the sizes of buffers. What can be checked is checked: lengths, offsets, the number of buffers
-and those that are missing before anything is read; each row's offsets against the last offset of its array, each view
-against the size of its buffer and each index against the length of its dictionary when the row is read. A producer
-whose last offset or length leads beyond its memory cannot be told from an honest one. Columns of pyarrow, which knows
-the sizes, are checked before they are exported: ``columns.require_sound_buffers``.
+The interface does not tell the sizes of buffers. What can be checked is checked: lengths, offsets, the number of
+buffers and those that are missing before anything is read; each row's offsets against the last offset of its array,
+each view against the size of its buffer and each index against the length of its dictionary when the row is read. A
+producer whose last offset or length leads beyond its memory cannot be told from an honest one. Columns of pyarrow,
+which knows the sizes, are checked before they are exported: ``columns.require_sound_buffers``.
 """
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
