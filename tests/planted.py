@@ -373,14 +373,13 @@ def missing_last_log_file(store):
     last = store.log_files()[-1]
     record = next(record for at, record in store.records if at >= int(last) and record.topic == "TopicTest")
     (store.root / "commitlog" / last).unlink()
-    return ("unit-leftover", *store.unit(record))
+    return ("unit-beyond-log", *store.unit(record))
 
 
 @fault()
 def missing_last_log_file_after_a_crash(store):
     (store.root / "abort").touch()
-    _, *place = missing_last_log_file(store)
-    return ("unit-beyond-log", *place)
+    return missing_last_log_file(store)
 
 
 @fault()
@@ -493,14 +492,15 @@ def records_that_a_broker_cut_off(store):
 def log_of_zeros(store):
     for name in store.log_files():
         (store.root / "commitlog" / name).write_bytes(bytes(LOG_FILE))
-    return "unit-leftover", "consumequeue/TopicTest/0/00000000000000000000", 0
+    return "unit-beyond-log", "consumequeue/TopicTest/0/00000000000000000000", 0
 
 
 @fault()
-def log_of_zeros_after_a_crash(store):
-    (store.root / "abort").touch()
-    _, *place = log_of_zeros(store)
-    return ("unit-beyond-log", *place)
+def units_that_a_broker_left_behind_the_log(store):
+    """Where the checkpoint knows of no later record, units behind the log are what a broker's recovery left."""
+    (store.root / "checkpoint").write_bytes(bytes(4096))
+    _, *place = missing_last_log_file(store)
+    return ("unit-leftover", *place)
 
 
 # ---- units -------------------------------------------------------------------------------------------------

@@ -170,8 +170,9 @@ def test_the_stores_were_sound_before(base, quick, threads, sound):
 
 
 QUICKLY_FOUND = [
-    "missing_log_file", "log_file_of_another_length: shorter", "missing_last_log_file", "bytes_behind_the_end",
-    "missing_queue_file", "last_unit_lost", "index_header_with_another: end offset", "index_that_counts: a few more",
+    "missing_log_file", "log_file_of_another_length: shorter", "missing_last_log_file_after_a_crash",
+    "bytes_behind_the_end", "missing_queue_file", "last_unit_lost", "index_header_with_another: end offset",
+    "index_that_counts: a few more",
     "missing_checkpoint", "abort_file", "damaged_topics", "missing_index", "foreign_file_in_the_log",
 ]
 

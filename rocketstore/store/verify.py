@@ -46,6 +46,9 @@ from rocketstore.store.verify_units import UnitVerifier
 __all__ = ["verify"]
 
 MOST_THREADS = 4
+# Where numbers are in a checkpoint, bytes: times of the last record on the disk, and physical offsets of it.
+CHECKPOINT_TIMES = ((0, "physic_msg_timestamp"), (8, "logics_msg_timestamp"))
+CHECKPOINT_OFFSETS = ((32, "confirm_phy_offset"), (40, "logics_physical_offset"))
 KNOWN = re.compile(
     r"commitlog|(batch)?consumequeue(_ext|_rocksdb)?|index|checkpoint|abort(\.bak)?|lock|config|rocksdbstore|compaction|"
     r"timerwheel.*|timerlog|epochFileCheckpoint(\.bak)?|brokerIdentity(\.bak|-temp)?|transaction|kvStore|"
@@ -149,7 +152,7 @@ class Verification:
             self.findings.add("lock-held", self.root / "lock", 0, "another process holds the lock")
         is_live = self.is_locked or whole.is_growing
         dispatch_from = None if self.last_exit_ok else self._dispatch_from(log)
-        is_stopped = self.last_exit_ok and not is_live
+        is_stopped = self.last_exit_ok and not is_live and not self._is_log_end_lost(whole)
         units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live, is_stopped)
         if quick:
             units.sample()
@@ -195,7 +198,7 @@ class Verification:
         """Name what is none of a run's files, of which a broker loads all. Source: MappedFileQueue.load."""
         entries = self._entries(directory)
         for entry in entries:
-            if entry.is_dir():
+            if is_so(entry.is_dir):
                 self.findings.add("foreign-file", Path(entry.path), 0, "a directory")
             elif entry is entries[-1] and is_empty(entry) and not is_offset_name(entry.name):
                 self.findings.add("foreign-file-empty", Path(entry.path), 0, "no bytes")
@@ -402,15 +405,11 @@ class Verification:
         for i, number in enumerate(point._numbers()):
             if number < 0:
                 add("checkpoint-negative", 8 * i, f"{number}")
-        for offset, name in ((0, "physic_msg_timestamp"), (8, "logics_msg_timestamp")):
-            time, latest = getattr(point, name), whole.max_store_timestamp
-            if whole.n_records and not whole.is_sampled and time > latest:
-                add("checkpoint-ahead", offset, f"{name} is {time}, the log has {latest}")
-        for offset, name in ((32, "confirm_phy_offset"), (40, "logics_physical_offset")):
+        for offset, detail in find_lost_end(point, whole):
+            add("checkpoint-ahead", offset, detail)
+        for offset, name in CHECKPOINT_OFFSETS:
             at = getattr(point, name)
-            if at > whole.end:
-                add("checkpoint-ahead", offset, f"{name} is {at}, the log ends at {whole.end}")
-            elif whole.begin < at < whole.end and not log.begins_record(at):
+            if whole.begin < at < whole.end and not log.begins_record(at):
                 add("checkpoint-offset", offset, f"{name} is {at}, where no record begins")
         full = [part.header.end_timestamp for part in index.parts[:-1]]
         newest = max((part.header.end_timestamp for part in index.parts), default=None)
@@ -418,6 +417,10 @@ class Verification:
             add("checkpoint-index-ahead", 16, f"{point.index_msg_timestamp}, the newest file ends at {newest}")
         if full and full[-1] > point.index_msg_timestamp:
             add("checkpoint-index-behind", 16, f"{point.index_msg_timestamp}, a full file ends at {full[-1]}")
+
+    def _is_log_end_lost(self, whole: LogVerifier) -> bool:
+        """Whether the checkpoint knows of records behind the end of the log: units of these are no leftovers."""
+        return self.checkpoint is not None and any(find_lost_end(self.checkpoint, whole))
 
     def _dispatch_from(self, log: CommitLog) -> int:
         """Where a broker begins after a crash. Source: CommitLog.recoverAbnormally."""
@@ -453,3 +456,18 @@ def is_so(question: Callable[[], bool]) -> bool:
 
 def is_empty(entry: os.DirEntry[str]) -> bool:
     return is_so(entry.is_file) and is_so(lambda: entry.stat().st_size == 0)
+
+
+def find_lost_end(point: StoreCheckpoint, whole: LogVerifier) -> Iterator[tuple[int, str]]:
+    """Yield where the checkpoint names records behind the end of the log, and what it says of them.
+
+    A broker writes these numbers when the records are on the disk. Yields: positions in the file, bytes; texts.
+    """
+    for offset, name in CHECKPOINT_TIMES:
+        time, latest = getattr(point, name), whole.max_store_timestamp
+        if whole.n_records and not whole.is_sampled and time > latest:
+            yield offset, f"{name} is {time}, the log has {latest}"
+    for offset, name in CHECKPOINT_OFFSETS:
+        at = getattr(point, name)
+        if at > whole.end:
+            yield offset, f"{name} is {at}, the log ends at {whole.end}"
