@@ -13,6 +13,7 @@ from rocketstore.storage import is_remote
 __all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
 
 MAX_SMALL_FILE = 64 << 20  # bytes
+SIZE_OF_PROC_FILE = 1 << 16  # bytes to read of a file that shows no size
 
 
 def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
@@ -35,7 +36,7 @@ def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
         status = os.fstat(file.fileno())
         require_regular(path, status)
         _require_small(path, status.st_size, max_size)
-        data = read_at(file.fileno(), max_size + 1 if status.st_size == 0 else status.st_size + 1, 0, path)
+        data = read_at(file.fileno(), min(max_size, max(status.st_size, SIZE_OF_PROC_FILE)) + 1, 0, path)
     _require_small(path, len(data), max_size)  # the file may have grown, and files of /proc have no size
     return data
 
