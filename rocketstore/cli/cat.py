@@ -32,7 +32,7 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
     """Show the messages of STORE for which all conditions hold, in the order of the commit log.
 
     What is damaged, or deleted before it is read, is left out and named on standard error; the exit status is then 1.
-    A message whose body alone cannot be decoded is shown, and a warning has the number of such messages.
+    If only the body of a message cannot be decoded, the message is shown. A warning gives the number of these messages.
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
@@ -60,14 +60,14 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
 
 
 def note_leftovers(log: CommitLog) -> None:
-    """Say that records are left behind the end of the log, which is no error."""
+    """Write a note to standard error if there are records behind the end of the log. They are no error."""
     if (text := describe_leftovers(log)) is not None:
-        note(f"{text}: --leftovers shows them")
+        note(f"{text}. Pass --leftovers to read them.")
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
     found = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    found.warns = False
+    found.warns = False  # the command writes one warning for all its scans
     return found
 
 

@@ -1,4 +1,4 @@
-"""What the command line says of messages that consumers get from another place than the log."""
+"""Notes on standard error about topics whose messages consumers do not get from the commit log."""
 
 from collections.abc import Collection
 
@@ -9,6 +9,9 @@ __all__ = ["note_elsewhere"]
 
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
-    """Name on standard error the compacted topics and the tier. Parameters: topics: only these; None for all."""
+    """Write a note to standard error for each compacted topic, and one for tiered storage, if the store has them.
+
+    Parameters: topics: report only those of these topics that are compacted; None reports all.
+    """
     for text in store.layout.notes(topics):
         note(text)

@@ -46,7 +46,8 @@ STATE = "export.json"
 NAMES = {"asked", "replaces", "begin", "end", "pieces"}  # in it
 OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
 BATCH_SIZE = 8192
-# rows; problems: what was left out; unseen: of the topics asked for; bad_bodies: count and first of BadBodies.
+# The result of one piece. rows: number of messages; problems: texts on messages that were left out; unseen: requested
+# topics without a message in the piece; bad_bodies: the count and the first error of BadBodies.
 Piece = dict[str, Any]
 format_option = click.option(
     "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
@@ -70,8 +71,8 @@ def export(
 
     Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
     the last whole piece. JSON and CSV can go to "-", standard output. What is damaged is left out and named on standard
-    error; the exit status is then 1. A message whose body alone cannot be decoded is written, and a warning has the
-    number of such messages.
+    error; the exit status is then 1. If only the body of a message cannot be decoded, the message is written. A warning
+    gives the number of these messages.
     """
     form = format_of(target, form, "TARGET")
     if resume and force:
@@ -100,7 +101,7 @@ def copy(
 ) -> Piece:
     """Write the messages for which all conditions hold, and tell how many, and what was left out."""
     scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    scan.warns = False
+    scan.warns = False  # the command writes one warning for all pieces
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         write(batch)
@@ -144,7 +145,7 @@ def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) ->
     """Report what was left out, and topics that are not there, or say how much was written."""
     bad_bodies = BadBodies()
     for piece in pieces:
-        bad_bodies.add_all(BadBodies(*piece.get("bad_bodies", ())))  # which an older release did not count
+        bad_bodies.add_all(BadBodies(*piece.get("bad_bodies", ())))  # missing in pieces of older releases
     note_bad_bodies(bad_bodies)
     unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
     problems = [problem for piece in pieces for problem in piece["problems"]]

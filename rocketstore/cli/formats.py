@@ -28,7 +28,7 @@ LEAST, LEAST_LAST = 8, 20  # characters in a line of a column of text, and of th
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
-SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would be a formula."
+SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
 
 Row = dict[str, Any]
 format_option = click.option(
@@ -47,8 +47,8 @@ def write_rows(
     """Write rows to standard output, each batch as it comes.
 
     Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", "csv-safe",
-    or None for the format that suits the output. for_people: makes the rows of its table from a batch. columns: the
-    header of CSV where there are no rows.
+    or None for the format that suits the output. for_people: converts a batch to the rows of the table. columns: the
+    header that CSV gets if there are no rows.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
@@ -77,16 +77,16 @@ def json_line(row: Row) -> str:
 
 
 def line_writer(form: str, terminal: bool) -> Callable[[Row], str]:
-    """Return the function that writes a row as a line of a text format: "json", "csv" or "csv-safe"."""
+    """Return the function that formats a row as one line of text. Parameters: form: "json", "csv" or "csv-safe"."""
     if form == "json":
         return json_line
     return lambda row: csv_line(row.values(), terminal, safe=form == SAFE_CSV)
 
 
 def csv_line(values: Iterable[Any], terminal: bool = False, *, safe: bool = False) -> str:
-    """Write values as a line of CSV. On a terminal it shows control characters, elsewhere it has them.
+    """Return values as one line of CSV. For a terminal, control characters are made visible; else they stay.
 
-    Parameters: safe: put an apostrophe before text that a spreadsheet would take for a formula.
+    Parameters: safe: put an apostrophe before text that a spreadsheet would evaluate as a formula.
     """
     return ",".join(csv_field(value, terminal, safe) for value in values) + "\n"
 

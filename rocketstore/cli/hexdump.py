@@ -40,7 +40,7 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
     except ValueError as error:
         raise click.UsageError(f"{error}, or a physical offset") from error
     log = store.commit_log
-    log.ending.rule = None  # bytes are shown wherever they are
+    log.ending.rule = None  # show bytes behind the end of the log too
     record = Record(record_bytes(log, offset), offset)
     try:
         record.take_all()

@@ -20,7 +20,8 @@ __all__ = ["lag"]
 def lag(store: MessageStore, group: str | None, output_format: str | None) -> None:
     """Show how many messages consumer groups have still to consume, by queue.
 
-    Their offsets are in config/consumerOffset.json, or of a broker with enableLmq in config/lmqConsumerOffset.json.
+    Their offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
+    config/lmqConsumerOffset.json instead.
     """
     store.layout.require_config_files("read")
     config = store.broker_config
@@ -31,8 +32,9 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
     lags = list(store.consumer_lag(group))
     other = OFFSETS if name == LMQ_OFFSETS else LMQ_OFFSETS
     if (store.path / "config" / other).exists():
-        note(f"{store.path}: these offsets are from {name}, which is newer than {other}, or the broker's by its "
-             "properties file: a broker with enableLmq=true reads lmqConsumerOffset.json, another one does not")
+        note(f"{store.path}: these offsets are from {name}. {other} is ignored: it was changed earlier, or the "
+             f"broker's properties file has enableLmq=true. A broker with enableLmq=true reads {LMQ_OFFSETS}, any "
+             f"other broker reads {OFFSETS}.")
     note_elsewhere(store, {entry.topic for entry in lags})
     write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])

@@ -10,8 +10,10 @@ from rocketstore.message import Message
 
 __all__ = ["BODY_RULE", "for_people", "message_rows", "note_bad_bodies", "result_for_people", "row_names"]
 
-BODY_RULE = 'The body is in "body" if it is UTF-8 text, else in "bodyBase64"; the other of the two is null. \
-If the body cannot be decoded, both are null, and "bodyError" says why.'
+BODY_RULE = (
+    'The body is in "body" if it is UTF-8 text, else in "bodyBase64"; the other of the two is null. '
+    'If the body cannot be decoded, both are null, and "bodyError" says why.'
+)
 BODY_ERROR = MESSAGE_FIELDS["body_error"].name
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys")
 SHOWN_BODY = 60  # characters of it in a table
@@ -41,7 +43,7 @@ def row_names(*, raw_body: bool = False) -> list[str]:
 
 
 def note_bad_bodies(bad_bodies: BadBodies) -> None:
-    """Write a line to standard error that says how many bodies could not be decoded, if any."""
+    """Write a warning to standard error with the number of bodies that cannot be decoded, if there are any."""
     if bad_bodies.count:
         noun = "message has a body" if bad_bodies.count == 1 else "messages have bodies"
         first = error_text(bad_bodies.first)

@@ -157,9 +157,9 @@ def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | No
 
 
 def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig | None:
-    """Read the file of --broker-conf as a broker of a release does; None if the option was not given.
+    """Read the file of --broker-conf as a broker reads it. Return None if the option was not given.
 
-    Parameters: compat: the release; None for the newest. Raises: OSError, ValueError.
+    Parameters: compat: the RocketMQ release of the broker; None for the newest. Raises: OSError, ValueError.
     """
     path = ctx.meta[BROKER_CONF]
     return None if path is None else StoreConfig.from_broker_conf(path, compat=compat or DEFAULT_COMPAT)
@@ -186,19 +186,19 @@ broker_conf_option = click.option(
 )
 
 
-def note_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def keep_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     ctx.meta[LEFTOVERS] = value
 
 
 leftovers_option = click.option(
-    "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=note_leftovers,
-    help="Also read what a broker cut off, and left behind the ends of log and queues.",
+    "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=keep_leftovers,
+    help="Also read records and units that a broker cut off but left in the files, behind the ends of log and queues.",
 )
 
 
 write_elsewhere_option = click.option(
     "--write-elsewhere", is_flag=True,
-    help="Also change directories that belong to another store, whose lock is taken too.",
+    help="Also change directories that belong to another store. That store's lock is taken too.",
 )
 
 

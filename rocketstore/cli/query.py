@@ -131,7 +131,7 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
 
 
 def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
-    """Give the messages of a batch with their bodies, newest first."""
+    """Return the messages of a batch, with their bodies, newest first."""
     found = chain.from_iterable(log.with_bodies(batch, INT_MAX, BadBodies()))
     return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True)
 
@@ -143,7 +143,7 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
     scan = log.scan(
         begin, topics=topics, begin_timestamp=first, end_timestamp=last, on_corrupt="skip", batch_size=min(most, 1000)
     )
-    scan.warns = False
+    scan.warns = False  # query_store counts the bodies of the messages that it shows
     found = list(islice((message for batch in scan for message in batch), most))
     return found, left_out(log, scan)
 

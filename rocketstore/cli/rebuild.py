@@ -61,7 +61,7 @@ def rebuild(
         try:
             config = broker_config(ctx, compat)
             if config is None and compat is not None:
-                # rebuild itself looks for the sizes of what is not replaced.
+                # rebuild_store finds the file sizes of the parts that it keeps.
                 config = replace(known_config(store, replaced=DEFAULT_SIZES), compat=compat)
             if write_elsewhere:
                 config = replace(config or known_config(store, replaced=DEFAULT_SIZES), write_elsewhere=True)

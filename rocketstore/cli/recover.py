@@ -19,7 +19,7 @@ __all__ = ["recover"]
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@compat_option("The RocketMQ release to recover as.  [default: the one that wrote STORE, if it says so, or 5.5.1]")
+@compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
 @broker_conf_option
 @write_elsewhere_option
 @format_option

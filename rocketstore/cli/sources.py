@@ -34,7 +34,7 @@ RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
 EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
 EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-MAX_LINE = 1 << 30  # bytes of a line of text, and characters of a field of CSV
+MAX_LINE = 1 << 30  # limit of a line of text, bytes, and of a CSV field, characters
 
 
 class Piece(NamedTuple):
@@ -125,11 +125,11 @@ class Source:
                     yield number, functools.partial(json_row, line)
 
     def _lines(self, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the lines of a file. Raises: ClickException for a line that is too long to be a message."""
+        """Yield the lines of a file. Raises: ClickException for a line of more than MAX_LINE bytes."""
         for number in itertools.count(1):
             line = file.readline(MAX_LINE + 1)
             if len(line) > MAX_LINE:
-                raise self.error(number, f"has more than {MAX_LINE:,} bytes: give such messages as Parquet or Arrow")
+                raise self.error(number, f"has more than {MAX_LINE:,} bytes: import long messages from Parquet or Arrow")
             if not line:
                 return
             yield line
@@ -191,7 +191,7 @@ class Source:
 
 
 def reading_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that a file can cause. Those of pyarrow need not be of Python's own kinds."""
+    """Return the exceptions that reading a file can raise. Some of pyarrow's are no subclasses of Python's own."""
     pyarrow = sys.modules.get("pyarrow")
     own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError)
     return own if pyarrow is None else (*own, pyarrow.ArrowException)
@@ -251,7 +251,8 @@ def fields_of(row: Row) -> dict[str, Any]:
     """Check a row of text, and make the fields of a message."""
     row = {name: value for name, value in row.items() if value is not None}
     if BODY_ERROR in row and not {"body", *BASE64} & row.keys():
-        raise ValueError(f"column {BODY_ERROR}: the body could not be decoded: export it with --raw-body")
+        reason = "the row has no body, which could not be decoded: export the message with --raw-body"
+        raise ValueError(f"column {BODY_ERROR}: {reason}")
     check_row(tuple(row))
     if "body" in row and "bodyBase64" in row:
         raise ValueError("columns body, bodyBase64: a row has one of them")
