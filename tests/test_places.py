@@ -1,5 +1,6 @@
 """A writer of a store changes no directory of another store, and finds the log of a store that was moved."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -53,12 +54,28 @@ def put(root, config):
         store.put_message(Message("T", b"more"))
 
 
+def expire(root, config):
+    with rocketstore.open(root, "r+", config=config) as store:
+        return store.delete_expired_files(before_phy_offset=65536)
+
+
+@contextlib.contextmanager
+def locked(root):
+    """Another process, such as a broker, has a store open for writing."""
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code, root / "lock"], stdin=-1, stdout=-1) as holder:
+        holder.stdout.readline()
+        yield
+        holder.communicate(b"\n")
+
+
 WRITERS = {
     "put": put,
     "recover": lambda root, config: recover(root, config=config),
     "recover as a broker": lambda root, config: recover(root, config=config, policy="broker"),
     "dry run": lambda root, config: recover(root, config=config, dry_run=True),
     "rebuild": lambda root, config: rebuild(root, config=config),
+    "expiry": expire,
 }
 LINES = ["storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n", "storePathCommitLog={live}/commitlog\n",
          "storePathRootDir={backup}\nstorePathCommitLog={live}/commitlog\n",
@@ -77,9 +94,10 @@ def test_no_writer_changes_the_log_of_another_store(live, backup, conf, write, l
 
 
 @pytest.mark.parametrize("part", ["commitlog", "consumequeue", "consumequeue/T", "consumequeue/T/0", "index", "config",
-                                  f"commitlog/{0:020}"])
+                                  f"commitlog/{0:020}", f"consumequeue/T/0/{0:020}", "index/*", "checkpoint", "lock"])
 @pytest.mark.parametrize("name", ["put", "recover", "rebuild"])
 def test_no_writer_follows_a_link_into_another_store(live, tmp_path, part, name):
+    (part,) = [str(path.relative_to(live)) for path in live.glob(part)]
     shutil.copytree(live, tmp_path / "copy")
     copy = tmp_path / "copy" / part
     shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
@@ -92,12 +110,87 @@ def test_no_writer_follows_a_link_into_another_store(live, tmp_path, part, name)
     assert contents(live, tmp_path / "copy") == before
 
 
-def test_no_writer_changes_a_log_that_another_store_shares_by_hard_links(live, tmp_path):
-    shutil.copytree(live, tmp_path / "copy", copy_function=os.link)
+@pytest.mark.parametrize("shared", ["commitlog", "consumequeue", "index", "checkpoint"])
+def test_no_writer_changes_a_file_that_another_store_shares_by_a_hard_link(live, tmp_path, shared):
+    def copy(source, target):
+        (os.link if shared in source else shutil.copy2)(source, target)
+
+    shutil.copytree(live, tmp_path / "copy", copy_function=copy)
     before = contents(live)
-    with pytest.raises(StoreError, match="is a hard link"):
-        put(tmp_path / "copy", StoreConfig(**SIZES))
+    for write in (put, WRITERS["recover"], WRITERS["rebuild"]):
+        with pytest.raises(StoreError, match="is a hard link") as caught:
+            write(tmp_path / "copy", StoreConfig(**SIZES))
+        assert str(tmp_path / "copy" / shared) in str(caught.value)
     assert contents(live) == before
+    put(tmp_path / "copy", StoreConfig(**SIZES, write_elsewhere=True))
+
+
+@pytest.mark.parametrize("part", ["batchconsumequeue", "consumequeue_ext"])
+def test_a_file_of_another_kind_of_queue_may_not_lead_into_another_store(live, tmp_path, part):
+    shutil.copytree(live, tmp_path / "copy")
+    for root in (live, tmp_path / "copy"):
+        (root / part / "T" / "0").mkdir(parents=True)
+    (live / part / "T" / "0" / f"{0:020}").write_bytes(bytes(4600))
+    (tmp_path / "copy" / part / "T" / "0" / f"{0:020}").symlink_to(live / part / "T" / "0" / f"{0:020}")
+    with pytest.raises(StoreError, match="belongs to the store at"):
+        put(tmp_path / "copy", StoreConfig(**SIZES))
+
+
+def test_links_to_files_of_the_same_store_are_followed(live):
+    queue = live / "consumequeue" / "T" / "0"
+    (queue / f"{0:020}").rename(live / "moved")
+    (queue / f"{0:020}").symlink_to(live / "moved")
+    put(live, StoreConfig(**SIZES))
+    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+        assert sum(len(store.consume_queue(*queue)) for queue in store.queues()) == 2
+
+
+def test_expired_files_of_another_store_are_deleted_with_the_flag_alone(tmp_path, conf):
+    live = tmp_path / "live"
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)) as store:
+        for _ in range(5):
+            store.put_message(Message("T", bytes(40_000)))
+    shutil.copytree(live, tmp_path / "backup")
+    shutil.rmtree(tmp_path / "backup" / "commitlog")
+    config = conf(f"storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n")
+    before = contents(live)
+    with pytest.raises(StoreError, match="belongs to the store at"):
+        expire(tmp_path / "backup", config)
+    assert contents(live) == before
+    deleted = expire(tmp_path / "backup", replace(config, write_elsewhere=True))
+    assert deleted.commit_log.paths == [live / "commitlog" / f"{0:020}"]
+    assert not deleted.commit_log.paths[0].exists()
+
+
+def test_a_new_store_whose_log_would_be_another_stores_is_not_made(live, conf, tmp_path):
+    before = contents(live)
+    with pytest.raises(StoreError, match="belongs to the store at"):
+        put(tmp_path / "new", conf(LINES[0].format(live=live)))
+    assert not (tmp_path / "new").exists()
+    assert contents(live) == before
+
+
+def test_relative_paths_lead_where_they_lead_from_the_working_directory(live, backup, conf, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = contents(live, backup)
+    for lines in LINES:
+        with pytest.raises(StoreError, match="belongs to the store at") as caught:
+            put("backup", conf(lines.format(live="live", backup="backup")))
+        assert str(live / "commitlog") in str(caught.value)
+    assert contents(live, backup) == before
+    put("live", conf("storePathRootDir=live\nstorePathCommitLog=live/commitlog\n"))
+    put("live", conf(f"storePathRootDir={live}\nstorePathCommitLog=./live/../live/commitlog\n"))
+    monkeypatch.chdir(live)
+    put(".", conf("storePathRootDir=.\nstorePathCommitLog=commitlog\n"))
+    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+        assert sum(len(batch) for batch in store.scan()) == 4
+
+
+def test_a_store_that_is_given_by_a_link_is_its_own(live, conf, tmp_path):
+    (tmp_path / "link").symlink_to(live)
+    put(tmp_path / "link", StoreConfig(**SIZES))
+    put(tmp_path / "link", conf(LINES[0].format(live=live)))
+    put(live, conf(LINES[0].format(live=tmp_path / "link")))
 
 
 def test_with_the_flag_the_other_store_is_written_and_its_lock_held(live, backup, conf):
@@ -109,17 +202,14 @@ def test_with_the_flag_the_other_store_is_written_and_its_lock_held(live, backup
     put(live, StoreConfig(**SIZES))
 
 
-def test_with_the_flag_a_lock_of_the_other_store_still_refuses(live, backup, conf, tmp_path):
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
+def test_with_the_flag_a_lock_of_the_other_store_still_refuses(live, backup, conf):
     config = replace(conf(LINES[0].format(live=live)), write_elsewhere=True)
-    with subprocess.Popen([sys.executable, "-c", code, live / "lock"], stdin=-1, stdout=-1) as holder:
-        holder.stdout.readline()
-        before = contents(live)
-        for write in (put, WRITERS["recover"], WRITERS["rebuild"]):
+    before = contents(live)
+    with locked(live):
+        for write in (put, expire, WRITERS["recover"], WRITERS["rebuild"]):
             with pytest.raises(StoreLockedError):
                 write(backup, config)
-        assert contents(live) == before
-        holder.communicate(b"\n")
+    assert contents(live) == before
 
 
 def test_a_log_elsewhere_that_belongs_to_no_other_store_is_written(live, conf, tmp_path):

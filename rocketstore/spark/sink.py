@@ -139,10 +139,9 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
         raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
-    if is_held(root / "lock"):
-        raise StoreLockedError(f"{root}: a broker, or another writer, has the store open: stop it first")
-    if root.is_dir():
-        require_own_places(root, config)
+    for directory in (root, *require_own_places(root, config)):
+        if is_held(directory / "lock"):
+            raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
     make_directory(pieces_path(root, writer.job))

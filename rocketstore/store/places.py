@@ -24,8 +24,8 @@ from rocketstore.files.lock_file import StoreLock
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
 
 ROOT_FILES = ("lock", "checkpoint", "abort")  # any of these is in the root of a store alone
-LINKED_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index")  # whose entries may be links, too
-LAST_FILES = 3  # files of a log that a recovery may write to
+QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 
 
 def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
@@ -80,7 +80,8 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
     """
     owners: dict[Path, None] = {}
     named = [path for path in config.commit_log_paths(root) if path != root / "commitlog"]
-    for place in [*named, *_links(root, [root / "commitlog", *named])]:
+    logs = [root / "commitlog", *named]
+    for place in [*named, *_find_links(root, logs)]:
         owner = _owner_of(place, root, config if place in named else StoreConfig())
         if owner is None:
             continue
@@ -94,7 +95,7 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
             )
         owners[owner] = None
     if not config.write_elsewhere:
-        _refuse_shared_files(root, config)
+        _refuse_shared_files(root, logs)
     return [owner for owner in owners if owner.is_dir()]
 
 
@@ -119,19 +120,24 @@ def find_owner(place: Path, root: Path | None = None) -> Path | None:
     return None
 
 
-def _links(root: Path, logs: list[Path]) -> Iterator[Path]:
+def _find_links(root: Path, logs: list[Path]) -> Iterator[Path]:
     """Yield the links in a store that lead a writer elsewhere: to its parts, and to the files and queues in them."""
-    yield from _links_in(root)
-    for directory in (*logs, *(root / part for part in LINKED_PARTS)):
-        yield from _links_in(directory)
-    for part in LINKED_PARTS[:-1]:
-        for topic in _entries(root / part):
-            if topic.is_dir():
-                yield from _links_in(Path(topic.path))
+    for directory in (root, *_numbered_directories(root, logs)):
+        yield from (Path(entry.path) for entry in _entries(directory) if entry.is_symlink())
 
 
-def _links_in(directory: Path) -> Iterator[Path]:
-    return (Path(entry.path) for entry in _entries(directory) if entry.is_symlink())
+def _numbered_directories(root: Path, logs: list[Path]) -> Iterator[Path]:
+    """Yield the directories of log, index and queues, and the directories that these are in."""
+    yield from dict.fromkeys((*logs, root / "index"))
+    for part in QUEUE_PARTS:
+        yield root / part
+        for topic in _directories_in(root / part):
+            yield topic
+            yield from _directories_in(topic)
+
+
+def _directories_in(directory: Path) -> list[Path]:
+    return [Path(entry.path) for entry in _entries(directory) if entry.is_dir()]
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
@@ -140,17 +146,23 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
     return []
 
 
-def _refuse_shared_files(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if a file of the log that may be written to is a hard link: another store may have it, too."""
-    for directory in config.commit_log_paths(root):
-        names = sorted(entry.name for entry in _entries(directory) if entry.name.isdecimal())
-        for path in (directory / name for name in names[-LAST_FILES:]):
-            if path.is_file() and path.stat().st_nlink > 1:
-                raise StoreError(
-                    f"{path}: is a hard link, so that a store that shares the file would be changed with {root}: "
-                    "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
-                    "--write-elsewhere)"
-                )
+def _refuse_shared_files(root: Path, logs: list[Path]) -> None:
+    """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
+    for directory in _numbered_directories(root, logs):
+        numbered = [entry for entry in _entries(directory) if entry.name.isdecimal()]
+        numbered.sort(key=lambda entry: entry.name)
+        _refuse_hard_links(root, numbered[-LAST_FILES:])
+    _refuse_hard_links(root, [entry for entry in _entries(root) if entry.name == "checkpoint"])
+
+
+def _refuse_hard_links(root: Path, entries: list[os.DirEntry[str]]) -> None:
+    for entry in entries:
+        if entry.is_file() and entry.stat().st_nlink > 1:
+            raise StoreError(
+                f"{entry.path}: is a hard link, so that a store that shares the file would be changed with {root}: "
+                "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
+                "--write-elsewhere)"
+            )
 
 
 # ---- a commit log that is not where it should be -----------------------------------------------------------

@@ -40,7 +40,7 @@ from rocketstore.store.geometry import require_batch_size, writing_config
 from rocketstore.store.index_service import IndexService, open_index
 from rocketstore.store.layout import look_at_store, require_file_log
 from rocketstore.store.pieces import Block
-from rocketstore.store.places import acquire_locks, require_log_directory
+from rocketstore.store.places import acquire_locks, require_log_directory, require_own_places
 from rocketstore.store.recovery_complete import complete_store
 from rocketstore.store.reput import ReputMessageService
 
@@ -484,6 +484,8 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
     Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
     if mode == "a":
+        if not root.exists():
+            require_own_places(root, config or StoreConfig())  # before anything is made
         make_root(root)
         for path in root.iterdir():
             if path.name.isdecimal() and path.is_file():

@@ -1,0 +1,118 @@
+"""Writers of the data source and of its builds change no directory of another store, and hold its lock if they may."""
+
+import shutil
+
+import pytest
+
+pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+import rocketstore
+from rocketstore import Message, StoreConfig
+from rocketstore.config import camel_case
+from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.spark import rebuild_consume_queue, sink, write_index
+from rocketstore.spark.build import working_places
+from rocketstore.spark.sink import writer_of
+
+SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
+         "max_index_num": 400}
+OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
+SCHEMA = T.StructType([T.StructField("topic", T.StringType()), T.StructField("body", T.BinaryType())])
+
+
+@pytest.fixture
+def live(tmp_path):
+    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
+        store.put_message(Message("T", b"body"))
+    return tmp_path / "live"
+
+
+@pytest.fixture
+def backup(live, tmp_path):
+    shutil.copytree(live, tmp_path / "backup")
+    shutil.rmtree(tmp_path / "backup" / "commitlog")
+    return tmp_path / "backup"
+
+
+def contents(root):
+    return {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def writer(root, **options):
+    return writer_of(SCHEMA, {"path": str(root), **OPTIONS, **options}, False)
+
+
+def bodies(root):
+    with rocketstore.open(root, config=StoreConfig(**SIZES)) as store:
+        return [message.body for batch in store.scan() for message in batch]
+
+
+def test_the_sink_refuses_the_log_of_another_store_before_a_task_runs(live, backup, tmp_path):
+    before = contents(tmp_path)
+    for root in (backup, tmp_path / "new"):
+        with pytest.raises(StoreError, match="belongs to the store at") as caught:
+            writer(root, storePathCommitLog=str(live / "commitlog"))
+        assert str(live) in str(caught.value)
+        assert str(root) in str(caught.value)
+    assert not (tmp_path / "new").exists()
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", f"consumequeue/T/0/{0:020}", "index"])
+def test_the_sink_refuses_a_link_into_another_store(live, tmp_path, part):
+    copy = tmp_path / "copy"
+    shutil.copytree(live, copy)
+    shutil.rmtree(copy / part) if (copy / part).is_dir() else (copy / part).unlink()
+    (copy / part).symlink_to(live / part)
+    before = contents(tmp_path)
+    with pytest.raises(StoreError, match="belongs to the store at"):
+        writer(copy)
+    assert contents(tmp_path) == before
+
+
+def test_with_the_option_the_sink_writes_to_the_other_store_under_its_lock(live, backup, monkeypatch):
+    monkeypatch.setattr(sink, "attempt_name", lambda: "000000-0")
+    options = {"storePathCommitLog": str(live / "commitlog"), "writeElsewhere": "true"}
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError, match=str(live)):
+        writer(backup, **options)
+    job = writer(backup, **options)
+    written = job.write(iter([pa.RecordBatch.from_pylist([{"topic": "T", "body": b"more"}])]))
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)), pytest.raises(StoreLockedError):
+        job.commit([written])
+    assert bodies(live) == [b"body"]
+
+
+def test_with_the_option_a_job_is_committed_to_the_other_store(live, backup, monkeypatch):
+    monkeypatch.setattr(sink, "attempt_name", lambda: "000000-0")
+    job = writer(backup, storePathCommitLog=str(live / "commitlog"), writeElsewhere="true")
+    job.commit([job.write(iter([pa.RecordBatch.from_pylist([{"topic": "T", "body": b"more"}])]))])
+    assert bodies(live) == [b"body", b"more"]
+
+
+def test_a_build_makes_its_directory_in_a_store_under_the_lock_of_that_store(live):
+    before = contents(live)
+    store = rocketstore.open(live, "a", config=StoreConfig(**SIZES))
+    with store, pytest.raises(StoreLockedError), working_places(live / "new", None):
+        pass
+    assert contents(live) == before
+    with working_places(live / "new", None), pytest.raises(StoreLockedError):
+        rocketstore.open(live, "a", config=StoreConfig(**SIZES))
+
+
+@pytest.mark.spark
+def test_no_build_of_spark_writes_into_a_store_that_is_open(spark, live, tmp_path):
+    shutil.copytree(live, tmp_path / "copy")
+    schema = "topic string, key string, offset long, time long"
+    frame = spark.createDataFrame([("T", "k", 0, 1_700_000_000_000)], schema)
+    columns = {"key": "key", "phy_offset": "offset", "store_timestamp": "time", "topic": "topic"}
+    with rocketstore.open(live, "a", config=StoreConfig(**SIZES)):
+        before = contents(live)
+        with pytest.raises(StoreLockedError):
+            rebuild_consume_queue(spark, tmp_path / "copy", live / "new", config=StoreConfig(**SIZES))
+        with pytest.raises(StoreLockedError):
+            write_index(frame, live / "new", **columns)
+        assert contents(live) == before
+    assert list(live.glob(".new*")) == []
