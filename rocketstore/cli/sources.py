@@ -129,7 +129,7 @@ class Source:
         for number in itertools.count(1):
             line = file.readline(MAX_LINE + 1)
             if len(line) > MAX_LINE:
-                raise self.error(number, f"has more than {MAX_LINE:,} bytes: import long messages from Parquet or Arrow")
+                raise self.error(number, f"has more than {MAX_LINE:,} bytes: import these messages from Parquet")
             if not line:
                 return
             yield line
@@ -251,7 +251,7 @@ def fields_of(row: Row) -> dict[str, Any]:
     """Check a row of text, and make the fields of a message."""
     row = {name: value for name, value in row.items() if value is not None}
     if BODY_ERROR in row and not {"body", *BASE64} & row.keys():
-        reason = "the row has no body, which could not be decoded: export the message with --raw-body"
+        reason = "the body could not be decoded, so the row has none: export the message with --raw-body"
         raise ValueError(f"column {BODY_ERROR}: {reason}")
     check_row(tuple(row))
     if "body" in row and "bodyBase64" in row:
