@@ -122,6 +122,10 @@ def test_tables_of_spark_have_no_row_of_a_write_that_was_not_committed(killed):
     assert max(units) < written[0]
     offsets = read_table(root, table="offsets", columns="queueId,maxOffset").to_pylist()
     assert sum(row["maxOffset"] for row in offsets) == COMMITTED
+    for options in ({}, {"batchSize": "5"}):
+        items = read_table(root, table="index", columns="ordinal,phyOffset", **options).to_pylist()
+        assert [row["ordinal"] for row in items] == [*range(1, 1 + COMMITTED)]
+        assert max(row["phyOffset"] for row in items) < written[0]
 
 
 def test_messages_are_given_as_soon_as_their_write_is_committed(tmp_path, monkeypatch):
@@ -134,6 +138,17 @@ def test_messages_are_given_as_soon_as_their_write_is_committed(tmp_path, monkey
         assert store.look_message_by_offset(written[0]).body == b"written 0"
         assert store.consume_queue("T", 0).max_queue_offset == (COMMITTED + WRITTEN) // 2
         assert len(store.query_message("T", "k").messages) == COMMITTED + WRITTEN
+
+
+def test_items_are_rows_as_soon_as_their_write_is_committed(tmp_path):
+    pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+    from spark_reads import read_table
+
+    root = tmp_path / "store"
+    write_and_kill(root)
+    intent_path(root).unlink()
+    items = read_table(root, table="index", columns="ordinal,phyOffset").to_pylist()
+    assert [row["ordinal"] for row in items] == [*range(1, 1 + COMMITTED + WRITTEN)]
 
 
 def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,20 @@ __all__ = ["TABLE_READERS"]
 UNITS = 1 << 22  # that one task reads
 QUEUES = 500  # that one task opens
 Queue = tuple[str, int]
+
+
+class IndexPart(NamedTuple):
+    """An index file, and which of its items are rows.
+
+    Attributes: items: how many it had when the query was planned. limit: a physical offset, bytes; items that point
+    there or behind it are of a write that is not committed.
+    """
+
+    path: Path
+    hash_slot_num: int
+    index_num: int
+    items: int
+    limit: int
 
 
 class TablePart(InputPartition):  # type: ignore[misc]
@@ -221,28 +235,40 @@ class IndexReader(TableReader):
     def plan_log(self, store: MessageStore) -> LogPlan | None:
         return None
 
-    def plan(self, store: MessageStore) -> Iterator[list[tuple[Path, int, int]]]:
+    def plan(self, store: MessageStore) -> Iterator[list[IndexPart]]:
         index = store.index
-        for file in [] if index is None else index.files:
-            if len(file) > 0:
-                yield [(file.path, file.hash_slot_num, file.index_num)]
+        files = [] if index is None else [(file, len(file)) for file in index.files]
+        limit = find_limit(store)  # after the lengths: items of a write that begins later are behind these
+        for file, length in files:
+            if length > 0:
+                geometry = file.hash_slot_num, file.index_num
+                yield [IndexPart(file.path, *geometry, min(length, file.index_num - 1), limit)]
 
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for path, hash_slot_num, index_num in pieces:
+        for path, hash_slot_num, index_num, planned, limit in pieces:
             with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as file:
-                begin, total = file.header.begin_timestamp, min(len(file), index_num - 1)
+                begin, total = file.header.begin_timestamp, min(len(file), planned)
                 for start in range(1, total + 1, self.options.batch_size):
                     items = file.items(start, min(start + self.options.batch_size, total + 1))
+                    rows = np.flatnonzero(items["phy_offset"] < limit)
+                    items = items[rows]
                     time_diffs = items["time_diff"].astype(np.int32)
                     columns = {
-                        "ordinal": np.arange(start, start + len(items), dtype=np.int32),
+                        "ordinal": (start + rows).astype(np.int32),
                         "keyHash": items["key_hash"].astype(np.int32),
                         "phyOffset": items["phy_offset"].astype(np.int64),
                         "timeDiff": time_diffs,
                         "prevIndex": items["prev_index"].astype(np.int32),
                         "storeTimeApprox": times(begin + 1000 * time_diffs.astype(np.int64)),
                     }
-                    yield {"file": path.name, **columns}, len(items)
+                    if len(rows):
+                        yield {"file": path.name, **columns}, len(rows)
+
+
+def find_limit(store: MessageStore) -> int:
+    """Return the physical offset, bytes, where the records of an unfinished write begin; LONG_MAX if there are none."""
+    log = None if is_remote(store.path) else store._log_or_none
+    return LONG_MAX if log is None else log.find_limit()
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:
