@@ -8,6 +8,7 @@ from puts import BEGIN, config_of
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message
+from rocketstore.limits import LONG_MAX
 from rocketstore.store import intent as intent_module
 from rocketstore.store.intent import UncommittedRecords, WriteIntent, intent_path, pieces_path
 
@@ -149,6 +150,19 @@ def test_items_are_rows_as_soon_as_their_write_is_committed(tmp_path):
     intent_path(root).unlink()
     items = read_table(root, table="index", columns="ordinal,phyOffset").to_pylist()
     assert [row["ordinal"] for row in items] == [*range(1, 1 + COMMITTED + WRITTEN)]
+
+
+def test_a_write_that_begins_while_a_reader_is_open_is_left_out(tmp_path):
+    root = tmp_path / "store"
+    begin = write_and_kill(root)[0]
+    intent_path(root).rename(tmp_path / "hidden")
+    with CommitLog.open(root / "commitlog") as log:
+        records = UncommittedRecords(root, log)
+        assert records.find_begin() == LONG_MAX
+        (tmp_path / "hidden").rename(intent_path(root))
+        assert records.find_begin() == begin
+        intent_path(root).unlink()
+        assert records.find_begin() == LONG_MAX
 
 
 def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):

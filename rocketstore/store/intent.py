@@ -214,6 +214,7 @@ class UncommittedRecords:
 
     def __init__(self, root: Path, log: CommitLog) -> None:
         self._root = root
+        self._path = intent_path(root)
         self._log = log
         self._staying: WriteIntent | None = None
         self._uncommitted: WriteIntent | None = None
@@ -224,6 +225,10 @@ class UncommittedRecords:
 
         Damage within the range of the write is the end of the log. Raises: CorruptFileError for the intent.
         """
+        try:
+            self._path.stat()  # a get asks several times, and opening a missing file takes much longer
+        except FileNotFoundError:
+            return LONG_MAX
         while (intent := WriteIntent.read(self._root)) not in (None, self._staying):
             started = time.monotonic()
             if intent == self._uncommitted and started < self._kept_until:
