@@ -6,6 +6,7 @@ import os
 from rocketstore.config import StoreConfig
 from rocketstore.errors import (
     CorruptFileError,
+    DiskReadError,
     PutMessageError,
     StoreClosedError,
     StoreError,
@@ -49,6 +50,7 @@ __all__ = [
     "ConsumeQueueExt",
     "ConsumerLag",
     "CorruptFileError",
+    "DiskReadError",
     "DispatchRequest",
     "ExpiredFiles",
     "Finding",

@@ -60,18 +60,9 @@ class RemoteFileQueue(MappedFileQueue):
     In ``sparing_reads`` no block is read: a read fetches the bytes that were asked for, and nothing ahead.
     """
 
-    def __init__(
-        self,
-        directories: Sequence[Path],
-        *,
-        mapped_file_size: int | None = None,
-        mappings: Mappings | None = None,
-        files: list[LogFile] | None = None,
-    ) -> None:
-        self.part: tuple[int, int] | None = None  # the offsets that blocks are read of, if not whole files
-        self._windows: list[ReadWindow] = []  # of sparing reads, the last one first
-        self._windows_at: list[float] = []  # when the directories were listed that these are of
-        super().__init__(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
+    part: tuple[int, int] | None = None  # the offsets that blocks are read of, if not whole files
+    _windows: Sequence[ReadWindow] = ()  # of sparing reads, the last one first
+    _windows_at: Sequence[float] = ()  # when the directories were listed that these are of
 
     def refresh(self) -> None:
         """List the directories again, if the last list is not recent."""
