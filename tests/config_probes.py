@@ -34,7 +34,7 @@ def ours(probe):
     """What rocketstore reads from the file, in the shape of ``theirs``; REFUSED where it would use the .bak."""
     name = probe["name"]
     try:
-        root = broker_config._root(data_of(probe))
+        root = broker_config._parse_root(data_of(probe))
         value = {**broker_config.TYPED_FILES, **broker_config.OTHER_FILES}[name](root)
     except (ValueError, RecursionError):
         return REFUSED

@@ -1,4 +1,4 @@
-"""Read bytes at a position of a file. A disk that cannot read them is an error that names the file and the place."""
+"""Read bytes at a position of a file. If the disk cannot read them, the error names the file and the position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["read_at", "read_path_at", "read_readable"]
 def read_at(fd: int, size: int, position: int, path: object) -> bytes:
     """Return ``size`` bytes at a position of an open file, or as many as the file has.
 
-    Parameters: path: what the error names. Raises: DiskReadError.
+    Parameters: path: the file's path, for the error. Raises: DiskReadError.
     """
     parts = []
     while size > 0:
@@ -22,7 +22,7 @@ def read_at(fd: int, size: int, position: int, path: object) -> bytes:
             data = os.pread(fd, size, position)
         except OSError as error:
             number = error.errno or 0
-            raise DiskReadError(path, _first_unreadable(fd, size, position), number) from error
+            raise DiskReadError(path, _find_unreadable_page(fd, size, position), number) from error
         if not data:
             break
         parts.append(data)
@@ -40,9 +40,10 @@ def read_path_at(path: Path, size: int, position: int) -> bytes:
 
 
 def read_readable(path: Path, size: int, position: int) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return what ``read_path_at`` does, with zeros where the disk cannot read, and the (begin, end) of these.
+    """Return bytes of a local file, with zeros in place of the pages that the disk cannot read.
 
-    Bytes that cannot be read come in whole pages.
+    Returns: the bytes, as many as ``read_path_at`` returns; the (begin, end) of each range of zeros, positions in the
+    file.
     """
     data, lost, end = bytearray(), [], position + size
     while position < end:
@@ -57,8 +58,8 @@ def read_readable(path: Path, size: int, position: int) -> tuple[bytes, list[tup
     return bytes(data), lost
 
 
-def _first_unreadable(fd: int, size: int, position: int) -> int:
-    """Return the position of the first page that cannot be read, where a read of many pages failed."""
+def _find_unreadable_page(fd: int, size: int, position: int) -> int:
+    """Return the position of the first page that the disk cannot read, after a read of several pages failed."""
     end = position + size
     while position < end:
         following = position - position % mmap.PAGESIZE + mmap.PAGESIZE

@@ -1,4 +1,4 @@
-"""Half-open ranges of positions, (begin, end): merged, and searched for what overlaps another range."""
+"""Half-open ranges of positions, (begin, end): merge them, and find the first one that overlaps another range."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ END = itemgetter(1)
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same positions as few ranges that do not touch, in order."""
+    """Return the ranges sorted, with those merged that overlap or touch."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(ranges):
         if merged and begin <= merged[-1][1]:
@@ -23,6 +23,6 @@ def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def find_overlap(merged: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[int, int] | None:
-    """Return the first range that has positions in common with one, or None. Parameters: merged: of merge_ranges."""
+    """Return the first range that overlaps (begin, end), or None. Parameters: merged: a result of ``merge_ranges``."""
     at = bisect_right(merged, begin, key=END)
     return merged[at] if at < len(merged) and merged[at][0] < end else None

@@ -13,7 +13,7 @@ from rocketstore.storage import is_remote
 __all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
 
 MAX_SMALL_FILE = 64 << 20  # bytes
-SIZE_OF_PROC_FILE = 1 << 16  # bytes to read of a file that shows no size
+SIZE_OF_PROC_FILE = 1 << 16  # bytes to read of a file whose size is reported as 0
 
 
 def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
@@ -22,11 +22,11 @@ def read_small_file(path: Path, max_size: int = MAX_SMALL_FILE) -> bytes:
     Parameters
     ----------
     path : a local path, or a RemotePath.
-    max_size : the size in bytes that the file may have at most.
+    max_size : the maximum size of the file, bytes.
 
     Raises
     ------
-    CorruptFileError : the file is larger, or it is no regular file: a pipe, a device. Nothing was read then.
+    CorruptFileError : the file is larger, or it is no regular file but a pipe or a device. Its bytes are not read.
     OSError : the system refuses; FileNotFoundError if the file is missing.
     """
     if is_remote(path):

@@ -45,7 +45,7 @@ QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
 MISSING = "is missing"
 TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
-LIVE_SECONDS = 1.0  # since the last change of a file that a broker may still be writing
+LIVE_SECONDS = 1.0  # after its last change a broker may still be writing the file
 NO_FILE = f"is no regular file of at most {MAX_SIZE} bytes"
 PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
 
@@ -63,9 +63,10 @@ class BrokerConfig:
 
     ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
     topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
-    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong, and
-    the parts that are in RocksDB, of which the JSON files, if there are any, are older. ``offsets_file``: the name of
-    the file that ``consumer_offsets`` is from; a broker with enableLmq has them in lmqConsumerOffset.json.
+    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong. They
+    also name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
+    ``offsets_file``: the name of the file that ``consumer_offsets`` was read from. A broker with enableLmq uses
+    lmqConsumerOffset.json.
 
     Source: ConfigManager.load.
     """
@@ -80,10 +81,10 @@ class BrokerConfig:
 
     @classmethod
     def open(cls, store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
-        """Read the ``config`` of a store; without one all is empty.
+        """Read the directory ``config`` of a store. If it is missing, all parts are empty.
 
-        Parameters: config: the broker's own file says where RocksDB and light queues are used; None to decide by
-        what is there. Raises: FileNotFoundError without a store.
+        Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
+        light queues; None to decide by the files that exist. Raises: FileNotFoundError without a store.
         """
         parts: dict[str, Any] = {}
         problems = []
@@ -118,8 +119,8 @@ class BrokerConfig:
 def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
     """Return the name of the file in which the broker keeps the offsets of its consumers.
 
-    A broker with enableLmq reads and writes lmqConsumerOffset.json alone. Unless ``config`` says that it is one, the
-    file that was changed last is the broker's.
+    A broker with enableLmq reads and writes only lmqConsumerOffset.json. If ``config`` does not have enableLmq, the
+    broker's file is the one that was changed last.
 
     Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
     """
@@ -127,7 +128,8 @@ def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: Store
         return LMQ_OFFSETS
     directory = to_path(store_path_root_dir) / "config"
     changed = {
-        name: max(_changed(directory / name), _changed(_bak(directory / name))) for name in (OFFSETS, LMQ_OFFSETS)
+        name: max(_change_time(directory / name), _change_time(_bak(directory / name)))
+        for name in (OFFSETS, LMQ_OFFSETS)
     }
     return max(changed, key=changed.__getitem__)
 
@@ -137,7 +139,7 @@ def read_topics(
 ) -> dict[str, TopicConfig]:
     """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
 
-    Topics that the broker has in RocksDB are not read, and no older topics.json is.
+    If the broker keeps its topics in RocksDB, the result is empty: these are not read, and topics.json is older.
     Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError where only bad files are there,
     which otherwise are no topics.
     """
@@ -305,31 +307,32 @@ def _read_again(path: Path, decode: Decoder) -> _Read:
 
 
 def _is_being_written(path: Path) -> bool:
-    """Return whether a broker may be in the middle of writing a file, so that it is read again before it is broken.
+    """Return whether a broker may be writing a file now. Such a file is read again before it is called broken.
 
-    A broker empties a file and writes it anew, first the .bak: what changed a moment ago may not be all.
+    A broker empties a file and then writes it, first the .bak and then the file. So a file that was changed a moment
+    ago may be incomplete.
 
     Source: MixAll.string2File.
     """
-    last = max(_changed(path), _changed(_bak(path)), _changed(path.parent))
+    last = max(_change_time(path), _change_time(_bak(path)), _change_time(path.parent))
     return abs(time.time() - last) < LIVE_SECONDS
 
 
-def _changed(path: Path) -> float:
-    """Return when a file changed, seconds since the epoch; 0 if that is not known."""
+def _change_time(path: Path) -> float:
+    """Return when a file was changed last, seconds since the epoch; 0 if the file cannot be found."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0
 
 
 def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
-    """Read a file. Parameters: before: what was read the last time, to be returned if the bytes are the same."""
+    """Read a file. Parameters: before: the result of the last read, which is returned if the bytes are the same."""
     data = None
     try:
         data = read_small_file(path, MAX_SIZE)
         if data == before.data:
             return before
-        return _Read(decode(_root(data)), "", data)
+        return _Read(decode(_parse_root(data)), "", data)
     except FileNotFoundError:
         return _Read(None, MISSING)
     except (CorruptFileError, IsADirectoryError):
@@ -342,8 +345,8 @@ def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
         return _Read(None, f"cannot be decoded: {error}" if data else "is empty", data)
 
 
-def _root(data: bytes) -> dict[str, Any]:
-    """Parse a file of the configuration; null is an empty object. Raises: ValueError, RecursionError."""
+def _parse_root(data: bytes) -> dict[str, Any]:
+    """Parse a configuration file. JSON null becomes an empty object. Raises: ValueError, RecursionError."""
     root = parse_json(data)
     if not isinstance(root, dict | None):
         raise ValueError(f"an object was expected, not {short(root)}")
@@ -377,6 +380,6 @@ def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Pat
 
 
 def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
-    """Return topics.json as parsed, if the broker reads it."""
+    """Return the parsed topics.json with a dataVersion. Raises: ValueError if the broker would refuse the file."""
     decode_topics(root)
     return {**root, "dataVersion": root.get("dataVersion", {})}

@@ -43,7 +43,7 @@ class StoreCheckpoint:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a checkpoint file. Bytes that are missing are zeros: a broker makes the file longer when it maps it."""
+        """Read a checkpoint file. Missing bytes count as zeros: a broker extends a short file when it maps it."""
         path = to_path(path)
         try:
             data = read_file_start(path, FIELDS.size)

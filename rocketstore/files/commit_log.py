@@ -24,7 +24,7 @@ from rocketstore.files.lock_file import StoreLock
 from rocketstore.files.log_writer import LogWriter, StoreTimestamp, require_uninterrupted
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, Window, check_mode, make_directory
 from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.files.remote_file import RemoteFileQueue, open_queue
+from rocketstore.files.remote_file import BYTES_BEHIND_RECORD, RemoteFileQueue, open_queue
 from rocketstore.files.scan import MAX_BATCH_BYTES, Scan
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked
 from rocketstore.kernels.commit_log import (
@@ -50,7 +50,6 @@ __all__ = ["CommitLog", "subscribed_tags"]
 
 AT_REST_SECONDS = 60
 SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
-RECORD_HEAD = 64  # bytes behind a record that tell whether it is half written, and more
 LARGE_RECORD = 8 << 20  # bytes: one that is larger makes a search slow, not wrong
 ON_CORRUPT = ("raise", "skip")
 
@@ -60,8 +59,8 @@ class CommitLog:
 
     Attributes: directories; mode; last_phy_offset: where the last record was that ``max_phy_offset`` saw,
     or None; whole_to: before this physical offset nobody writes any more, so that a record that ends in zeros is whole;
-    find_limit: gives the physical offset where the log ends at the latest, LONG_MAX if nothing limits it; ending: where
-    a broker ends the log.
+    find_limit: a function that returns an upper bound of the log's end, a physical offset, or LONG_MAX for no bound;
+    ending: finds where a broker ends the log.
     Source: CommitLog, MultiPathMappedFileQueue.
     """
 
@@ -240,23 +239,25 @@ class CommitLog:
 
     @property
     def known_end(self) -> int:
-        """Where the log ended when ``max_phy_offset`` was found last, 0 before."""
+        """The end of the log, bytes, that the last call of ``max_phy_offset`` found; 0 before the first call."""
         return self._end or 0
 
     def find_readable_end(self, phy_offset: int) -> int:
-        """Return where the log ends if ``phy_offset`` is there or behind that, bytes; else any offset behind it.
+        """Return an offset, bytes, that tells whether ``phy_offset`` is before the end of the log.
 
-        Records behind the end were cut off by a broker, or their write was never committed.
+        If ``phy_offset`` is at or behind the end of the log, the result is that end. Otherwise the result is any offset
+        behind ``phy_offset``, which is faster to find. Records behind the end were cut off by a broker, or their write
+        was never committed.
         """
         end = LONG_MAX if phy_offset < self._committed_end else self.find_limit()
         return min(end, self.max_phy_offset) if self.ending.is_behind(phy_offset) else end
 
     def note_end(self, end: int, last_phy_offset: int) -> None:
-        """Take it that the log ends here, after the record at ``last_phy_offset``; -1: there is none."""
+        """Remember that the log ends at ``end``, after the record at ``last_phy_offset``; -1 without records."""
         self._end, self.last_phy_offset = end, last_phy_offset if last_phy_offset >= 0 else None
 
     def read_store_timestamp(self, phy_offset: int) -> int:
-        """Return the store time of the record at an offset, behind the end of the log too, epoch ms; -1 without one."""
+        """Return the store time, epoch ms, of a record, which may be behind the end of the log; -1 without a record."""
         fields = self._read_record(phy_offset)[1]
         return -1 if fields is None else int(fields["store_timestamp"])
 
@@ -359,12 +360,12 @@ class CommitLog:
     def with_bodies(self, batch: MessageBatch, most: int, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
         """Give messages of this log with their bodies decompressed, as ``MessageBatch.split`` does.
 
-        Parameters: most: bytes of bodies in a batch. bad_bodies: counts the bodies that cannot be decoded.
+        Parameters: most: bytes of bodies in a batch at most. bad_bodies: counts the bodies that cannot be decoded.
         """
         return batch.split(most, bad_bodies, self._name_file)
 
     def _name_file(self, error: BodyError) -> BodyError:
-        """Make the error that names the file of the log, of one that knows the physical offset alone."""
+        """Return an error that names the log file, given an error that has only the physical offset."""
         file = self.queue.find(error.offset) if isinstance(error, CorruptFileError) else None
         if not isinstance(error, CorruptFileError) or file is None:
             return error
@@ -576,25 +577,25 @@ class CommitLog:
             return offset, status
 
     def _span(self, offset: int) -> int:
-        """How many bytes to read at an offset at once, where a file is not mapped."""
+        """Return how many bytes to read at an offset at once if the file is not mapped."""
         return min(SPAN, self.queue.span(offset))
 
     def _larger(self, size: int, offset: int) -> int:
-        """How many bytes to read of a record, or a blank, of which ``size`` were too few."""
+        """Return how many bytes to read of a record, or of a blank, after ``size`` bytes were too few."""
         if size >= SPAN or size * 16 <= self.queue.span(offset):
             return size * 16
-        return max(self._length_at(offset) + RECORD_HEAD, 2 * size)
+        return max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
 
     def _length_at(self, offset: int) -> int:
-        """What the record, or the blank, at an offset says of its length, bytes."""
+        """Read the length field of the record, or of the blank, at an offset, bytes."""
         return int.from_bytes(self.queue.pread(offset, 4), "big", signed=True)
 
     def _fills(self, file: LogFile, offset: int) -> bool:
-        """Whether a blank fills its file, by its own length: of a remote file the rest is not read for that."""
+        """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
         return self.queue.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
 
     def list_again(self) -> None:
-        """List the files, also if they are those of a plan: something is not as it was planned."""
+        """List the files of a planned log again, because one of them is not as it was planned."""
         if self.queue.is_planned:
             self.whole_to = 0
             self.queue.list_again()

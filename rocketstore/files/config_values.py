@@ -21,7 +21,7 @@ LONG_FIELDS = ("broker_id", "which_broker_when_consume_slowly")
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 NUMBER = re.compile(r"([+-]?[0-9][0-9,]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 INT, LONG = 32, 64  # bits
-NOTHING = (None, "", "null")  # what fastjson takes for null where a number or a boolean is expected
+NOTHING = (None, "", "null")  # values that fastjson reads as null where it expects a number or a boolean
 BOOLEANS = {"true": True, "1": True, "Y": True, "false": False, "0": False, "N": False}
 Decoder = Callable[[dict[str, Any]], Any]
 Offsets = dict[str, dict[str, dict[int, int]]]
@@ -77,9 +77,9 @@ def read_object(value: Any, what: str) -> dict[str, Any]:
 
 
 def read_table(root: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a member of a file that is an object, empty where the file lacks it. RocketMQ refuses null.
+    """Return the member ``name`` of a file, which must be an object; an empty one if the file lacks it.
 
-    Upper and lower case, "_" and "-" in the member's name do not count, as for fastjson.
+    RocketMQ refuses null here. As in fastjson, the names of members are compared without case, "_" and "-".
     """
     names = [key for key in root if key.replace("_", "").replace("-", "").lower() == name.lower()]
     if not names:
@@ -90,8 +90,8 @@ def read_table(root: dict[str, Any], name: str) -> dict[str, Any]:
 def read_integer(value: Any, bits: int) -> int:
     """Convert a JSON value to a Java int or long, as fastjson does.
 
-    An integer, also one in quotes, must fit; of a fraction the integer part is taken, modulo 2**bits as
-    BigDecimal.longValue does; a number with an exponent is limited to the range as a cast of a double does.
+    An integer must fit into ``bits``, also if it is in quotes. A number with a fraction becomes its integer part modulo
+    2**bits, as by BigDecimal.longValue. A number with an exponent is limited to the range, as by a cast of a double.
 
     Source: TypeUtils.cast.
     """
@@ -127,13 +127,14 @@ def read_boolean(value: Any) -> bool:
 
 
 def read_text(value: Any) -> str:
+    """Convert a JSON value to a string, as fastjson does."""
     if isinstance(value, Number):
         return repr(float(value)) if "e" in value.text.lower() else value.text
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def read_filter_type(value: Any) -> str | None:
-    """Convert a JSON value to the name of a TopicFilterType, None for a name that there is not."""
+    """Convert a JSON value to the name of a TopicFilterType, None for an unknown name."""
     if isinstance(value, str):
         return value.upper() if value.upper() in FILTER_TYPES else None
     if type(value) is not int or not 0 <= value < len(FILTER_TYPES):
@@ -145,9 +146,9 @@ def read_filter_type(value: Any) -> str | None:
 
 
 def decode_bean(kind: type[Any], name: str, value: Any) -> Any:
-    """Make a TopicConfig or SubscriptionGroupConfig of a JSON object. Raises: ValueError naming member and bean.
+    """Convert a JSON object to a TopicConfig or SubscriptionGroupConfig. Raises: ValueError naming member and bean.
 
-    Members that the object lacks have RocketMQ's defaults; null is 0 or false, as fastjson2 takes it.
+    Members that the object lacks have RocketMQ's defaults. A null becomes 0 or false, as in fastjson2.
     """
     members = read_object(value, short(name))
     bean = dict(vars(kind(name)))
@@ -186,12 +187,12 @@ def _decode_beans(root: dict[str, Any], table: str, kind: type[Any]) -> dict[str
 
 
 def decode_topics(root: dict[str, Any]) -> dict[str, TopicConfig]:
-    """Source: TopicConfigManager.decode."""
+    """Return the topics of a topics.json by name. Source: TopicConfigManager.decode."""
     return _decode_beans(root, TOPIC_TABLE, TopicConfig)
 
 
 def decode_groups(root: dict[str, Any]) -> dict[str, SubscriptionGroupConfig]:
-    """Source: SubscriptionGroupManager.decode."""
+    """Return the groups of a subscriptionGroup.json by name. Source: SubscriptionGroupManager.decode."""
     forbidden = root.get("forbiddenTable")
     for group, topics in ({} if forbidden is None else read_object(forbidden, "forbiddenTable")).items():
         for number in read_object(topics, f"forbiddenTable of {short(group)}").values():
@@ -200,7 +201,7 @@ def decode_groups(root: dict[str, Any]) -> dict[str, SubscriptionGroupConfig]:
 
 
 def decode_version(value: Any) -> int:
-    """Return the counter of a DataVersion, of which all members must be integers.
+    """Return the counter of a DataVersion. All members of a DataVersion must be integers.
 
     Raises: ValueError. Source: DataVersion.assignNewOne.
     """
@@ -243,7 +244,7 @@ def decode_lmq_offset_table(root: dict[str, Any]) -> Offsets:
 
 
 def decode_delay_offsets(root: dict[str, Any]) -> dict[int, int]:
-    """Source: ScheduleMessageService.decode."""
+    """Return the offsets of a delayOffset.json by delay level. Source: ScheduleMessageService.decode."""
     if root.get("dataVersion") is not None:
         decode_version(root["dataVersion"])
     return _queue_offsets(read_table(root, "offsetTable"), "offsetTable")
@@ -262,7 +263,7 @@ def _read_named(what: str, value: Any, bits: int) -> int:
 
 
 def check_lmq_offsets(root: dict[str, Any]) -> dict[str, Any]:
-    """Return a lmqConsumerOffset.json as parsed, if RocketMQ reads it."""
+    """Return the parsed lmqConsumerOffset.json. Raises: ValueError if RocketMQ would refuse the file."""
     decode_lmq_offset_table(root)
     return root
 

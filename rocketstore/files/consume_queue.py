@@ -125,7 +125,11 @@ def beside_expiry(method: F) -> F:
 
 
 class BoundedEnd(NamedTuple):
-    """What was found of the end of a queue: in these files, whose valid units end at ``run_end``, it is ``end``."""
+    """A found end of a queue, and for which files it counts.
+
+    Attributes: files: the files of the queue then. run_end: where their valid units ended, bytes. end: where the queue
+    ended, bytes.
+    """
 
     files: Sequence[LogFile]
     run_end: int
@@ -136,16 +140,16 @@ class ConsumeQueue:
     """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 
     It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
-    for again from where it was, so a queue grows as a broker writes. If the commit log says where it ends, a queue ends
-    before its first unit that leads behind that end, as for a broker. Units of a write that is not committed are left
-    out too.
+    for again from where it was, so a queue grows as a broker writes. If the end of the commit log is known, a
+    queue ends before its first unit that leads behind that end, as for a broker. Units of a write that is not committed
+    are left out too.
 
     Attributes: directory; mode; mappings: those that it shares with other queues, before its files are looked at, else
     None. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
     __slots__ = (
-        "_bounded", "_closed", "_commit_log", "_end", "_file_size", "_found", "_given_size", "_known", "_queue",
+        "_bounded", "_closed", "_commit_log", "_end", "_file_size", "_found_end", "_given_size", "_known", "_queue",
         "_writer", "directory", "mappings", "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
@@ -163,7 +167,7 @@ class ConsumeQueue:
         self._queue: MappedFileQueue | None = None
         self._file_size = 0
         self._end = -1
-        self._found = -1
+        self._found_end = -1
         self._bounded: BoundedEnd | None = None
         self._known: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, their end, and what they have
         self._closed = False
@@ -389,7 +393,7 @@ class ConsumeQueue:
     @property
     @beside_expiry
     def leftover_units(self) -> int:
-        """How many valid units stand behind the end of the queue because they lead behind the end of the log."""
+        """The number of valid units behind the end of the queue. They lead to records behind the end of the log."""
         end, run_end = self._find_end(), self._find_run_end()
         if end == run_end:
             return 0
@@ -397,31 +401,31 @@ class ConsumeQueue:
         return sum(stop - begin for begin, stop in behind) // self.unit_size
 
     def _find_end(self) -> int:
-        """Find where the queue ends: where its valid units do, or before the first that leads behind the log."""
+        """Find the end of the queue, bytes: the end of its valid units, or the first one that leads behind the log."""
         run_end, log = self._find_run_end(), self._commit_log
         ending = getattr(log, "ending", None)
         state = StoreState.CRASHED if ending is None else ending.state
         is_bounded = state != StoreState.CRASHED and log.queue.files
         end = self._find_end_by_log(run_end, state) if is_bounded else run_end
         limit = LONG_MAX if ending is None else log.find_limit()
-        self._found = end if limit == LONG_MAX else self._find_end_before(limit, end)
-        return self._found
+        self._found_end = end if limit == LONG_MAX else self._find_end_before(limit, end)
+        return self._found_end
 
     def _find_end_before(self, limit: int, end: int) -> int:
-        """Find where the units before ``end`` end that lead before a physical offset."""
+        """Find the end of those units before ``end`` that lead to records before the physical offset ``limit``."""
         spans = self._spans_until(end)
         if not spans or self._skip_before(spans[-1][0], end, limit) == end:
             return end
         return max(find_truncated_end(spans, limit, self._phy_offset_at, self._skip_before), spans[0][0])
 
     def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
-        """Find where the queue ends by what its units lead to."""
+        """Find the end of the queue by the records that its units lead to."""
         files, known = self._run().files, self._bounded
         if known is None or known.files is not files or known.end != known.run_end or known.run_end > run_end:
             known = None
         elif known.run_end == run_end:
             return run_end
-        if is_remote(self.directory):  # to walk over the log is to fetch it: see whether the last record is there
+        if is_remote(self.directory):  # a walk over the log would fetch it all: check the last unit's record
             end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
         else:
             end = self._find_bounded_end(run_end, 0 if known is None else known.end)
@@ -430,11 +434,11 @@ class ConsumeQueue:
         return end
 
     def _find_bounded_end(self, run_end: int, checked: int) -> int:
-        """Find where the queue ends if its units from ``checked`` to ``run_end`` may lead behind the log."""
+        """Find the end of the queue. Only units from ``checked`` to ``run_end``, bytes, may lead behind the log."""
         spans, log = self._spans_until(run_end), self._commit_log
         if not spans:
             return run_end
-        # Units of records in earlier files of the log need no look at where the log ends.
+        # Finding the end of the log is slow. It is not needed if all units lead to earlier files of the log.
         place = self._skip_before(max(spans[-1][0], checked), run_end, log.ending.begin())
         if place == run_end or self._skip_before(place, run_end, log_end := log.ending.bound_of_queues()) == run_end:
             return run_end
@@ -444,7 +448,7 @@ class ConsumeQueue:
         return find_own_end(self._spans_until(end), self.unit_size, self._is_own) if end > 0 else end
 
     def _is_before_last_file(self, run_end: int) -> bool:
-        """Whether the last unit leads to an earlier file of the log than the last one that begins with a record."""
+        """Return whether the last unit leads to a record before the last log file that begins with a record."""
         spans = self._spans_until(run_end)
         return not spans or self._phy_offset_at(run_end - self.unit_size) < self._commit_log.ending.begin()
 
@@ -471,8 +475,8 @@ class ConsumeQueue:
         record = self._commit_log.find_message(phy_offset)
         if record is None:
             return False
-        more = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
-        return (record.topic, record.queue_id) == (self.topic, self.queue_id) or self.topic in more
+        light_queues = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        return (record.topic, record.queue_id) == (self.topic, self.queue_id) or self.topic in light_queues
 
     def _spans_until(self, end: int) -> list[Span]:
         """Return the spans of units before ``end`` in each file that has any."""
@@ -610,7 +614,7 @@ class ConsumeQueue:
 
     def _end_after(self, first: int, stop: int) -> int:
         """The end, which is not looked for again where a range of queue offsets is within what is known."""
-        end = self._found
+        end = self._found_end
         return end // 20 if first >= 0 and stop * 20 <= end else self.max_queue_offset
 
     def _unit_at(self, position: int) -> CqUnit:

@@ -161,8 +161,8 @@ class UnitWriter(FileRun):
 class ConsumeQueueWriter(UnitWriter):
     """Writes the units of one queue, files of ``mapped_file_size`` bytes rounded up to whole units.
 
-    Attribute: ``min_logic_offset``, bytes. Parameters: compat: the RocketMQ release whose corrections of the minimum
-    to make. Source: org.apache.rocketmq.store.ConsumeQueue.
+    Attribute: ``min_logic_offset``, bytes. Parameters: compat: the RocketMQ release whose rule for the minimum is
+    used. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
     unit_size = 20

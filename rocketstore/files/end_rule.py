@@ -35,10 +35,11 @@ class StoreState(StrEnum):
 
 
 class Evidence(NamedTuple):
-    """What a store says of the end of its log, apart from the log.
+    """What the other files of a store tell about the end of its log.
 
-    Attributes: physic_msg_timestamp, epoch ms, and confirm_phy_offset, bytes: of the checkpoint; None and 0 without it.
-    lock_timestamp: when a broker wrote the lock file, which it does when it starts, epoch ms; None without that file.
+    Attributes: physic_msg_timestamp, epoch ms, and confirm_phy_offset, bytes: from the checkpoint; None and 0 without
+    it. lock_timestamp: when a broker wrote the lock file, epoch ms; None without that file. A broker writes it when it
+    starts.
     """
 
     physic_msg_timestamp: int | None = None
@@ -52,9 +53,10 @@ class EndRule(NamedTuple):
     A broker that starts after a clean stop reads the last files of the log, ends the log at the first bytes there that
     are no record, and writes on from there. It erases nothing. So old records may stand behind the end.
 
-    Attributes: find_state, find_evidence: give state and evidence of the store now. last_files: how many files, from
-    the last one that begins with a record, a broker reads after a clean stop. verifies_crc: whether it compares bodies
-    with their CRC then. Source: CommitLog.recoverNormally, MappedFileQueue.truncateDirtyFiles.
+    Attributes: find_state, find_evidence: functions that return the present state and evidence of the store.
+    last_files: how many files, from the last one that begins with a record, a broker reads after a clean stop.
+    verifies_crc: whether it compares bodies with their CRC then.
+    Source: CommitLog.recoverNormally, MappedFileQueue.truncateDirtyFiles.
     """
 
     find_state: Callable[[], StoreState]
@@ -64,7 +66,7 @@ class EndRule(NamedTuple):
 
 
 class StoppedEnd(NamedTuple):
-    """Where the log of a store ends that was stopped cleanly, and its last record, bytes; -1 without a record.
+    """Where the log of a cleanly stopped store ends, and where its last record begins, bytes; -1 without a record.
 
     Attributes: is_cut: old records stand behind the end, where a broker cut them off. is_damaged: records stand behind
     bytes that were damaged after the stop, so that the end is not known. verifies_crc: whether bodies were compared
@@ -79,10 +81,10 @@ class StoppedEnd(NamedTuple):
 
 
 def find_stopped_end(log: CommitLog, begin: int, evidence: Evidence, *, verify_crc: bool) -> StoppedEnd:
-    """Find where the log of a store ends that was stopped cleanly.
+    """Find where the log of a cleanly stopped store ends.
 
-    A checkpoint that knows the last record proves that no broker cut the log before it. Bodies need no look then, but
-    for the one behind the record that a broker noted last when it started.
+    If the checkpoint has the store time of the last record, no broker cut the log before that record. Then only one
+    body is compared with its CRC: that of the record behind ``confirm_phy_offset`` (see ``ends_before_bad_body``).
 
     Parameters: begin: where a broker begins to read. verify_crc: whether a broker compares bodies with their CRC.
     Source: CommitLog.recoverNormally.
@@ -103,7 +105,7 @@ def find_stopped_end(log: CommitLog, begin: int, evidence: Evidence, *, verify_c
 
 
 def _walk(log: CommitLog, begin: int, *, verify_crc: bool) -> tuple[int, int]:
-    """Return where the sound records from ``begin`` on end, and where the last of them begins; -1 without one."""
+    """Return where the sound records from ``begin`` on end, and where the last record begins, bytes; -1 without one."""
     scanner = log.scanner((), verify_crc=verify_crc)
     end = log.walk(scanner, begin)
     last = scanner.last_phy_offset
@@ -114,26 +116,27 @@ def _walk(log: CommitLog, begin: int, *, verify_crc: bool) -> tuple[int, int]:
 
 
 def ends_before_bad_body(log: CommitLog, evidence: Evidence, begin: int) -> bool:
-    """Whether the record behind the one that a broker noted when it started has another body than its CRC says.
+    """Return whether the body of the record behind ``confirm_phy_offset`` does not match its CRC.
 
+    A broker stores there, when it starts, where the last record that it keeps begins.
     Parameters: begin: where the broker began to read, bytes.
     """
     noted = log.walk(log.scanner(()), evidence.confirm_phy_offset, evidence.confirm_phy_offset + 1)
-    place = max(noted, begin)  # behind a file's last record it is the next one's first
+    place = max(noted, begin)  # behind the last record of a file follows the first one of the next file
     if noted == evidence.confirm_phy_offset or log.walk(log.scanner(()), place, place + 1) == place:
-        return False  # neither is a record
+        return False  # there is no record at one of the two offsets
     return log.walk(log.scanner((), verify_crc=True), place, place + 1) == place
 
 
 def is_cut_by_broker(log: CommitLog, evidence: Evidence, end: int, last_phy_offset: int, later: int) -> bool:
-    """Whether a broker ended the log at ``end`` when it started, before the store was stopped cleanly.
+    """Return whether a broker ended the log at ``end`` when it started, before the store was stopped cleanly.
 
-    A broker ends the log in the last files that it reads, and notes the last record before the end. The checkpoint of a
-    clean stop knows the store time of the last record. If that is a record behind the end, the bytes at the end were
-    damaged after the stop. Without a checkpoint nothing says that the store was stopped.
+    When a broker starts, it ends the log in the last files, which it reads, and stores the offset of the last record
+    before the end in the checkpoint. When it stops, it stores the time of the last record there. If that record is
+    behind ``end``, the bytes at ``end`` were damaged after the stop. Without a checkpoint the answer is False.
 
-    Parameters: end, last_phy_offset, later: where the log ends, and where the last record before and the first record
-    behind that begin, bytes.
+    Parameters: end: where the log ends. last_phy_offset: where the last record before the end begins. later: where the
+    first record behind the end begins. All in bytes.
     """
     flushed = evidence.physic_msg_timestamp
     if flushed is None or last_phy_offset < 0 or end < log.ending.begin():
@@ -141,20 +144,20 @@ def is_cut_by_broker(log: CommitLog, evidence: Evidence, end: int, last_phy_offs
     was_at_start = is_older_than_start(log, evidence, later)
     if flushed <= log.read_store_timestamp(last_phy_offset):
         return flushed <= 0 or was_at_start or log.read_store_timestamp(later) < flushed
-    # A broker may have noted the record long before the damage. Releases before 5.1.1 note 0 always.
+    # A broker may have stored this offset long before the damage. Releases before 5.1.1 always store 0.
     return last_phy_offset == evidence.confirm_phy_offset > 0 and was_at_start
 
 
 def is_older_than_start(log: CommitLog, evidence: Evidence, later: int) -> bool:
-    """Whether a record was stored before the broker started that wrote the lock file last."""
+    """Return whether the record at ``later`` was stored before the last start of a broker, by the lock file."""
     timestamp = log.read_store_timestamp(later)
     return evidence.lock_timestamp is not None and 0 <= timestamp < evidence.lock_timestamp
 
 
 class Ending:
-    """Where a broker ends a log, as far as a rule says it; without a rule all that can be read is part of the log.
+    """Finds where a broker ends a log, by a rule. Without a rule the log has all records that can be read.
 
-    Attributes: rule: None for a log alone, and where old records are to be read too.
+    Attributes: rule: None if the log was opened without its store, or if old records must be read too.
     """
 
     def __init__(self, log: CommitLog) -> None:
@@ -168,13 +171,13 @@ class Ending:
 
     @property
     def verifies_crc(self) -> bool:
-        """Whether the end of the log is before a body that is not the one of its CRC."""
+        """Whether the log ends before the first body that does not match its CRC."""
         is_stopped = self.state == StoreState.STOPPED
         return is_stopped and self._stopped_end is not None and self._stopped_end.verifies_crc
 
     @property
     def left_state(self) -> StoreState:
-        """How the store that the log is part of was left; CRASHED for a log alone."""
+        """The state in which the last writer left the store; CRASHED without a rule."""
         return StoreState.CRASHED if self.rule is None else self.rule.find_state()
 
     @property
@@ -192,7 +195,7 @@ class Ending:
         return StoreState.CRASHED if self._stopped_end.is_damaged else state
 
     def begin(self) -> int:
-        """Return where the files begin in which the end of the log is looked for."""
+        """Return the physical offset from which the end of the log is searched for, where a file begins."""
         last = self.log.last_begun_file()
         if self.rule is None or self.left_state != StoreState.STOPPED:
             return last
@@ -200,33 +203,33 @@ class Ending:
         return min(starts[-self.rule.last_files :], default=0)
 
     def is_at(self, offset: int) -> bool:
-        """Whether the log ends at bytes that are no record although records stand behind them."""
+        """Return whether the log ends at an offset that has no record, although records follow behind it."""
         if self.left_state == StoreState.CRASHED or offset < self.begin():
             return False
         state = self.state
         if state == StoreState.CRASHED:
             return False
         if state == StoreState.STOPPED and self._stopped_end is not None:
-            return self.is_known_cut(offset) or self._look_again(offset)
+            return self.is_known_cut(offset) or self._search_again(offset)
         later = self.log.find_later(offset + 1, LONG_MAX)
         return later is not None and self.is_cut(offset, later)
 
     def is_known_cut(self, offset: int) -> bool:
-        """Whether it was found that a broker cut the log at an offset or before it."""
+        """Return whether a search has found that a broker cut the log at an offset or before it."""
         found = self._stopped_end
         return found is not None and found.is_cut and offset >= found.end
 
-    def _look_again(self, offset: int) -> bool:
-        """Look again where the log of a stopped store ends if records came behind its end; whether it is a cut."""
+    def _search_again(self, offset: int) -> bool:
+        """Search for the end of a stopped store again if records came behind it. Return whether it is a cut."""
         if self.log.find_later(offset + 1, LONG_MAX) is None:
             return False
         self._stopped_end = None
         return self.state == StoreState.STOPPED and self.is_known_cut(offset)
 
     def is_cut(self, end: int, later: int, last_phy_offset: int | None = None) -> bool:
-        """Whether a record behind the end of the log, at ``later``, is one that a broker cut off at its last start.
+        """Return whether a broker cut off the record at ``later``, behind the end of the log, at its last start.
 
-        Parameters: last_phy_offset: of the last record before the end, if that is known.
+        Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
         """
         if self.rule is None or self.state == StoreState.CRASHED:
             return False
@@ -238,7 +241,7 @@ class Ending:
         return last_phy_offset is not None and is_cut_by_broker(self.log, evidence, end, last_phy_offset, later)
 
     def is_behind(self, offset: int) -> bool:
-        """Whether an offset is not before the end of a log that has a rule where it ends. False for a remote log."""
+        """Return whether an offset is at or behind the end of the log. False without a rule, and for a remote log."""
         if self.rule is None or offset < self.log.known_end or self.is_remote:
             return False
         if self.left_state == StoreState.CRASHED or offset < self.begin() or self.state == StoreState.CRASHED:
@@ -247,7 +250,7 @@ class Ending:
         return offset >= end and self.is_at(end)
 
     def bound(self, begin: int, end: int) -> int:
-        """Return where a scan of a range must end at the latest."""
+        """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
         if self.rule is None or self.is_remote or end <= self.begin():
             return end
         if self.left_state == StoreState.STOPPED:
@@ -258,7 +261,7 @@ class Ending:
         return begin if begin > self.begin() and self.is_behind(begin) else end
 
     def _has_known_end(self) -> bool:
-        """Whether the first bytes that are no record are the end of the log, whatever the CRCs of bodies are."""
+        """Return whether the log ends at the first bytes that are no record, so that no CRC must be compared."""
         rule = self.rule
         if rule is None or not rule.verifies_crc:
             return True
@@ -267,7 +270,7 @@ class Ending:
         return flushed is None or (flushed > 0 and not ends_before_bad_body(self.log, evidence, self.begin()))
 
     def bound_of_queues(self) -> int:
-        """Return the physical offset before which units of queues must lead: where the log ends, if that is known."""
+        """Return the physical offset that queues end before: the end of the log, or LONG_MAX if it is not known."""
         end = self.log.max_phy_offset
         if self.state == StoreState.STOPPED:
             return end
@@ -276,7 +279,7 @@ class Ending:
 
 
 class PlannedEnding(Ending):
-    """The end of a log as the driver of a distributed job found it, for the queues that a task reads."""
+    """The end of a log that the driver of a distributed job found, for the queues that a task reads."""
 
     def __init__(self, log: CommitLog, end: int) -> None:
         super().__init__(log)

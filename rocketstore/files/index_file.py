@@ -184,7 +184,7 @@ class IndexFile(IndexFileKernel):
         self._check_file_size()
         place = HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ITEM_SIZE * start
         items = np.frombuffer(self._file.view(), ITEM, stop - start, place)
-        int(items["key_hash"][:: mmap.PAGESIZE // ITEM_SIZE].sum() + items["key_hash"][-1:].sum())  # reads every page
+        int(items["key_hash"][:: mmap.PAGESIZE // ITEM_SIZE].sum() + items["key_hash"][-1:].sum())  # touch every page
         self._file.buffer.check_faults()
         return items
 

@@ -33,7 +33,7 @@ class LogEnd:
         log = self._log
         if log.ending.state == StoreState.STOPPED and not is_remote(log.directories[0]):
             stopped_end, self.last_phy_offset = log.max_phy_offset, log.last_phy_offset
-            if not self._is_to_look(stopped_end != self._end) or not self._has_come_behind(stopped_end):
+            if not self._is_to_look(stopped_end != self._end) or not self._has_new_records(stopped_end):
                 self._end = stopped_end
                 return stopped_end
         before, scanner = self._end, log.scanner(())
@@ -51,8 +51,8 @@ class LogEnd:
         self._end = end
         return min(end, log.find_limit())
 
-    def _has_come_behind(self, end: int) -> bool:
-        """Whether records have come behind the end of a stopped store's log, which no broker cut off."""
+    def _has_new_records(self, end: int) -> bool:
+        """Return whether there are records behind the end of a stopped store's log that no broker cut off."""
         has_come = self._log.find_later(end, LONG_MAX) is not None and not self._log.ending.is_at(end)
         self._looked = -math.inf if has_come else time.monotonic()
         return has_come

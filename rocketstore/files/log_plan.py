@@ -14,10 +14,10 @@ __all__ = ["LogPlan"]
 
 
 class LogPlan(NamedTuple):
-    """The files that a part of a log is in, with the file behind them. A task opens them without a list of all files.
+    """The files of a part of a log, and the file behind them. A task opens them without listing the directories.
 
-    Attributes: begin, end: of the part, physical offsets. directories, options: the log's. files: of the part, as they
-    were listed. mapped_file_size: bytes of a whole file. whole_to: before this physical offset nobody writes any more.
+    Attributes: begin, end: physical offsets of the part. directories, options: of the log. files: of the part, as the
+    driver listed them. mapped_file_size: bytes of a whole file. whole_to: nobody writes before this physical offset.
     """
 
     begin: int
@@ -30,21 +30,21 @@ class LogPlan(NamedTuple):
 
     @classmethod
     def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0) -> LogPlan:
-        """Take the files that have the bytes from ``begin`` to before ``end``, physical offsets, from an open log."""
+        """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
         files = log.queue.files
         first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         last = bisect.bisect_left(files, end, key=FROM_OFFSET)
         return cls(begin, end, log.directories, files[first : last + 1], log.mapped_file_size, log.options, whole_to)
 
     def open(self) -> CommitLog:
-        """Open the part. Nothing is listed, unless a file is gone or has damage: then the log is as it is now."""
+        """Open the part. Its directories are listed only if a file is missing or has damage."""
         queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
         log = CommitLog(queue, self.options)
         log.whole_to = self.whole_to
         return log
 
     def open_part(self) -> CommitLog:
-        """Open the part as ``open`` does, for a scan of it: of remote files the bytes of the part alone are read."""
+        """Open the part for a scan: of remote files, only the bytes of the part are read."""
         log = self.open()
         if isinstance(log.queue, RemoteFileQueue):
             log.queue.part = self.begin, self.end

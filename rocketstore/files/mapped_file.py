@@ -74,8 +74,8 @@ class MappedFile:
     ) -> None:
         """Map an existing file, or make one of ``create_size`` bytes of zeros (FileExistsError if it exists).
 
-        Parameters: tolerant: bytes that the disk cannot read are zeros, of which ``lost_ranges`` of the buffer tells;
-        else calls that read them raise DiskReadError.
+        Parameters: tolerant: read zeros where the disk cannot read; ``buffer.lost_ranges`` lists these places. False:
+        calls that read these bytes raise DiskReadError.
         """
         check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
@@ -168,10 +168,10 @@ class MappedFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[memoryview]:
-        """Give the bytes for a ``with`` block, which ends with the error if some of them could not be read.
+        """Yield the bytes for a ``with`` block. The end of the block raises if some of the bytes could not be read.
 
-        Raises: DiskReadError, and CorruptFileError if the file was cut, also in place of an error of the block: zeros
-        may be the reason for that one.
+        Raises: DiskReadError; CorruptFileError if the file was cut. It replaces an error of the block, since the block
+        may have failed because it got zeros.
         """
         try:
             yield self.view()
@@ -293,7 +293,7 @@ class MappedFileQueue:
         """List the files of one or several directories; of two with one name the first directory's counts.
 
         Parameters: mapped_file_size: bytes, else what the files show. mappings: those of several runs, else its own.
-        files: those that somebody else listed, in order: nothing is listed then before ``list_again``.
+        files: a list that was made before, in order; the directories are then not listed before ``list_again``.
         Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
@@ -312,25 +312,25 @@ class MappedFileQueue:
         self.refresh()
 
     def span(self, offset: int) -> int:
-        """Return how many bytes to read at an offset at once at most, where less may do."""
+        """Return the most bytes to read at once at an offset."""
         return LONG_MAX
 
     def read_beyond(self, window: Window) -> bool:
-        """Read whole files from now on, if a window ends where the part ends that was to be read.
+        """If a window ends where the part of a plan ends, read whole files from now on.
 
-        Returns: whether it does.
+        Returns: whether the window ends there. Local files are not limited to a part.
         """
         return False
 
     def list_again(self) -> None:
-        """List the directories, also if the files were given: something is not as it was when they were listed."""
+        """List the directories, also if a list was given, because a file is not as it was when that list was made."""
         self.is_planned = False
         self.refresh()
 
     def refresh(self) -> None:
         """List the directories again, if they changed: files come, grow and go while a broker runs.
 
-        Files that were given stay.
+        A list of files that was given is kept.
         """
         if self.is_planned:
             return
@@ -365,11 +365,11 @@ class MappedFileQueue:
         """List the files, twice if one seems to be missing: a listing of a directory is no snapshot.
 
         A file that is made during the listing may be in it without the files that were made just before. The second
-        listing begins when all of these are there. What is newer than the first listing is left to the next refresh.
+        listing begins when all of these are there. Files newer than the first listing are left to the next refresh.
         """
         files = self._list_once()
         has_gap = any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
-        if has_gap and files != self.files:  # else it was listed twice before
+        if has_gap and files != self.files:  # a gap that was there before has been checked
             newest = files[-1].file_from_offset
             for directory in filter(is_remote, self.directories):
                 directory.forget()
@@ -478,7 +478,7 @@ class MappedFileQueue:
         return data_ranges(file.path, begin, file.size)
 
     def tolerate_faults(self) -> None:
-        """From now on read zeros where the disk cannot read: ``lost_ranges`` of a window's buffer tells where."""
+        """From now on read zeros where the disk cannot read. ``lost_ranges`` of a window's buffer lists the places."""
         self._is_tolerant = True
         self._mappings.clear()
 
@@ -490,7 +490,7 @@ class MappedFileQueue:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         mapped = self._mappings.take(self._name, file.file_from_offset, use)
-        # Files that another machine listed may have other numbers here.
+        # Files that another machine listed may have another identity on this machine.
         is_same = mapped is not None and (mapped.buffer.size, mapped.identity) == (file.size, file.identity)
         if mapped is None or mapped.buffer.faulty or not (is_same or self.is_planned):
             mapped = MappedFile(file.path, tolerant=self._is_tolerant)
@@ -577,7 +577,7 @@ def make_directory(directory: Path) -> None:
 def make_root(directory: Path, mode: int = 0o777) -> None:
     """Make the root of a new store, and the directories above it, so that they are on the disk.
 
-    They belong to whoever runs this process. Parameters: mode: permissions of the root, less the umask.
+    They belong to the user of this process. Parameters: mode: permissions of the root, less the umask.
     Raises: OSError.
     """
     if not directory.is_dir():

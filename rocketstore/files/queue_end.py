@@ -13,15 +13,15 @@ Span = tuple[int, int]  # the valid units of one file: where they begin and end,
 def find_truncated_end(
     spans: Sequence[Span], log_end: int, read_phy_offset: Callable[[int], int], skip: Callable[[int, int, int], int]
 ) -> int:
-    """Return where the units of a queue end that a broker keeps when its log ends at ``log_end``, bytes.
+    """Return the end of the units that a broker keeps in a queue when its log ends at ``log_end``, bytes.
 
-    A broker goes back over the files whose first unit leads to ``log_end`` or behind it, and ends the queue in the
-    first other file before the first such unit. Without another file the queue is empty and begins again at 0.
-    RocketMQ also takes the first unit of the last file for valid if it is zeros; that unit does not count here.
+    From the last file back, a broker drops each file whose first unit leads to ``log_end`` or behind it. In the next
+    file it ends the queue before the first unit that does. If no file is left, the queue is empty and begins at 0.
+    RocketMQ also accepts a first unit of zeros in the last file. Here that unit does not count.
 
-    Parameters: spans: files with valid units, in order. read_phy_offset: gives the physical offset in the unit at a
-    position. skip: gives the position of the first unit, from one position up to another, whose physical offset is not
-    before a limit; the second position if there is none.
+    Parameters: spans: files with valid units, in order. read_phy_offset: returns the physical offset in the unit at a
+    position. skip: called with a begin, an end and a limit, returns the position of the first unit in that range whose
+    physical offset is not before the limit, or the end of the range.
     Source: ConsumeQueue.truncateDirtyLogicFiles, BatchConsumeQueue.truncateDirtyLogicFiles.
     """
     for begin, end in reversed(spans):
@@ -31,11 +31,12 @@ def find_truncated_end(
 
 
 def find_own_end(spans: Sequence[Span], unit_size: int, is_own: Callable[[int], bool]) -> int:
-    """Return where the units end that lead to records of their queue, bytes; 0 if no unit does.
+    """Return the end of the units that lead to records of their own queue, bytes; 0 without such units.
 
     A broker that cut its queue leaves the old units in the file. When its log grows again, they lead to other records.
 
-    Parameters: spans: as above. is_own: whether the unit at a position leads to a record of the queue.
+    Parameters: spans: files with valid units, in order. is_own: returns whether the unit at a position leads to a
+    record of the queue.
     """
     for begin, end in reversed(spans):
         if is_own(end - unit_size):

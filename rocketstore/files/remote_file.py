@@ -17,14 +17,14 @@ from rocketstore.storage import BLOCK, RemotePath, is_remote, read_parts, to_pat
 __all__ = ["RemoteFileQueue", "open_queue"]
 
 AHEAD = 3  # blocks that are read before they are asked for
-TAIL = 64  # bytes behind a record that tell whether it is half written, and more
+BYTES_BEHIND_RECORD = 64  # to read behind a record: zeros there say that it may be half written
 HEAD = 16 << 10  # bytes of a record to read before its size is known
 MOST = 1 << 20  # bytes of records near to each other that are read in one
 AT_ONCE = 64  # reads
-LEAST_SPAN = 16 << 10  # bytes to read at once at first where few bytes are to be read
-MAX_SPAN = 1 << 20  # and at most, where reads follow each other
-KEPT_WINDOWS = 16  # of those reads
-RECORD_HEAD = 96  # bytes of a record that have its store time
+LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
+MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
+KEPT_WINDOWS = 16  # windows of sparing reads
+RECORD_HEAD = 96  # bytes at the start of a record; they include its store time
 LEAST_RECORD = 91  # bytes
 BORN_HOST_V6 = 1 << 4  # of sysFlag
 MAGICS = (bytes.fromhex("DAA320A7"), bytes.fromhex("DAA320AB"))
@@ -43,7 +43,7 @@ def open_queue(
 
 
 class ReadWindow(NamedTuple):
-    """A part of a run that was read: where it begins, its bytes, and the same as kernels take it."""
+    """Bytes of a run that were read. begin: the offset of the first byte; window: the same bytes for kernels."""
 
     begin: int
     data: bytes
@@ -57,12 +57,12 @@ class ReadWindow(NamedTuple):
 class RemoteFileQueue(MappedFileQueue):
     """A run of files that are read block by block, some blocks ahead where they are read in order.
 
-    In ``sparing_reads`` no block is read: a read fetches the bytes that were asked for, and nothing ahead.
+    Within ``sparing_reads`` no block is read: a read fetches only the requested bytes, and nothing ahead.
     """
 
-    part: tuple[int, int] | None = None  # the offsets that blocks are read of, if not whole files
-    _windows: Sequence[ReadWindow] = ()  # of sparing reads, the last one first
-    _windows_at: Sequence[float] = ()  # when the directories were listed that these are of
+    part: tuple[int, int] | None = None  # (begin, end) of the offsets that blocks cover; None: whole files
+    _windows: Sequence[ReadWindow] = ()  # of sparing reads, the last used one first
+    _windows_at: Sequence[float] = ()  # when the directories were listed before these reads
 
     def refresh(self) -> None:
         """List the directories again, if the last list is not recent."""
@@ -119,7 +119,7 @@ class RemoteFileQueue(MappedFileQueue):
         return b"" if file is None else self._bytes(file, offset, min(offset + size, file.end_offset))
 
     def _read_window(self, file: LogFile, begin: int, end: int) -> ReadWindow:
-        """Give a part of a file that was read just now, or read it."""
+        """Return a kept window that has the bytes from ``begin`` to before ``end``, or read them."""
         for window in self._windows:
             if window.begin <= begin and end <= window.end:
                 self._windows = [window, *(other for other in self._windows if other is not window)]
@@ -160,12 +160,12 @@ class RemoteFileQueue(MappedFileQueue):
         return b"".join(parts)
 
     def _bounds(self, file: LogFile) -> tuple[int, int]:
-        """Where the first block of a file begins, and the last one ends, positions in the file."""
+        """Return where the first block of a file begins, and where the last one ends, positions in the file."""
         if self.part is None:
             return 0, file.size
         begin, end = (place - file.file_from_offset for place in self.part)
         origin = min(max(begin, 0), file.size)
-        return origin, min(max(end + TAIL, origin), file.size)
+        return origin, min(max(end + BYTES_BEHIND_RECORD, origin), file.size)
 
     def read_beyond(self, window: Window) -> bool:
         file, end = self.find(window.from_offset), window.from_offset + window.buffer.size
@@ -208,9 +208,9 @@ class RemoteFileQueue(MappedFileQueue):
         return windows, window_of
 
     def store_timestamps(self, offsets: Sequence[int]) -> list[int | None]:
-        """Read the store times, epoch ms, of the records at physical offsets by their heads, many at once.
+        """Return the store times, epoch ms, of the records at physical offsets. Their heads are read, many at once.
 
-        None where the head is not that of a record with this offset. Raises: OSError.
+        None stands for an offset without the head of a record. Raises: OSError.
         """
         heads = self.pread_many(offsets, RECORD_HEAD)
         return [store_timestamp_of(head, offset) for offset, head in zip(offsets, heads, strict=True)]
@@ -250,7 +250,7 @@ class RemoteFileQueue(MappedFileQueue):
 
 
 def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
-    """Give the store time in the head of a record, None if it is not that of a record with this physical offset.
+    """Return the store time in the head of a record, epoch ms; None if no record with this offset has that head.
 
     Source: MessageDecoder.decode.
     """

@@ -1,4 +1,4 @@
-"""RocksDB databases in a store: where a broker keeps them. What is in them is not read."""
+"""Find the RocksDB databases of a store. Their contents are not read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rocketstore.storage import scandir
 __all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
 
 ROCKSDB, FILES = "defaultrocksdb", "default"
-# The files whose contents a broker has in a database instead, by the database's directory under the root.
-ONE_DATABASE = ("config/rdb", "config/metadata")
+ONE_DATABASE = ("config/rdb", "config/metadata")  # each has the contents of all these files at once
+# The directory, under the root, of the database that a broker has in place of a file, by the name of the file.
 DATABASES = {
     "topics.json": "config/topics",
     "subscriptionGroup.json": "config/subscriptionGroups",
@@ -26,7 +26,7 @@ MAX_SEARCHED = 64 << 20  # bytes of one file
 
 
 def is_rocksdb(directory: Path) -> bool:
-    """Return whether a directory has a RocksDB; other files may be beside it. One that may not be read has none."""
+    """Return whether a directory has a RocksDB, perhaps among other files. False if the directory cannot be read."""
     with contextlib.suppress(OSError):
         return (directory / "CURRENT").exists()
     return False
@@ -43,7 +43,7 @@ def has_rocksdb_data(directory: Path) -> bool:
 
 
 def store_type(config: StoreConfig | None) -> str | None:
-    """Return ROCKSDB or FILES as the broker's own file says, None if it does not say.
+    """Return ROCKSDB or FILES by storeType of the broker's properties file; None if the file does not have it.
 
     Source: MessageStoreConfig.storeType.
     """
@@ -52,10 +52,10 @@ def store_type(config: StoreConfig | None) -> str | None:
 
 
 def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict[str, Path]:
-    """Return the databases that a broker has instead of files in ``config``, by the names of these files.
+    """Return the databases that a broker uses in place of files in ``config``, by the names of these files.
 
-    A database that is there is the broker's, unless the broker's own file says that it uses none; JSON files beside it
-    are from before.
+    A broker uses each database that exists, unless its properties file says that it uses none. JSON files beside a
+    database are older.
 
     Source: RocksDBConfigManager, ConfigStorage.
     """

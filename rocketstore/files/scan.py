@@ -49,8 +49,8 @@ class Scan:
     where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
     whether to begin behind the record that the scan's begin is within; False: it is where a record begins. choose:
     leaves out what is not wanted of each batch, before its bodies are decompressed. bad_bodies: counts the messages of
-    the last iteration whose bodies cannot be decoded, and are null. warns: whether an iteration that ends gives a
-    UserWarning with that count; False: the caller tells its user.
+    the last iteration whose bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a
+    UserWarning with that count; False if the caller reports the count.
     Source: none; a broker goes over its log when it recovers and when it dispatches.
     """
 
@@ -151,7 +151,7 @@ class Scan:
     def _at_bad_bytes(self, scanner: RecordScanner, offset: int, status: int, end: int) -> tuple[int, bool]:
         """Decide what bytes are that are no record: (where to go on, whether to)."""
         log = self._log
-        log.list_again()  # what follows a part tells whether this is damage
+        log.list_again()  # the records behind a planned part tell whether this is damage
         later = log.find_later(offset + 1, LONG_MAX)
         if later is not None and not self._is_bad_crc(offset) and log.ending.is_at(offset):
             return offset, False
@@ -180,7 +180,7 @@ class Scan:
         return later, True
 
     def _is_bad_crc(self, offset: int) -> bool:
-        """Whether a record is here that is whole but for its CRC, which a running broker does not look at."""
+        """Return whether a record is sound except for its CRC, which a running broker does not check."""
         return self._log.walk(self._log.scanner(()), offset, offset + 1) > offset
 
     # ---- several threads -----------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Scan:
     def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:
         """Scan one chunk up to its end, or to the first bytes that are no record.
 
-        What looks like a record may be part of a body. Its bodies that cannot be decoded count only if the chunk does.
+        Bytes that look like a record may be part of a body. So bad bodies of a chunk count only if the chunk is used.
         """
         scanner = self._new_scanner()
         first = offset = self._resync(begin, end)

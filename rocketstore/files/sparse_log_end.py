@@ -1,7 +1,7 @@
 """SparseLogEnd: where the messages of a remote log end, found with a few small reads.
 
-The last file of a log is 1 GiB, and its end may be anywhere in it. It is searched for as in a sorted list: a small
-part of the file has records, or other bytes, or nothing but zeros.
+The last file of a log has 1 GiB, and the end may be anywhere in it. It is found by halving, as in a sorted list: a
+small read at a place finds a record, or other bytes, or only zeros, which are behind the end.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from rocketstore.kernels.commit_log import find_record
 
 __all__ = ["SparseLogEnd"]
 
-PROBE = 16 << 10  # bytes to read of a place that may be behind the end
-FAR_PROBE = 4 << 10  # bytes to read of a place that nearly always is
-BEHIND = 64 << 10  # bytes behind the end that are searched whole for records behind damage
+PROBE = 16 << 10  # bytes to read at a place that may be behind the end
+FAR_PROBE = 4 << 10  # bytes to read at a place far behind the end
+BEHIND = 64 << 10  # bytes from the end on that are all searched for records behind damage
 
 
 class SparseLogEnd:
-    """Where a log ends: after its last record. Moves on with the log.
+    """Finds where a log ends, after its last record, also while the log grows.
 
-    Records behind damage count as for ``LogEnd``, where a look meets them: the 64 KiB behind the end are read whole,
-    and behind these 4 KiB at each distance that is twice the one before.
-    Attributes: last_phy_offset: of the last record that ``find`` saw, bytes; None if there is none.
+    Records behind damage count, as for ``LogEnd``, but only if a read finds them. ``find`` reads the 64 KiB behind the
+    end, and then 4 KiB at each distance that is twice the one before.
+    Attributes: last_phy_offset: the physical offset of the last record that ``find`` saw; None without a record.
     """
 
     def __init__(self, log: CommitLog) -> None:
@@ -32,7 +32,7 @@ class SparseLogEnd:
         self._end: int | None = None
 
     def find(self) -> int:
-        """Find where the log ends now, bytes. Some reads of 16 KiB, however long the log is. Raises: OSError."""
+        """Find where the log ends now, bytes, with some reads of 16 KiB, however long the log is. Raises: OSError."""
         log = self._log
         log.refresh()
         files = log.queue.files
@@ -49,23 +49,23 @@ class SparseLogEnd:
         return end
 
     def _first_place(self) -> int:
-        """Where to begin: at the end that was found before, if the last record is still there."""
+        """Return where to begin: at the end that was found before, or at 0 if the last record is not there any more."""
         last, end, log = self.last_phy_offset, self._end, self._log
         if last is None or end is None:
             return 0
         return end if log.walk(log.scanner(()), last, last + 1) == end else 0
 
     def _search(self, begin: int, stop: int) -> int:
-        """Find where the records end that begin at an offset, where one begins or is to."""
+        """Find where the records from ``begin`` on end. A record begins there, or will begin there."""
         high = stop
         while True:
             record, high = self._narrow(begin, high)
             end = self._walk(record)
-            if end < high and record > begin and end == record:  # a torn record is the last: look before it
+            if end < high and record > begin and end == record:  # the last record is torn: search before it
                 high = record
             elif end <= high or end >= stop:
                 return end
-            else:  # zeros within a body, or damage, were taken for the end
+            else:  # zeros within a body, or damage, looked like the end
                 begin, high = end, stop
 
     def _walk(self, record: int) -> int:
@@ -76,11 +76,11 @@ class SparseLogEnd:
         return end
 
     def _narrow(self, low: int, high: int) -> tuple[int, int]:
-        """Halve a range until what is left is short: (where a record begins, before where it all ends)."""
+        """Halve a range until it is short. Return where one of its records begins, and a bound of the log's end."""
         record = occupied = low
         step = PROBE
         while occupied + step < high:  # from the front, since most often the log has grown a little
-            found, is_used = self._look(occupied + step, high)
+            found, is_used = self._probe(occupied + step, high)
             if not is_used:
                 high = occupied + step
                 break
@@ -88,7 +88,7 @@ class SparseLogEnd:
             occupied, step = max(occupied + step, record), 2 * step
         while high - occupied > PROBE:
             middle = (occupied + high) // 2
-            found, is_used = self._look(middle, high)
+            found, is_used = self._probe(middle, high)
             if is_used:
                 record = record if found is None else found
                 occupied = max(middle, record)
@@ -96,14 +96,14 @@ class SparseLogEnd:
                 high = middle
         return self._last_record(record, occupied), high
 
-    def _look(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
-        """Read a small part: (the record that begins in it, whether there is anything but zeros)."""
+    def _probe(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
+        """Read a few bytes. Return where a record begins in them, or None, and whether any byte is not zero."""
         data = self._log.queue.pread(place, min(size, high - place))
         found = find_record(Buffer(data), place, place, place + len(data), or_cut=True) if data else None
         return found, found is not None or any(data)
 
-    def _look_far(self, end: int, stop: int) -> int | None:
-        """Find a record in small parts far behind an end, which are read at once."""
+    def _probe_far(self, end: int, stop: int) -> int | None:
+        """Find a record far behind the end with small reads, which run at the same time."""
         places, distance = [], BEHIND
         while end + distance < stop:
             places.append(end + distance)
@@ -113,7 +113,7 @@ class SparseLogEnd:
         return next((record for record in found if record is not None), None)
 
     def _last_record(self, record: int, occupied: int) -> int:
-        """Find a record that is near the last bytes in use, if the one that is known is far from them."""
+        """Find a record near the last bytes in use, if the known record is far from them."""
         for most in LOOK_BACK:
             place = max(record, occupied - (most or LARGE_RECORD))
             if place == record:
@@ -123,8 +123,8 @@ class SparseLogEnd:
         return record
 
     def _find_behind(self, end: int, stop: int) -> int | None:
-        """Find a record behind an end, where only damage can be before it."""
-        found = self._look(end, stop, BEHIND)[0] if end < stop else None
+        """Find a record behind the end. The bytes between the end and this record are damage."""
+        found = self._probe(end, stop, BEHIND)[0] if end < stop else None
         if found is None:
-            found = self._look_far(end, stop)
+            found = self._probe_far(end, stop)
         return None if found is None or self._walk(found) == found else found
