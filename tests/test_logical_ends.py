@@ -170,7 +170,6 @@ CONFIG_OF_LARGE_LOG = StoreConfig(**SIZES | {"mapped_file_size_commit_log": 6553
 
 def test_the_commands_show_a_queue_without_units_behind_the_log(tmp_path):
     with_units_beyond(tmp_path)
-    shutil.rmtree(tmp_path / "index")  # which has the lost records too, and that is a problem
     assert cli.rows(cli.run("ls", tmp_path))[0]["maxOffset"] == 9
     assert cli.rows(cli.run("info", tmp_path))[0]["leftoverUnits"] == 3
     assert cli.rows(cli.run("lag", tmp_path))[0]["lag"] == 0
@@ -294,7 +293,6 @@ def test_records_that_a_broker_cut_off_are_left_out_and_read_on_request(new, tmp
 def test_the_commands_leave_out_what_a_broker_cut_off_and_say_so(tmp_path):
     store_of(tmp_path / "store", 30)
     cut_off(tmp_path / "store", 10)
-    shutil.rmtree(tmp_path / "store/index")
     cat = cli.run("cat", tmp_path / "store")
     assert len(cli.rows(cat)) == 12
     assert "Pass --leftovers to read them" in cat.stderr
@@ -303,9 +301,27 @@ def test_the_commands_leave_out_what_a_broker_cut_off_and_say_so(tmp_path):
     assert (export.exit_code, len((tmp_path / "all.jsonl").read_text().splitlines())) == (0, 12)
     assert "Pass --leftovers to read them" in export.stderr
     assert cli.rows(cli.run("info", tmp_path / "store"))[0]["messages"] == 12
+    shutil.rmtree(tmp_path / "store/index")  # which has items of old records at places of new ones
     assert cli.run("verify", tmp_path / "store").exit_code == 0
     everything = cli.run("cat", tmp_path / "store", "--leftovers")
     assert (everything.exit_code, len(everything.stdout.splitlines())) == (1, 30)
+
+
+def test_info_ends_with_1_if_the_index_has_records_that_were_lost_after_they_were_on_the_disk(tmp_path):
+    end = with_units_beyond(tmp_path)
+    found = cli.run("info", tmp_path)
+    assert found.exit_code == 0
+    assert f"sound messages end at {end}; a broker keeps items that lead behind the end of the log" in found.stderr
+    assert cli.run("verify", tmp_path).exit_code == 0
+    for time, offset in [(T0 + 11_000, 0), (T0, end + 8)]:
+        (tmp_path / "checkpoint").write_bytes(checkpoint_bytes(time, T0, 0, 0, offset))
+        lost = cli.run("info", tmp_path)
+        assert lost.exit_code == 1
+        assert f"sound messages end at {end}: see verify" in lost.stderr
+        assert cli.run("verify", tmp_path).exit_code == 1
+    forget_checkpoint(tmp_path)
+    (tmp_path / "abort").touch()
+    assert cli.run("info", tmp_path).exit_code == 1
 
 
 def test_a_writer_goes_on_at_the_end_and_saves_what_is_behind_it(tmp_path):

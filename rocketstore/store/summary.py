@@ -14,6 +14,7 @@ from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig
 from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.files.end_rule import StoreState
 from rocketstore.kernels.commit_log import END
 from rocketstore.message import utc
 from rocketstore.store.layout import has_file_queues
@@ -52,7 +53,7 @@ class StoreSummary(NamedTuple):
     """A store at a glance. Times are epoch milliseconds, offsets bytes; None: not known.
 
     ``problems``: what cannot be read, or is wrong. ``notes``: where consumers get other messages than those that are
-    counted here, as of a compacted topic.
+    counted here, as of a compacted topic; and whether the index has items that lead behind the end of the log.
     ``leftover_bytes``: from the end of the log to the last byte behind it that is not zero; ``leftover_units``: of all
     queues, behind their ends. A broker cut them off and did not erase them. None if the store crashed.
     """
@@ -159,24 +160,41 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             headers = [file.header for file in service.files if len(file)]
             if headers:
                 index = headers[0].begin_phy_offset, headers[-1].end_phy_offset
+    notes: list[str] = []
     with noted():
         if index[1] is not None and index[1] >= (log_end := store.commit_log.max_phy_offset):
-            reason = f"the index reaches {index[1]}, sound messages end at {log_end}: see verify"
-            if log_end < store.commit_log.find_limit():  # else it has items of a write that is not committed
-                problems.append(f"{store.path}: {reason}")
+            reason = f"the index reaches {index[1]}, sound messages end at {log_end}"
+            if is_end_lost(store, log_end, log[3]):
+                problems.append(f"{store.path}: {reason}: see verify")
+            elif log_end < store.commit_log.find_limit():  # else it has items of a write that is not committed
+                notes.append(f"{store.path}: {reason}; a broker keeps items that lead behind the end of the log")
     topics = None if queues is None else len({topic for topic, _ in queues})
     n_queues = None if queues is None else len(queues)
     is_locked = False
     with noted():
         is_locked = store.is_locked
-    notes: list[str] = []
     with noted():
         layout = store.layout
-        notes = layout.notes()
+        notes += layout.notes()
         problems += layout.problems()
     parts = topics, n_queues, messages, *log, *index
     state = store.last_exit_ok, is_locked, problems, notes
     return StoreSummary(*parts, *state, leftover_bytes=leftover_bytes, leftover_units=leftover_units)
+
+
+def is_end_lost(store: MessageStore, log_end: int, end_timestamp: int | None) -> bool:
+    """Return whether records behind the end of the log were lost or damaged after they were on the disk.
+
+    Else a broker that started ended the log there: a power failure took the records, or the broker cut them off.
+
+    Parameters: log_end: bytes. end_timestamp: the store time of the last record, epoch ms; None without a record.
+    """
+    if store.commit_log.ending.state == StoreState.CRASHED:
+        return store.commit_log.find_limit() > log_end
+    point = store.checkpoint
+    times = () if end_timestamp is None else (point.physic_msg_timestamp, point.logics_msg_timestamp)
+    offsets = point.confirm_phy_offset, point.logics_physical_offset
+    return any(time > (end_timestamp or 0) for time in times) or any(offset > log_end for offset in offsets)
 
 
 # ---- what is missing ---------------------------------------------------------------------------------------
