@@ -26,9 +26,8 @@ cdef extern from "unistd.h" nogil:
 cdef enum:
     HEAD = 8  # size and magic, without which there is no record
     MANY = 32768  # bytes
-    TOGETHER = 1 << 18  # bytes of records that are written together; they stay in the CPU's cache for the second write
+    TOGETHER = 1 << 18  # bytes of records that are written together
     MAX_HEADS = 4096  # records that are written together
-    FAR_APART = 8192  # bytes between heads from which on storing them costs less than writing all bytes again
     AHEAD = 262144  # bytes of zeros written ahead of the position
 
 cdef uint8_t ZEROS[AHEAD]
@@ -260,16 +259,9 @@ cdef class Appender:
         if written < size:
             memset(into, 0, <size_t>written)
             return False
-        if size >= (stop - first) * FAR_APART:
-            store_heads(into, records, first, stop)
-            return True
-        # The kernel copies in order. Copying all again costs less than a page fault for each page of the mapping.
-        rs_release_fence()
-        written = self.write(made, size)
-        if written < size:
-            clear_heads(into, records, first, stop)
-            memset(into, 0, <size_t>size)
-        return written == size
+        # Through the mapping, and not by a second call: a page fault costs less than copying the page once more.
+        store_heads(into, records, first, stop)
+        return True
 
     cdef int64_t write(self, const uint8_t *data, int64_t size) noexcept nogil:
         """Write bytes at the position. Returns how many were written before the first error."""
@@ -304,15 +296,6 @@ cdef void store_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py
     for i in range(first, stop):
         rs_release_fence()
         memcpy(into + (records.at(i).start - start), records.data.data + records.at(i).start, HEAD)
-
-
-cdef void clear_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
-    """Clear the heads of records in a mapping, the last one first, so that no record ever stands behind a hole."""
-    cdef Py_ssize_t i
-    cdef int64_t start = records.at(first).start
-    for i in range(stop - 1, first - 1, -1):
-        memset(into + (records.at(i).start - start), 0, HEAD)
-        rs_release_fence()
 
 
 def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buffer buffer,
