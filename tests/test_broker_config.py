@@ -13,7 +13,7 @@ from conftest import GOLDEN
 
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
-from rocketstore.files import broker_config, config_values
+from rocketstore.files import broker_config, config_checks, config_values
 from rocketstore.files.broker_config import (
     BrokerConfig,
     ConfigProblem,
@@ -26,7 +26,7 @@ from rocketstore.files.broker_config import (
 )
 from rocketstore.files.config_json import parse_json
 
-MAIN_FILES = [*config_values.TYPED_FILES, *config_values.OTHER_FILES]
+MAIN_FILES = [*config_values.TYPED_FILES, *config_checks.OTHER_FILES]
 GOOD = b'{"topicConfigTable":{"T":{"topicName":"T"}}}'
 OLDER = b'{"topicConfigTable":{"Older":{"topicName":"Older"}}}'
 BAD = {
@@ -155,7 +155,7 @@ def test_a_bit_flip_in_a_file_is_no_other_exception(golden, seed):
 
 def test_a_store_without_a_broker_has_no_configuration_and_no_problem(tmp_path):
     config = BrokerConfig.open(tmp_path)
-    empty = {name: {} for name in config_values.OTHER_FILES}
+    empty = {name: {} for name in config_checks.OTHER_FILES}
     assert config == BrokerConfig({}, {}, {}, {}, empty, [])
     assert (check(tmp_path), repair(tmp_path)) == ([], [])
     assert list(tmp_path.iterdir()) == []
@@ -389,7 +389,7 @@ def test_a_bad_bak_of_a_good_file_is_checked_and_is_no_problem_of_reading(store,
     assert check(store) == []
 
 
-@pytest.mark.parametrize("name", [name for name in config_values.OTHER_FILES if name != "lmqConsumerOffset.json"])
+@pytest.mark.parametrize("name", [name for name in config_checks.OTHER_FILES if name != "lmqConsumerOffset.json"])
 def test_another_file_is_given_as_it_parses(store, name):
     (store / "config" / name).write_text('{"offsetTable":{"a@b":{7:[1,2.5,null]}}}')
     assert BrokerConfig.open(store).others[name] == {"offsetTable": {"a@b": {"7": [1, 2.5, None]}}}

@@ -82,7 +82,8 @@ def test_a_kind_of_file_knows_no_other_kind(path):
     parts["commit_log"] |= {"end_rule", "log_writer", "put_result", "lock_file"}  # of the store that it is a part of
     parts |= {"log_plan": {"commit_log"}, "sparse_log_end": {"commit_log", "scan"}}
     parts["log_writer"] = {"allocate_service"}
-    parts["broker_config"] = {"config_json", "config_values", "rocksdb"}  # its contents, and where else they may be
+    parts["broker_config"] = {"config_json", "config_values", "config_checks", "rocksdb"}  # contents, where else
+    parts["config_checks"] = {"config_values"}
     parts["config_values"] = {"config_json"}
     assert inner <= {"mapped_file", "remote_file", "file_run", "put_result"} | parts.get(path.stem, set())
 

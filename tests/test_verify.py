@@ -17,6 +17,7 @@ import numpy as np
 import planted
 import pytest
 import rebuilt
+import start_faults
 import stores
 from crash_writer import run_writer, store_config
 from puts import PROFILES, Pair
@@ -109,6 +110,7 @@ def test_a_planted_fault_is_found_and_named(name, reported):
 def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     """A kind that nothing can lead to would be a promise."""
     found = {finding.kind for name in planted.FAULTS for finding in reported(name)[1].findings}
+    found |= {kind for _, kind in start_faults.FAULTS.values()}  # see test_verify_start.py
     assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
 
 
@@ -155,7 +157,7 @@ def test_what_cannot_be_read_is_a_finding(sound, tmp_path):
     shutil.copytree(sound["plain"], root)
     shutil.rmtree(root / "consumequeue")
     (root / "consumequeue").symlink_to(root / "consumequeue")
-    found = [finding.path for finding in verify(root).findings if finding.kind == "unreadable"]
+    found = [finding.path for finding in verify(root).findings if finding.kind == "directory-unreadable"]
     assert root / "consumequeue" in found
 
 

@@ -17,11 +17,11 @@ from rocketstore.config import StoreConfig, camel_case
 from rocketstore.disk.create import create_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.files.config_checks import OTHER_FILES
 from rocketstore.files.config_json import parse_json
 from rocketstore.files.config_values import (
     LMQ_OFFSETS,
     OFFSETS,
-    OTHER_FILES,
     TOPIC_TABLE,
     TOPICS,
     TYPED_FILES,

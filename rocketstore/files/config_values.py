@@ -12,8 +12,9 @@ from typing import Any
 from rocketstore.config import camel_case
 from rocketstore.files.config_json import MOST_DIGITS, Number
 
-__all__ = ["LMQ_OFFSETS", "OFFSETS", "OTHER_FILES", "TOPICS", "TOPIC_TABLE", "TYPED_FILES", "SubscriptionGroupConfig",
-           "TopicConfig", "decode_bean", "decode_lmq_offset_table", "decode_topics", "decode_version"]
+__all__ = ["LMQ_OFFSETS", "OFFSETS", "TOPICS", "TOPIC_TABLE", "TYPED_FILES", "SubscriptionGroupConfig",
+           "TopicConfig", "decode_bean", "decode_lmq_offset_table", "decode_topics", "decode_version",
+           "read_boolean", "read_integer", "read_object", "read_table"]
 
 TOPICS, TOPIC_TABLE = "topics.json", "topicConfigTable"
 OFFSETS, LMQ_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
@@ -262,20 +263,9 @@ def _read_named(what: str, value: Any, bits: int) -> int:
         raise ValueError(f"{short(what)}: {error}") from None
 
 
-def check_lmq_offsets(root: dict[str, Any]) -> dict[str, Any]:
-    """Return the parsed lmqConsumerOffset.json. Raises: ValueError if RocketMQ would refuse the file."""
-    decode_lmq_offset_table(root)
-    return root
-
-
 TYPED_FILES: dict[str, Decoder] = {
     TOPICS: decode_topics,
     "subscriptionGroup.json": decode_groups,
     OFFSETS: decode_offset_table,
     "delayOffset.json": decode_delay_offsets,
-}
-OTHER_FILES: dict[str, Decoder] = {
-    LMQ_OFFSETS: check_lmq_offsets,
-    **dict.fromkeys(["consumerFilter.json", "consumerOrderInfo.json", "messageRequestMode.json"], dict),
-    **dict.fromkeys(["topicQueueMapping.json", "timermetrics", "transactionMetrics"], dict),
 }

@@ -41,6 +41,7 @@ from rocketstore.store.verify_index import IndexPart, IndexVerifier
 from rocketstore.store.verify_log import LogVerifier
 from rocketstore.store.verify_queues import Queue, QueueFiles, QueueVerifier
 from rocketstore.store.verify_report import Findings, VerifyReport
+from rocketstore.store.verify_start import check_start_files, stray_files
 from rocketstore.store.verify_units import UnitVerifier
 
 __all__ = ["verify"]
@@ -195,15 +196,11 @@ class Verification:
         return found
 
     def _check_run(self, directory: Path) -> None:
-        """Name what is none of a run's files, of which a broker loads all. Source: MappedFileQueue.load."""
-        entries = self._entries(directory)
-        for entry in entries:
-            if is_so(entry.is_dir):
-                self.findings.add("foreign-file", Path(entry.path), 0, "a directory")
-            elif entry is entries[-1] and is_empty(entry) and not is_offset_name(entry.name):
-                self.findings.add("foreign-file-empty", Path(entry.path), 0, "no bytes")
-            elif not is_offset_name(entry.name) or not is_so(entry.is_file):
-                self.findings.add("foreign-file-fatal", Path(entry.path), 0, "its name or type is none of a log's")
+        """Report the stray files of a run."""
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+            os.scandir(directory).close()
+        for end, path, detail in stray_files(directory):
+            self.findings.add(f"foreign-file{end}", path, 0, detail)
 
     def _queue_directories(self, name: str) -> Iterator[tuple[Queue, Path]]:
         for topic in self._entries(self.root / name):
@@ -236,8 +233,12 @@ class Verification:
 
     def _ext_files(self, directory: Path) -> ExtFiles:
         files = ExtFiles(directory, self.config.mapped_file_size_consume_queue_ext)
+        for end, path, detail in stray_files(directory):
+            self.findings.add(f"ext-foreign-file{end}" if end else "foreign-file", path, 0, detail)
         for file in files.files:
-            if file.size != files.size:
+            if file.size == 0 and file is files.files[-1]:
+                self.findings.add("ext-file-empty", file.path, 0, "no bytes")
+            elif file.size != files.size:
                 self.findings.add("ext-file-size", file.path, file.size, f"{file.size} bytes, not {files.size}")
         return files
 
@@ -317,8 +318,7 @@ class Verification:
             self._check_run(directory)
         if not self.last_exit_ok:
             add("abort", root / "abort", 0, "the file is there")
-        if os.path.lexists(root / "lock") and not (root / "lock").is_file():
-            add("lock-no-file", root / "lock", 0, "no regular file")
+        check_start_files(root, self.config, self.findings)
         self.is_locked = self._is_held()
         for path in () if self.is_locked else root.glob(f"{intent_path(root).stem}*.json"):
             detail = "opening for writing undoes or finishes it" if path == intent_path(root) else "it was left so"
@@ -363,7 +363,7 @@ class Verification:
         for path, what in config.problems:
             if path in databases:  # which is not damage
                 continue
-            self.findings.add(kind_of_problem(path, what), path, 0, what)
+            self.findings.add(kind_of_problem(path, what, self.config, config.offsets_file), path, 0, what)
 
     def _check_consumers(self, queues: QueueVerifier, quick: bool) -> None:
         if quick and not self.last_exit_ok:
@@ -452,10 +452,6 @@ def is_so(question: Callable[[], bool]) -> bool:
     with contextlib.suppress(OSError):
         return question()
     return False
-
-
-def is_empty(entry: os.DirEntry[str]) -> bool:
-    return is_so(entry.is_file) and is_so(lambda: entry.stat().st_size == 0)
 
 
 def find_lost_end(point: StoreCheckpoint, whole: LogVerifier) -> Iterator[tuple[int, str]]:

@@ -4,28 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocketstore.config import StoreConfig
+from rocketstore.files.config_values import LMQ_OFFSETS, OFFSETS
+from rocketstore.store.verify_start import is_on
+
 __all__ = ["kind_of_problem"]
 
-READ_BY_BROKERS = {"topics.json", "topicQueueMapping.json", "consumerOffset.json", "lmqConsumerOffset.json",
-                   "subscriptionGroup.json", "consumerFilter.json", "consumerOrderInfo.json", "delayOffset.json"}
+TIMER_METRICS = "timermetrics"
+# A broker does not start if one of these managers cannot load its file.
+MUST_LOAD = {"topics.json", "topicQueueMapping.json", OFFSETS, LMQ_OFFSETS, "subscriptionGroup.json",
+             "consumerFilter.json", "consumerOrderInfo.json", "delayOffset.json"}
 
 
-def kind_of_problem(path: Path, what: str) -> str:
-    """Give the kind of what is wrong with a file of config.
+def kind_of_problem(path: Path, what: str, config: StoreConfig, offsets_file: str) -> str:
+    """Return the kind of what is wrong with a file of config.
 
-    A broker ends if it can decode neither a file nor its .bak, and takes a .bak that is missing or empty for no data.
-    Source: ConfigManager.load, ConfigManager.loadBak, BrokerController.initializeMetadata.
+    A broker ends if it can decode neither a file nor its .bak. A .bak that is missing or empty counts as no data.
+    Parameters: config: the broker's. offsets_file: the name of the file from which the broker takes offsets.
+    Source: ConfigManager.load, ConfigManager.loadBak, BrokerController.initializeMetadata, TimerMessageStore.load.
     """
+    name = path.name.removesuffix(".bak")
+    if (name in (OFFSETS, LMQ_OFFSETS) and name != offsets_file) or not _is_loaded(name, config):
+        return "config-not-read"
     if what.endswith("is used"):
         return "config-bak-used"
-    bak = path.with_name(f"{path.name.removesuffix('.bak')}.bak")
-    is_read = path.name.removesuffix(".bak") in READ_BY_BROKERS
-    return "config-bak-damaged" if is_read and has_bytes(bak) else "config-damaged"
+    if not has_content(path.with_name(f"{name}.bak")):
+        return "config-damaged"
+    if name == TIMER_METRICS:
+        return "timer-damaged"
+    return "config-bak-damaged" if name in MUST_LOAD else "config-damaged"
 
 
-def has_bytes(path: Path) -> bool:
-    """Whether there is a file with content, as far as it can be looked at."""
+def _is_loaded(name: str, config: StoreConfig) -> bool:
+    return name != TIMER_METRICS or is_on(config, "timerWheelEnable")
+
+
+def has_content(path: Path) -> bool:
+    """Return whether a path leads to a directory, or to a file that is not empty, as far as can be seen."""
     try:
-        return path.stat().st_size > 0
+        return path.is_dir() or path.stat().st_size > 0
     except OSError:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.disk.positioned_read import read_path_at
-from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.files.commit_log import CommitLog
 
 __all__ = ["KINDS", "Finding", "Findings", "Kind", "VerifyReport", "read_bytes"]
@@ -31,6 +32,8 @@ class Kind(NamedTuple):
 
 CUTS = "cuts the log here if recovery reads this file, and loses all that follows; else it stays"
 STOPS = "does not start: the load fails"
+ONLY_WITH_EXT = "only with enableConsumeQueueExt=true, else it reads no ext files"
+STOPS_WITH_EXT = f"does not start: the load fails; {ONLY_WITH_EXT}"
 DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
 KEEPS = "does not notice"
 STAYS = "keeps it; it is not repaired"
@@ -67,7 +70,9 @@ KINDS = {
                              "does not start if it dispatches this record; if it runs, it dispatches no more"),
     "log-queue-offset-gap": Kind(ERROR, "a queue's records leave queue offsets out", "appends the unit all the same"),
     "log-queue-offset-again": Kind(ERROR, "a queue offset is there twice", "gives the record no unit"),
-    "disk-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file", "fails when it reads them"),
+    # Source: DefaultMessageStore.load, which does not catch the InternalError that Java makes of a fault in a mapping.
+    "disk-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file",
+                            "fails with an InternalError when it reads them, and does not start if recovery does"),
     "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS),
     "log-blank-size": Kind(WARNING, "a blank is not as long as the rest of its file",
                            f"does not notice a shorter one; at a longer one (5.5.1: or a negative one), {CUTS}"),
@@ -78,6 +83,8 @@ KINDS = {
                           "ends the log before them, and writes over them"),
     "log-torn-record": Kind(WARNING, "the last record ends in zeros, as one half written", "takes it as it is"),
     # consume queues
+    "queue-no-directory": Kind(ERROR, "a file stands where the directory of a queue should be",
+                               "starts without the queue, and cannot make it"),
     "queue-missing": Kind(ERROR, "a queue has records, but no files", MAKES_QUEUE),
     "topic-deleted": Kind(INFO, "a topic was deleted: its records are left, and in no queue",
                           "makes queues of those that recovery reads after a crash"),
@@ -113,9 +120,14 @@ KINDS = {
     "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS),
     "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS),
     "ext-size": Kind(ERROR, "an ext unit is not as long as it says", "may lose those behind it"),
-    "ext-beyond-file": Kind(ERROR, "an ext unit says that it ends beyond its file", STOPS),
+    "ext-beyond-file": Kind(ERROR, "an ext unit says that it ends beyond its file", STOPS_WITH_EXT),
     "ext-end": Kind(WARNING, "an ext file does not end with -1 behind its last unit", KEEPS),
-    "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS),
+    "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS_WITH_EXT),
+    "ext-file-empty": Kind(INFO, "the last ext file has no length yet", f"{DELETES_EMPTY}; {ONLY_WITH_EXT}"),
+    "ext-foreign-file-empty": Kind(WARNING, "an empty file stands behind ext files",
+                                   f"{DELETES_EMPTY}; {ONLY_WITH_EXT}"),
+    "ext-foreign-file-fatal": Kind(ERROR, "a file stands among ext files, of which a broker loads each",
+                                   STOPS_WITH_EXT),
     # index
     "index-missing": Kind(WARNING, "there is no index of what the log has", "makes a new one for new messages alone"),
     "index-begins-late": Kind(WARNING, "older records are not in the index", STAYS),
@@ -153,6 +165,11 @@ KINDS = {
                              KEEPS),
     "lock-held": Kind(INFO, "a broker, or another writer, has the store open", "does not start beside it"),
     "lock-no-file": Kind(ERROR, "lock is no file", STOPS),
+    "abort-no-file": Kind(ERROR, "abort, or abort.bak, is no file", "does not start: it cannot write this file"),
+    "timer-damaged": Kind(ERROR, "a file of the timers cannot be loaded",
+                          "does not start, from 5.0 on and with timerWheelEnable=true, which is the default"),
+    "compaction-queue-name": Kind(ERROR, "a directory of a compacted topic is not named after a queue",
+                                  "does not start, from 5.1 on and with enableCompaction=true, which is the default"),
     "checkpoint-missing": Kind(WARNING, "there is no checkpoint", "takes zeros: after a crash it reads 10 files again"),
     "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
                             "fills a shorter one with zeros, and ignores what is behind"),
@@ -166,17 +183,22 @@ KINDS = {
     "checkpoint-index-behind": Kind(WARNING, "the checkpoint does not know of a full index file",
                                     "deletes that file after a crash"),
     "config-damaged": Kind(ERROR, "a file of config cannot be read, and no .bak replaces it",
-                           "deletes the file and starts without what it had"),
+                           "deletes the file, but no .bak, and starts without what it had"),
     "config-bak-damaged": Kind(ERROR, "a file of config and its .bak cannot be read",
-                               "deletes the file and does not start"),
+                               "does not start, and deletes the file, but not the .bak"),
+    "config-not-read": Kind(WARNING, "a file of config cannot be read, and the broker does not use it",
+                            "does not read it"),
     "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
-    "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can", "uses the .bak"),
+    "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can",
+                            "uses the .bak, and deletes the file"),
     "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue", "resets it"),
     "foreign-file": Kind(INFO, "a file or directory is none of a store's", "leaves it alone"),
     "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
     "foreign-file-fatal": Kind(ERROR, "a file stands among files of which a broker loads each", STOPS),
     "not-checked": Kind(INFO, "a part of the store is in a format that is not read", "reads it"),
-    "unreadable": Kind(ERROR, "a file or directory cannot be read", STOPS),
+    "unreadable": Kind(ERROR, "a file cannot be read", STOPS),
+    "directory-unreadable": Kind(ERROR, "a directory cannot be listed, or a file stands in its place",
+                                 "starts as if it were empty, and cannot write into it"),
 }
 
 
@@ -271,6 +293,7 @@ class Findings:
             self.add(kind, Path(str(error.path)), max(error.offset, 0), f"{error.field}: {error.reason}")
         except OSError as error:
             where = Path(error.filename) if isinstance(error.filename, str) else path
+            kind = kind_of_error(error, where) if kind == "unreadable" else kind
             self.add(kind, where, getattr(error, "offset", 0), error.strerror or str(error))
         except (StoreError, ValueError, OverflowError, IndexError) as error:
             self.add(kind, path, 0, str(error))
@@ -281,6 +304,14 @@ class Findings:
             for key, group in self._found.items() for finding in group
         ]
         return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), str(f.path), f.offset, f.kind))
+
+
+def kind_of_error(error: OSError, path: Path) -> str:
+    """Return the kind of an error of the operating system."""
+    if isinstance(error, DiskReadError):
+        return "disk-unreadable"
+    is_directory = isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP or path.is_dir()
+    return "directory-unreadable" if is_directory else "unreadable"
 
 
 def read_bytes(path: Path, position: int, size: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -66,6 +67,8 @@ class UnitVerifier(NamedTuple):
             if kind == "queue-missing" and (self.queues.is_deleted(topic) or last < made_again.get(topic, 0)):
                 kind = "topic-deleted"
             path = root / name / topic / str(queue_id)
+            if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
+                kind = "queue-no-directory"
             self.findings.add(kind, path, 0, f"{count} records, the first at {first}")
 
     def _is_behind(self, phy_offset: int) -> bool:

@@ -1,5 +1,6 @@
 """A real name server, broker and client on 127.0.0.1, over a store in a temporary directory."""
 
+import json
 import random
 import signal
 import socket
@@ -31,6 +32,10 @@ CONFIG = {
     "mapperFileSizeBatchConsumeQueue": 46 * 100,
 }
 
+# As brokers are by default: with timers and compaction. No name server is asked.
+BOOT = {name: value for name, value in CONFIG.items() if name not in ("timerWheelEnable", "enableCompaction")}
+BOOT["namesrvAddr"] = ""
+
 
 class Client(harness.Java):
     """RocketMQ's client, and the name server, in one JVM. See Client.java."""
@@ -56,6 +61,10 @@ class Client(harness.Java):
     def decode(self, files):
         """Return what a broker's managers make of files (name, data in base64), see Configs.java."""
         return self.json_answers("decode", rows=files)
+
+    def boot(self, root, **config):
+        """Start and stop a broker over a store; return its dict of started and error, see Boots.java."""
+        return json.loads(self.call("boot", root, json.dumps({**BOOT, **config})))
 
     def query(self, requests):
         """Return the messages found for each request (topic, key, unique)."""

@@ -34,6 +34,7 @@ import org.apache.rocketmq.remoting.netty.NettyServerConfig;
  * consume TOPICS OUT       all messages of all queues of topics joined by commas
  * query   REQUESTS OUT     by key or, with unique, by unique key: the messages found
  * decode  FILES OUT        what a broker makes of configuration files, see Configs
+ * boot    ROOT CONFIG      starts and stops a broker over a store, see Boots
  * </pre>
  */
 public final class Client {
@@ -63,6 +64,8 @@ public final class Client {
                 return Configs.decode(Json.lines(args[0]), Path.of(args[1]));
             case "query":
                 return query(Json.lines(args[0]), Path.of(args[1]));
+            case "boot":
+                return Boots.boot(args);
             default:
                 return null;
         }
