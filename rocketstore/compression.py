@@ -9,7 +9,8 @@ from typing import Any
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 
-__all__ = ["BODY_ERRORS", "COMPRESSED", "COMPRESSION", "BodyError", "body_error_text", "compress", "decompress"]
+__all__ = ["BODY_ERRORS", "COMPRESSED", "COMPRESSION", "BodyError", "OversizedBodyError", "body_error_text",
+           "compress", "decompress"]
 
 MAX_BODY_SIZE = 64 << 20
 MAX_FRAMES = 100  # a writer makes one
@@ -20,6 +21,10 @@ TYPES = {codec: number for number, codec in CODECS.items()}
 LEVEL = 5
 BodyError = CorruptFileError | ImportError  # a body that cannot be decoded, or not without a missing package
 BODY_ERRORS = CorruptFileError, ImportError
+
+
+class OversizedBodyError(CorruptFileError):
+    """A body that is larger, when decompressed, than the caller allows."""
 
 
 def compress(body: bytes, codec: str) -> tuple[bytes, int]:
@@ -47,7 +52,8 @@ def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = M
     """Return the body of a message from what is stored.
 
     Parameters: raw: bytes. sys_flag: says whether and how they are compressed. phy_offset: for the error. max_size:
-    the most bytes that may come of it. Raises: CorruptFileError if they do not decompress, or to more.
+    the most bytes that may come of it. Raises: CorruptFileError if they do not decompress;
+    OversizedBodyError if they become more.
     Source: MessageDecoder.decode, CompressorFactory.
     """
     if not sys_flag & COMPRESSED or not raw:
@@ -63,7 +69,7 @@ def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = M
     if len(body) > max_size:
         advice = "rocketstore.compression.decompress makes it of raw_body and sys_flag with a larger max_size"
         reason = f"is more than {max_size:,} bytes when decompressed: {advice}"
-        raise CorruptFileError("commit log", phy_offset, "body", reason)
+        raise OversizedBodyError("commit log", phy_offset, "body", reason)
     return body
 
 

@@ -299,6 +299,14 @@ def delay_that_is_no_number(store):
     return "log-delay", name, position
 
 
+@each("plain", {"plain body": {"flag": 0x01}, "type 5": {"flag": 0x0501}})
+def body_that_does_not_decompress(store, flag):
+    at, _ = store.middle()
+    name, position = store.place(at)
+    store.write(name, position + 36, flag.to_bytes(4, "big"))
+    return "log-body-compression", name, position
+
+
 @fault("batch")
 def inner_batch_that_counts_no_number(store):
     at, _ = store.record(4, "Inner")

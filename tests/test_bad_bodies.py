@@ -277,3 +277,59 @@ def test_a_row_is_not_lost_for_text_that_is_malformed(fields, tmp_path):
     assert [row["body"] for row in rows(result)] == ["first", "second"]
     with CommitLog.open(tmp_path / "commitlog") as log:
         assert [message.body for batch in log.scan() for message in batch] == [b"first", b"second"]
+
+
+def test_verify_warns_of_bodies_that_consumers_cannot_decompress(bad, root):
+    _, _, reason = bad
+    report = rocketstore.verify(root)
+    found = [finding for finding in report.findings if finding.path.parent.name == "commitlog"]
+    with CommitLog.open(root / "commitlog") as log:
+        offset = [message.phy_offset for batch in log.scan(columns=["phy_offset"]) for message in batch][1]
+    if "larger" in reason or "more than" in reason:  # a consumer decompresses it
+        assert found == []
+        return
+    (finding,) = found
+    assert finding.offset == offset
+    if "missing" in reason:
+        assert (finding.kind, finding.severity) == ("not-checked", "info")
+        assert reason in finding.detail
+    else:
+        assert (finding.kind, finding.severity) == ("log-body-compression", "warning")
+        assert reason.replace(": ", " ", 1) in finding.detail
+    assert report.ok
+
+
+def test_verify_counts_the_bodies_that_do_not_decompress(tmp_path):
+    with open_store(tmp_path) as store:
+        for number in range(100):
+            flags = COMPRESSED if number >= 20 else 0
+            store.put_message(Message("T", b"plain", sys_flag=flags, queue_id=0))
+    (first, *_), n = [f for f in rocketstore.verify(tmp_path).findings if f.kind == "log-body-compression"], 80
+    report = rocketstore.verify(tmp_path, threads=1)
+    found = [finding for finding in report.findings if finding.kind == "log-body-compression"]
+    assert found[0].offset == first.offset > 0
+    assert sum(1 + finding.more for finding in found) == n
+
+
+def test_a_body_with_another_crc_is_not_decompressed(tmp_path):
+    """One finding is enough: the body is not the one that was stored."""
+    record = build_record("T", zlib.compress(SOUND), sys_flag=COMPRESSED)
+    position = record.index(zlib.compress(SOUND)) + 8
+    record = record[:position] + bytes([record[position] ^ 0x55]) + record[position + 1 :]
+    write_file(tmp_path / "commitlog", 0, record.ljust(4096, b"\0"))
+    kinds = {finding.kind for finding in rocketstore.verify(tmp_path).findings}
+    assert "log-body-crc" in kinds
+    assert "log-body-compression" not in kinds
+
+
+def test_bodies_that_decompress_are_no_finding(tmp_path):
+    pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
+    pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
+    with open_store(tmp_path) as store:
+        for codec in ("zlib", "lz4", "zstd"):
+            for n in range(200):
+                raw, flags = compress(SOUND * (n + 1), codec)
+                store.put_message(Message("T", raw, sys_flag=flags, queue_id=0))
+        store.put_message(Message("T", b"", sys_flag=COMPRESSED, queue_id=0))
+    for options in ({}, {"quick": True}, {"threads": 3}):
+        assert rocketstore.verify(tmp_path, **options).findings == []

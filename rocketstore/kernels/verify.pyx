@@ -6,6 +6,7 @@ places, the others by their number.
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
 from rocketstore.kernels.buffer cimport Buffer
@@ -30,6 +31,8 @@ cdef enum:
     FALLS = BAD_HALF + 1
     NO_CRC = FALLS + 1
     KINDS = NO_CRC + 1
+    COMPRESSED = 1  # of sysFlag
+    LEAST_COMPRESSED = 64  # places of compressed bodies to make room for at first
     CHAIN = 0  # kinds of faults of an item
     NEWER = 1
     HASH = 2
@@ -73,6 +76,10 @@ cdef class LogChecker:
     cdef bint force_prop_crc
     cdef bint expects_prop_crc
     cdef Faults faults
+    cdef int64_t *compressed  # physical offsets
+    cdef int64_t n_compressed
+    cdef int64_t room  # for so many of them
+    cdef bint is_out_of_memory
     cdef readonly int64_t n_records
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t first_store_timestamp
@@ -83,9 +90,13 @@ cdef class LogChecker:
         self.force_prop_crc, self.expects_prop_crc = force_prop_crc, expects_prop_crc
         self.begin()
 
+    def __dealloc__(self):
+        free(self.compressed)
+
     def begin(self):
         """Forget all that was found."""
         memset(&self.faults, 0, sizeof(Faults))
+        self.n_compressed = 0
         self.n_records = 0
         self.last_phy_offset = -1
 
@@ -93,12 +104,18 @@ cdef class LogChecker:
         """Give what is wrong: {status, TIME_FALLS or NO_PROPERTY_CRC: (number, first physical offsets)}."""
         return noted(&self.faults)
 
+    def take_compressed(self):
+        """Give the physical offsets of records with a compressed body, the one of its CRC, and forget them."""
+        offsets = [self.compressed[i] for i in range(self.n_compressed)]
+        self.n_compressed = 0
+        return offsets
+
     def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end):
         """Walk the records of one file that begin from ``offset`` up to ``end``, a piece at most.
 
         Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log.
         Returns: (next_offset, status): OK, BLANK, END or why no record begins at next_offset.
-        Raises: StoreClosedError; CorruptFileError if the file was cut.
+        Raises: StoreClosedError; CorruptFileError if the file was cut; MemoryError.
         """
         cdef int64_t pos = offset - from_offset, stop = min(end - from_offset, <int64_t>buffer.size)
         cdef int status
@@ -113,6 +130,8 @@ cdef class LogChecker:
                 status = self.walk(buffer.data, from_offset, &pos, stop, buffer.size)
         finally:
             buffer.leave()
+        if self.is_out_of_memory:
+            raise MemoryError
         return from_offset + pos, status
 
     cdef int walk(self, const uint8_t *data, int64_t from_offset, int64_t *pos, int64_t stop,
@@ -147,6 +166,8 @@ cdef class LogChecker:
             crc = rs_crc32(0, record.body.data, <size_t>record.body.size) & INT32_MAX
             if crc != rs_load_be32(record.data + BODY_CRC):
                 note(&self.faults, BAD_BODY_CRC, phy_offset)
+            elif record.sys_flag & COMPRESSED:
+                self.note_compressed(phy_offset)
         if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
             if tail[CRC_PROPERTY_SIZE - 1] != 2 or not crc_agrees(record, tail + 9, 10):
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
@@ -157,6 +178,20 @@ cdef class LogChecker:
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
             else:
                 note(&self.faults, NO_CRC, phy_offset)
+
+
+    cdef void note_compressed(self, int64_t phy_offset) noexcept nogil:
+        cdef int64_t room
+        cdef void *more
+        if self.n_compressed == self.room:
+            room = max(2 * self.room, <int64_t>LEAST_COMPRESSED)
+            more = realloc(self.compressed, <size_t>room * sizeof(int64_t))
+            if more == NULL:
+                self.is_out_of_memory = True
+                return
+            self.compressed, self.room = <int64_t *>more, room
+        self.compressed[self.n_compressed] = phy_offset
+        self.n_compressed += 1
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):

@@ -23,6 +23,7 @@ from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.recovery_tail import tails
+from rocketstore.store.verify_bodies import bad_bodies
 from rocketstore.store.verify_index import IndexVerifier, Items
 from rocketstore.store.verify_queues import QueueRows, QueueVerifier
 from rocketstore.store.verify_report import Findings, read_bytes
@@ -93,6 +94,7 @@ class Worker:
                 break
             self.buffers[window.buffer] = window.from_offset
             following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
+            piece.faults += bad_bodies(window, self.checker.take_compressed())
             self._collect(self.scanner, window, offset, following, piece.faults)
             if following > offset:
                 piece.begin = offset if piece.begin < 0 else piece.begin
