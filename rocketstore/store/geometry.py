@@ -90,8 +90,8 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
 def with_default_sizes(config: StoreConfig) -> StoreConfig:
     """Return a configuration to write with: RocketMQ's default for each size that is not known.
 
-    Raises: ValueError for files that no queue can be written into, or on into the next of them; and if the broker's
-    file has a value that is needed and cannot be used. For batch queues call ``require_batch_size``, too.
+    Raises: ValueError if queues cannot be written with a file size, or if the broker's properties file has a value that
+    is needed and cannot be used. For batch queues also call ``require_batch_size``.
     """
     config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
     sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
@@ -105,7 +105,7 @@ def with_default_sizes(config: StoreConfig) -> StoreConfig:
 
 
 def require_batch_size(config: StoreConfig) -> None:
-    """Raise ValueError if the broker's file has a size for batch queues that cannot be used."""
+    """Raise ValueError if the broker's properties file has a size for batch queues that cannot be used."""
     is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]
     (replace(config, **NO_BATCH_SIZE) if is_default else config).require_usable(BATCH)
 

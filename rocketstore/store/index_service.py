@@ -634,8 +634,8 @@ def open_index(
 def index_paths(directory: Path) -> list[Path]:
     """Return the index files of a directory, oldest first.
 
-    A listing of a directory is no snapshot: a file that is made meanwhile may be in it without the one before. Where
-    files were made just now, the files that one listing shows are taken from a second one.
+    A listing of a directory is no snapshot: it may have a file that is made meanwhile, and lack the file before it. If
+    the directory changed a moment ago, it is listed again, and the result has no file newer than the first listing.
     """
     begin = time.time_ns()
     paths = _list_index_paths(directory)

@@ -1,4 +1,4 @@
-"""Numbers in names and properties as Java reads them."""
+"""Read numbers in names and properties as Java does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ __all__ = ["find_unreadable_offset", "parse_long"]
 
 
 def parse_long(text: str) -> int | None:
-    """Read a number as Long.parseLong does, None for what it refuses."""
+    """Return the number that Long.parseLong reads from a text; None if it refuses the text."""
     return parse_number(text, LONG_MIN, LONG_MAX)
 
 
 def find_unreadable_offset(names: Iterable[str], offsets: Iterable[str]) -> str | None:
-    """Find the offset of a light queue with which the dispatch of a record throws, None if there is none.
+    """Return the first offset of a light queue that makes a broker's dispatch of a record throw; None without one.
 
-    Names with a slash are skipped before their offset is read. Source: ConsumeQueue.multiDispatchLmqQueue.
+    A broker skips names with a slash before it reads their offsets.
+    Parameters: names: of INNER_MULTI_DISPATCH. offsets: of INNER_MULTI_QUEUE_OFFSET, as many.
+    Source: ConsumeQueue.multiDispatchLmqQueue.
     """
     pairs = zip(names, offsets, strict=True)
     return next((offset for name, offset in pairs if "/" not in name and parse_long(offset) is None), None)

@@ -1,6 +1,6 @@
-"""What the root directory of a store holds in formats that are not read: DLedger's log, RocksDB, compaction, a tier.
+"""The parts of a store in formats that are not read: DLedger's log, RocksDB, compaction and tiered storage.
 
-Every command that reads or writes a store asks here, so that nothing is read that the broker has left behind.
+Every command that reads or writes a store checks here first, so that it uses no files that the broker no longer uses.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ GO_BACK = "if the broker uses files again, give its properties file with storeTy
 
 @dataclass(frozen=True)
 class StoreLayout:
-    """What a root directory holds besides files of RocketMQ's default store. Nothing is kept open.
+    """The parts of a store that are not files of RocketMQ's default store. Nothing is kept open.
 
-    ``queue_database``: the RocksDB of consume queues, None if there is none. ``are_queues_in_database``: consumers get
-    their messages by it, and queues in files, if there are any, are from before. ``is_store_type_given``: the broker's
-    own file says so. ``config_databases``: the RocksDB by
-    each file of ``config`` that the broker does not use. ``index_database``: the RocksDB that holds an index.
-    ``has_other_data``: ``rocksdbstore`` holds timers or transactions, and no index. ``has_light_queues``: consumers of
-    light queues were there. ``compacted_topics``: consumers of these get what ``compaction`` has. ``is_tiered``: older
-    messages may be in another place only.
+    ``queue_database``: the RocksDB of consume queues; None without one. ``are_queues_in_database``: consumers are
+    served from it, and queues in files are older, if they exist. ``is_store_type_given``: the broker's properties file
+    has storeType. ``config_databases``: by name of each file of ``config`` that the broker does not use, the RocksDB
+    that it uses in its place. ``index_database``: the RocksDB that has an index. ``has_other_data``: ``rocksdbstore``
+    has timers or transactions, and no index. ``has_light_queues``: consumers of light queues have stored offsets.
+    ``compacted_topics``: consumers of these topics are served from ``compaction``. ``is_tiered``: older messages may be
+    only in tiered storage.
 
     Source: DefaultMessageStore.createConsumeQueueStore, BrokerController.initializeMetadata.
     """
@@ -62,27 +62,28 @@ class StoreLayout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all that is read and written is in files."""
+        """Whether queues, topics, groups and consumer offsets are all in files."""
         return self.queue_database is None and not self.config_databases
 
     def require_file_queues(self, what: str, topic: str = "") -> None:
         """Raise UnsupportedFormatError if the broker has the queues, or those of ``topic``, in RocksDB.
 
-        Parameters: what: is not done with them, as "read". topic: of which there is no queue in files, if given.
+        Parameters: what: what cannot be done with RocksDB, for the error: "read" or "written". topic: a topic without
+        queues in files, if given.
         """
         if self.are_queues_in_database:
-            older = f"; queues in files are from before: {GO_BACK}" if has_file_queues(self.root) else ""
+            older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.root) else ""
             reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
         if self.queue_database is not None and topic.startswith(LMQ_PREFIX):
-            reason = f"light queues such as {topic!r} may be in this RocksDB alone, which is not {what}"
+            reason = f"light queues such as {topic!r} may be only in this RocksDB, which is not {what}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
     def require_written_queues(self, what: str) -> None:
         """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
         self.require_file_queues(what)
         if self.queue_database is not None and not self.is_store_type_given:
-            reason = f"the broker may write its queues to this RocksDB, too, which is not {what}; {GO_BACK}"
+            reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
     def require_config_files(self, what: str) -> None:
@@ -97,13 +98,16 @@ class StoreLayout:
             raise UnsupportedFormatError(f"{self.index_database}: the index is in RocksDB, which is not {what}")
 
     def problems(self) -> list[str]:
-        """Say what is not read and belongs to the answers."""
+        """Return the problems of a store whose answers may lack messages, because RocksDB is not read."""
         if self.queue_database is None or self.are_queues_in_database or not self.has_light_queues:
             return []
-        return [f"{self.queue_database}: light queues may be in this RocksDB alone, which is not read"]
+        return [f"{self.queue_database}: light queues may be only in this RocksDB, which is not read"]
 
     def notes(self, topics: Collection[str] | None = None) -> list[str]:
-        """Say where consumers get other messages than those of log and queues. Parameters: topics: None for all."""
+        """Return notes on topics whose consumers are not served from log and queues.
+
+        Parameters: topics: report only those of these topics that are compacted; None reports all.
+        """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
         notes = [
             f"{self.root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
@@ -116,11 +120,11 @@ class StoreLayout:
         return notes
 
     def left_behind(self) -> list[str]:
-        """Say what queues that are built in files do not change of a store that has RocksDB."""
+        """Return notes on what stays in RocksDB after queues were built in files."""
         left = []
         if self.are_queues_in_database:
             left.append(f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
-                        "or it does not use what was built")
+                        "or it does not use the queues that were built")
         if self.config_databases:
             places = ", ".join(dict.fromkeys(str(path) for path in self.config_databases.values()))
             left.append(f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
@@ -129,9 +133,10 @@ class StoreLayout:
 
 
 def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
-    """Look at what a root directory holds. Changes nothing.
+    """Find the parts of a store that are in formats that are not read. Changes nothing.
 
-    Parameters: config: the broker's own file decides, if it names the store type; else what is there.
+    Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
+    RocksDB. Without storeType, the files that exist decide.
     """
     names, in_config = _names_in(root), _names_in(root / "config")
     config_databases = find_config_databases(root, config) if in_config else {}
@@ -153,20 +158,20 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
 
 
 def _are_queues_in_database(root: Path, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
-    """Return whether consumers are served from the RocksDB of queues that is there.
+    """Return whether consumers are served from the RocksDB of queues, which exists.
 
-    With rocksdbCQDoubleWriteEnable a broker whose storeType is the default writes both, and reads the files.
+    With rocksdbCQDoubleWriteEnable a broker with the default storeType writes RocksDB and files, and reads the files.
     """
     given = store_type(config)
     if given is not None:
         return given == ROCKSDB
     with contextlib.suppress(OSError):
         return bool(config_databases) or not has_file_queues(root)
-    return False  # who lists the queues gets the error
+    return False  # the caller gets the error when it lists the queues
 
 
 def _names_in(directory: Path) -> set[str]:
-    """Return the names in a directory, none of one that cannot be listed: who reads it next gets the error."""
+    """Return the names in a directory; none if it cannot be listed: then the next call that reads it raises."""
     with contextlib.suppress(OSError), scandir(directory) as entries:
         return {entry.name for entry in entries}
     return set()
@@ -177,13 +182,13 @@ def has_dledger_log(root: Path) -> bool:
 
 
 def require_file_log(root: Path, config: StoreConfig, what: str) -> None:
-    """Raise UnsupportedFormatError for a log of DLedger's, beside which commitlog has only what was put before.
+    """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages.
 
-    Parameters: what: is not done with it, as "read".
+    Parameters: what: what cannot be done with it, for the error: "read", "written" and so on.
     """
     if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
         is_mixed = any(path.is_dir() for path in config.commit_log_paths(root))
-        hint = "; CommitLog.open reads, and salvage saves, the log of before: give its directory" * is_mixed
+        hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
         raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
 
 

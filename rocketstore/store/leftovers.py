@@ -16,7 +16,7 @@ NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
 def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
     """Return how many bytes of the log's files stand behind its end, from there to the last byte that is not zero.
 
-    None if that is not known: the store crashed, or the log is remote and not all of what is near is zeros.
+    None if that is not known: the store crashed, or the log is remote and has other bytes than zeros near its end.
     """
     if log.ending.rule is None or log.ending.state == StoreState.CRASHED:
         return None
@@ -26,11 +26,11 @@ def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
 
 
 def describe_leftovers(log: CommitLog) -> str | None:
-    """Describe the records behind the end of the log, for somebody who reads it; None if there are none."""
+    """Return a text about the records behind the end of the log; None if there are none, or they are not known."""
     if log.ending.rule is None or is_remote(log.directories[0]):
         return None
     end = log.max_phy_offset
     later = log.find_later(end, LONG_MAX)
     if later is None or not log.ending.is_at(end):
         return None
-    return f"{log.directories[0]}: the log ends at {end}; a record at {later} and others behind the end are left out"
+    return f"{log.directories[0]}: the log ends at {end}. Old records behind it, the first at {later}, are left out"

@@ -1,4 +1,4 @@
-"""Why an offset message id leads to no message of a store."""
+"""Explain why an offset message id leads to no message of a store."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ CLIENT_ID = "a client's message id is a unique key: query --topic TOPIC --unique
 
 
 def explain_missing_message(store: MessageStore, message_id: str) -> str:
-    """Say why ``query_message_by_id`` finds no message: the id has the broker's host and a physical offset.
+    """Return why ``query_message_by_id`` finds no message. An id has the broker's host and a physical offset.
 
-    Raises: ValueError if it is no id; OSError, StoreError.
+    Raises: ValueError if ``message_id`` is no offset message id; OSError, StoreError.
     """
     offset = phy_offset_of(message_id)
     log = store.commit_log
     begin, end = log.min_phy_offset, log.max_phy_offset
-    what = f"{store.path}: id {message_id} is of physical offset {offset}"
+    what = f"{store.path}: id {message_id} has the physical offset {offset}"
     if not begin <= offset < end:
-        where = "which is before the log begins" if 0 <= offset < begin else "which is not in the log"
-        expired = ": the message has expired" if 0 <= offset < begin else f"; {CLIENT_ID}"
-        return f"{what}, {where}, {begin} to {end}{expired}"
+        reason = ": the message has expired" if 0 <= offset < begin else f"; {CLIENT_ID}"
+        return f"{what}, but the log has the offsets {begin} to {end}{reason}"
     try:
         message = store.look_message_by_offset(offset)
     except CorruptFileError as error:
@@ -36,6 +35,6 @@ def explain_missing_message(store: MessageStore, message_id: str) -> str:
         return f"{what}, where no message begins; {CLIENT_ID}"
     own = offset_msg_id(message.store_host, offset) if message.store_host else None
     return (
-        f"{what}, where a message of the broker {message.store_host} is, whose id is {own}: "
-        f"the id is of a broker at another address; {CLIENT_ID}"
+        f"{what}, where the message {own} of the broker {message.store_host} begins: "
+        f"the id names a broker at another address; {CLIENT_ID}"
     )

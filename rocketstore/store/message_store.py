@@ -69,8 +69,8 @@ class MessageStore:
     """A store as a broker left it, or as one is writing it. Made by ``rocketstore.open``; a context manager.
 
     Each part is opened when it is first used, and one that is damaged, missing or in a format that is not read says so
-    then; the others work. Attributes: path, the root; mode; config; leftovers, whether what stands behind the end of
-    the log and of queues is read too.
+    then; the others work. Attributes: path, the root; mode; config; leftovers, whether old records and units behind the
+    ends of log and queues are read too.
     Source: DefaultMessageStore.
     """
 
@@ -107,7 +107,7 @@ class MessageStore:
         require_config(config)
         check_mode(mode)
         if leftovers and mode != "r":
-            raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them; a writer goes on where the log ends")
+            raise ValueError(f"leftovers={leftovers!r}: only mode 'r' reads them: a writer appends at the log's end")
         root = to_path(path) if mode == "r" else local_path(path)
         if mode == "a":
             return cls._open_writer(root, mode, config)
@@ -119,9 +119,9 @@ class MessageStore:
 
     @classmethod
     def of_plan(cls, path: Path, config: StoreConfig, log: CommitLog | None) -> Self:
-        """Make a reader of a store that somebody else has opened, such as the driver of a job. Nothing is listed.
+        """Make a reader of a store from the plan of another process, such as the driver of a job. Nothing is listed.
 
-        Parameters: log: what is known of the commit log, which the reader closes; None: it is opened when it is used.
+        Parameters: log: the commit log, which the reader closes; None to open it when it is first used.
         """
         self = cls(path, config)
         if log is not None:
@@ -161,7 +161,7 @@ class MessageStore:
         return log
 
     def _find_state(self) -> StoreState:
-        """Find whether the store was stopped, is being written, or crashed. A remote store is looked at once."""
+        """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
         if is_remote(self.path):
             return self._remote_state
         if not os.path.lexists(self._abort):
@@ -171,7 +171,7 @@ class MessageStore:
         return StoreState.CRASHED
 
     def _find_evidence(self) -> Evidence:
-        """Read what checkpoint and lock say of the end of the log. What cannot be read says nothing."""
+        """Read the evidence of the files checkpoint and lock about the end of the log. Unreadable files give none."""
         physic, confirm, lock = None, 0, None
         with contextlib.suppress(OSError, StoreError):
             point = self.checkpoint
@@ -183,7 +183,7 @@ class MessageStore:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether log and queues end where a broker ends them: no crash left the store, and this object only reads."""
+        """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
         is_read = self._writer is None and not self.leftovers
         return is_read and self._find_state() != StoreState.CRASHED
 
@@ -322,14 +322,14 @@ class MessageStore:
 
     @property
     def layout(self) -> StoreLayout:
-        """What the root holds in formats that are not read, as it is now."""
+        """The parts of the store in formats that are not read, as they are now."""
         self._require_open()
         return look_at_store(self.path, self.config)
 
     def _require_file_queues(self) -> None:
         """Raise UnsupportedFormatError if the queues are in RocksDB.
 
-        A store without any RocksDB is looked at once: this is called for each queue that is opened.
+        A store without any RocksDB is checked only once, since this is called for each queue that is opened.
         """
         if self._layout is None or not self._layout.is_plain:
             self._layout = look_at_store(self.path, self.config)
@@ -407,11 +407,11 @@ class MessageStore:
         return found.position
 
     def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
-        """Give how far consumer groups, or one, are behind, by consumerOffset.json, or lmqConsumerOffset.json of a
-        broker with enableLmq, and the queues.
+        """Yield how far consumer groups, or one of them, are behind the ends of their queues.
 
-        A queue that is not on disk has no messages. Raises: UnsupportedFormatError if the broker has the offsets in
-        RocksDB, when the first is asked for.
+        The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. A queue
+        that is not on disk has no messages.
+        Raises: UnsupportedFormatError, with the first item, if the broker has the offsets in RocksDB.
         """
         self._require_open()
         return consumer_lag(self, group)

@@ -203,7 +203,7 @@ class _Search:
             self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
-        """Keep the candidates that are what was asked for, and not behind the end of the log."""
+        """Keep the candidates that match the query and are before the end of the log."""
         if len(phy_offsets):
             kept = phy_offsets < self.log.find_readable_end(int(phy_offsets.max()))
             rows, phy_offsets = rows[kept], phy_offsets[kept]

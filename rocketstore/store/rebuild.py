@@ -212,7 +212,7 @@ class Rebuilder:
     zone: ZoneInfo | None
     progress: Progress | None
     config: Any = field(init=False)  # what is known, with every size set
-    layout: StoreLayout = field(init=False)  # before the build
+    layout: StoreLayout = field(init=False)  # as it is before the build
     topics: dict[str, TopicConfig] = field(init=False)
     batches: set[str] = field(init=False)  # topics whose queues are of batches
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
@@ -222,7 +222,7 @@ class Rebuilder:
         self.layout = look_at_store(self.root, self.known)
         self.topics = read_topics(self.root, self.known, must_be_good=True)  # or queues become those of another type
         self.batches = batch_topics(self.topics)
-        if self.layout.config_databases:  # the types of queues are not read: their directories show them
+        if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
             self.batches |= {*topics_in(self.root / "batchconsumequeue")}
 
     @classmethod

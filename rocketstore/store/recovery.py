@@ -37,11 +37,11 @@ def recover(
     path : the root of the store.
     policy : "complete", which opening for writing uses: only a torn tail of the commit log is cut, after it was saved
         under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
-        where one is missing or wrong. After a clean stop the log ends where a broker ends it, before the first bytes of
-        its last file that are no record; old records behind that end are saved and zeroed. Opening then looks for what
-        queues and index lack no farther back than 64 MiB, and misses no queue whose directory is gone. "broker":
-        exactly what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next start; what it cuts off the
-        log is saved too.
+        where one is missing or wrong. After a clean stop the log ends where a broker ends it: before the first bytes of
+        its last file that are no record. Old records behind that end are saved and zeroed. Opening then searches only
+        the last 64 MiB of the log for what queues and index lack, and does not notice that the directory of a queue is
+        missing. "broker": exactly what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next start;
+        bytes that it cuts off the log are saved too.
     dry_run : change nothing, not even the lock file, and only say what would be done.
     config : sizes of files, as for ``open``.
 
@@ -66,7 +66,7 @@ def recover(
     require_file_log(root, config or StoreConfig(), "recovered")
     layout = look_at_store(root, config)
     layout.require_written_queues("recovered")
-    layout.require_config_files("read, and without topics queues of batches are not known")
+    layout.require_config_files("read, and only the topics tell which queues are batch queues")
     given = config or StoreConfig()
     require_log_directory(root, given)
     require_own_places(root, given)
@@ -77,7 +77,7 @@ def recover(
         config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
     if policy == "broker" and config.compat not in RELEASES:
         known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
-        raise ValueError(f"compat={config.compat!r}: policy 'broker' is known of {known}")
+        raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
     if dry_run:
         return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
     with lock_for_writing(root, given):

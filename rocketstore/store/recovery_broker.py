@@ -276,7 +276,7 @@ class BrokerRecovery:
 
 
 def _max_phy_offset(writer: Writer) -> int:
-    """Return a queue's last physical offset. Close the descriptor: a store may have more queues."""
+    """Return a queue's last physical offset. Close its descriptor: a store may have more queues than descriptors."""
     max_phy_offset = writer.max_phy_offset
     writer.release()
     return max_phy_offset

@@ -194,7 +194,7 @@ class Completion:
         return Evidence(flushed, self.checkpoint.confirm_phy_offset, lock_timestamp)
 
     def _is_cut_off(self) -> bool:
-        """Whether records stand behind the end of the log, where a broker cut them off or something was damaged."""
+        """Return whether records stand behind the end of the log: a broker cut them off, or bytes were damaged."""
         begin, verify_crc = self.log.last_begun_file(), self.config.check_crc_on_recover
         self.log.whole_to = LONG_MAX
         found = find_stopped_end(self.log, begin, self._evidence(), verify_crc=verify_crc)
@@ -331,7 +331,7 @@ class Completion:
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
 
     def _is_of_write(self, later: int) -> bool:
-        """Whether a record behind damage is of a write that is undone: the log ends where that write begins."""
+        """Return whether the record at ``later``, behind damage, is of a write that is undone, where the log ends."""
         write = self.write
         return write is not None and write.what != "leave" and write.end == self.end and later < write.intent.end
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 __all__ = ["ADVICE", "GAP_ADVICE", "RecoveryAction", "RecoveryReport"]
 
 ADVICE = (
-    "salvage copies what is sound; recover(policy='broker') cuts the log here if a broker's recovery would read this "
-    "file, and else leaves the damage, as a broker does at its next start"
+    "salvage copies the sound records; recover(policy='broker') does what a broker does at its next start: it cuts the "
+    "log here if its recovery reads this file, and leaves the damage otherwise"
 )
-GAP_ADVICE = "salvage copies what is sound; recover(policy='broker') reads on behind the gap, as a broker does"
+GAP_ADVICE = "salvage copies the sound records; recover(policy='broker') reads on behind the gap, as a broker does"
 
 
 class RecoveryAction(NamedTuple):

@@ -46,7 +46,7 @@ def save_tail(root: Path, tail: Tail) -> Path:
     """Copy a tail to a file of its own, named by the time and its physical offset, and bring it to the disk."""
     path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
     if path.parent.is_symlink():
-        raise StoreError(f"{path.parent}: is a link; bytes that are cut off the log stay in the store: remove the link")
+        raise StoreError(f"{path.parent}: is a link, and bytes cut off the log must stay in the store: remove the link")
     make_directory(path.parent)
     with os.fdopen(create_file(path, like=tail.file.path), "wb") as file:
         try:

@@ -128,7 +128,7 @@ def salvage(
 def _salvage_into(
     root: Path, paths: list[Path], new: Path, config: StoreConfig | None, progress: Progress | None
 ) -> SalvageReport:
-    """Make the new store, or leave nothing of it."""
+    """Write the new store. After an error, remove everything that was written."""
     existed = new.is_dir()
     try:
         make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
@@ -352,7 +352,7 @@ def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfi
 
 
 def _copy_config(root: Path, new: Path) -> None:
-    """Copy what a broker keeps in ``config`` and can read. A link out of the store is not followed."""
+    """Copy the files of ``config`` that a broker can read. A link that leads out of the store is not followed."""
     if not (root / "config").is_dir():
         return
     real_root = root.resolve()

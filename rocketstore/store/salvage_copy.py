@@ -175,7 +175,7 @@ class LogCopy:
     """
 
     def __init__(self, directory: Path, size: int, phy_offset: int, like: Path) -> None:
-        """Make the directory. Parameters: like: a file of the old log; nobody else may read the new ones."""
+        """Make the directory. Parameters: like: a file of the old log, whose mode the new files get."""
         make_directory(directory)
         self.like = like
         self.directory, self.size, self.phy_offset = directory, size, phy_offset

@@ -30,7 +30,7 @@ __all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
 PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
 MIN_RECORD = 91
-MAX_SIZES = 256  # lengths of a file that are compared with each base: hostile files show thousands
+MAX_SIZES = 256  # candidates for the file size that are compared with each base; hostile files have thousands
 BEGIN = itemgetter(0)
 
 
@@ -49,7 +49,7 @@ class DamagedFile:
     """One file and what was found in it.
 
     ``base``: the physical offset of its first byte, as it is named if some record agrees, else by most of its records.
-    ``unreadable``: what the disk cannot read of the file, (begin, end) in bytes, in order.
+    ``unreadable``: the ranges that the disk cannot read, (begin, end), bytes, in order.
     """
 
     path: Path
@@ -83,7 +83,7 @@ class DamagedFile:
         with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
             mapped.advise("sequential")
             for begin, stop, readable in self._readable(end):
-                # No record is made of what is behind: the buffer ends there.
+                # The buffer ends before unreadable bytes, so that no record has any of them.
                 buffer = Buffer(mapped.view()[:readable], self.path)
                 while pos < stop:
                     pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
@@ -95,8 +95,9 @@ class DamagedFile:
         return lost != before
 
     def _readable(self, end: int) -> Iterator[tuple[int, int, int]]:
-        """Give the ranges up to ``end`` that are neither holes nor unreadable: begin, end; and where the file ends, or
-        its next unreadable bytes begin.
+        """Yield the ranges up to ``end`` that are neither holes nor unreadable: (begin, end, limit).
+
+        ``limit`` is where the next unreadable bytes begin, or where the file ends.
         """
         first = 0
         for lost, behind in (*self.unreadable, (self.length, self.length)):
@@ -120,7 +121,6 @@ class DamagedFile:
         return found
 
 
-
 class Run(NamedTuple):
     """Records that follow each other, physical offsets; the first byte of the file would be at ``base``."""
 
@@ -131,7 +131,7 @@ class Run(NamedTuple):
 
     @contextlib.contextmanager
     def buffer(self) -> Iterator[Buffer]:
-        """Give the bytes of the file, where what is unreadable is zeros. No record of the run has such bytes.
+        """Yield the bytes of the file, with zeros for unreadable bytes. No record of the run has unreadable bytes.
 
         Raises: DiskReadError, when the block ends, if the disk cannot read the run any more.
         """
@@ -236,7 +236,7 @@ class Finds:
         self.lost += self._missing(gaps, size)
 
     def _missing(self, gaps: list[tuple[int, int]], size: int) -> Iterator[LostRange]:
-        """Name the first file that has the begin of each gap. Parameters: gaps: begins and ends, in order."""
+        """Yield the lost range of each gap, in the first file that has its begin. Parameters: gaps: in order."""
         bases = [(file.base, number) for number, file in enumerate(self.files) if file.base is not None]
         bases.sort(reverse=True)
         open_files: list[int] = []  # a heap of the files that begin before a gap

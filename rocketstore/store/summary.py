@@ -52,10 +52,11 @@ class ConsumerLag(NamedTuple):
 class StoreSummary(NamedTuple):
     """A store at a glance. Times are epoch milliseconds, offsets bytes; None: not known.
 
-    ``problems``: what cannot be read, or is wrong. ``notes``: where consumers get other messages than those that are
-    counted here, as of a compacted topic; and whether the index has items that lead behind the end of the log.
-    ``leftover_bytes``: from the end of the log to the last byte behind it that is not zero; ``leftover_units``: of all
-    queues, behind their ends. A broker cut them off and did not erase them. None if the store crashed.
+    ``problems``: what cannot be read, or is wrong. ``notes``: topics whose consumers get other messages than those that
+    are counted here, such as compacted topics, and whether the index has items that lead behind the end of the log.
+    ``leftover_bytes``: the number of bytes from the end of the log to the last byte behind it that is not zero.
+    ``leftover_units``: the number of units of all queues behind their ends. A broker cut off these bytes and units and
+    did not erase them. Both are None if the store crashed.
     """
 
     topics: int | None
@@ -166,7 +167,7 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
             reason = f"the index reaches {index[1]}, sound messages end at {log_end}"
             if is_end_lost(store, log_end, log[3]):
                 problems.append(f"{store.path}: {reason}: see verify")
-            elif log_end < store.commit_log.find_limit():  # else it has items of a write that is not committed
+            elif log_end < store.commit_log.find_limit():  # otherwise items are of a write that is not committed
                 notes.append(f"{store.path}: {reason}; a broker keeps items that lead behind the end of the log")
     topics = None if queues is None else len({topic for topic, _ in queues})
     n_queues = None if queues is None else len(queues)

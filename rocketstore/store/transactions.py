@@ -1,8 +1,8 @@
-"""Transactions of applications: which batches of an application a store has, so that a repeated batch is stored once.
+"""Transactions: which batches of an application are stored, so that a repeated batch is stored only once.
 
 A committed batch leaves the file ``rocketstore-transactions/APPLICATION-VERSION.json`` under the root. The file is the
 intent of the write itself, which is renamed when all records are on the disk. So one rename both ends the write and
-notes its version: no crash can be between the two. A broker does not look at the directory.
+saves its version: no crash can be between the two. A broker ignores the directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIRECTORY = "rocketstore-transactions"
 
 
 class Transaction(NamedTuple):
-    """A batch of an application. Attributes: app: the application's id; version: of the batch, 0 or more, growing."""
+    """A batch of an application. Attributes: app: the application's id; version: 0 or more, growing with each batch."""
 
     app: str
     version: int
@@ -39,7 +39,7 @@ class Transaction(NamedTuple):
 
 
 def last_version(root: Path, app: str) -> int:
-    """Return the greatest version that an application has committed to a store, -1 if there is none. Raises: OSError.
+    """Return the greatest version that an application has committed to a store; -1 without one. Raises: OSError.
 
     Parameters: root: of the store.
     """
@@ -47,21 +47,21 @@ def last_version(root: Path, app: str) -> int:
 
 
 def commit_transaction(root: Path, transaction: Transaction, intent: Path) -> None:
-    """End a write whose records are on the disk, and note its version, in one step.
+    """End a write whose records are on the disk, and save its version, in one step.
 
-    Parameters: intent: the file of the write's intent, which goes.
-    Raises: OSError: then the intent is there as before, and the version is not noted.
+    Parameters: intent: the file of the write's intent, which is renamed.
+    Raises: OSError: then the intent has its old name again, and the version is not saved.
     """
     directory = root / DIRECTORY
     make_directory(directory)
-    note = _path(root, transaction)
+    committed = _path(root, transaction)
     older = [path for version, path in _committed(root, transaction.app) if version < transaction.version]
-    intent.rename(note)
+    intent.rename(committed)
     try:
         sync_path(directory)
         sync_path(root)
     except BaseException:
-        note.rename(intent)
+        committed.rename(intent)
         raise
     for path in older:
         with contextlib.suppress(OSError):  # the greatest version counts
@@ -77,7 +77,7 @@ def _name(app: str) -> str:
 
 
 def _committed(root: Path, app: str) -> list[tuple[int, Path]]:
-    """The versions of an application that are noted, with their files."""
+    """Return the versions that an application has committed, with their files."""
     pattern = re.compile(rf"{_name(app)}-([0-9]{{19}})\.json")
     try:
         names = os.listdir(root / DIRECTORY)  # noqa: PTH208

@@ -37,7 +37,7 @@ def write_pieces(
     """Append the records of a job's pieces, in their order; the store is made if there is none. Removes the pieces.
 
     All of them are there when it returns and none after an error or a crash, which opening the store for writing cuts
-    off, unless somebody else has appended meanwhile. Readers see none of them before.
+    off, unless somebody else has appended meanwhile. Readers see none of them until all are there.
 
     Parameters: pieces: in ``pieces_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
     pieces have. transaction: committed with the write. If the application has committed this version or a later one,
