@@ -33,7 +33,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.message import INNER_BATCH, MAX_BATCH, number_property
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of
+from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of, warn_elsewhere
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import TRANSACTION_ROLLBACK
@@ -70,6 +70,7 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[LogPart]:
         with rocketstore.open(self.options.path, leftovers=self.options.leftovers) as store, planning(store):
+            warn_elsewhere(store, self.options)
             return [part_of(store.commit_log, ranges) for ranges in self.plan(store)]
 
     def plan(self, store: MessageStore) -> list[list[Range]]:

@@ -274,11 +274,13 @@ class ReadOptions:
         """Whether a queue is selected."""
         if self.assign is not None:
             return queue_id in self.assign.get(topic, ())
-        if self.subscribe is not None and topic not in self.subscribe:
+        return self.wants_topic(topic) and (self.queue_ids is None or queue_id in self.queue_ids)
+
+    def wants_topic(self, topic: str) -> bool:
+        """Whether queues of a topic may be selected."""
+        if self.topics is not None and topic not in self.topics:
             return False
-        if self.subscribe_pattern is not None and not re.fullmatch(self.subscribe_pattern, topic):
-            return False
-        return self.queue_ids is None or queue_id in self.queue_ids
+        return self.subscribe_pattern is None or re.fullmatch(self.subscribe_pattern, topic) is not None
 
 
 # ---- which go together -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from rocketstore.broker_file import warn_once
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
 from rocketstore.files.log_end import LogEnd
@@ -18,10 +19,11 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.storage import held_lists, is_remote, sparing_reads
 from rocketstore.store.intent import WriteIntent
+from rocketstore.store.layout import find_elsewhere
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]
-__all__ += ["record_end_around", "times_of"]
+__all__ += ["record_end_around", "times_of", "warn_elsewhere"]
 
 logger = logging.getLogger("rocketstore")
 
@@ -41,6 +43,12 @@ def planning(store: MessageStore) -> Iterator[None]:
     """Plan in a ``with`` block: a remote store's directories are listed once each, and few bytes of files are read."""
     with held_lists(store.path), sparing_reads(store.path):
         yield
+
+
+def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
+    """Log a warning, once in this process, where consumers get other messages than those of log and queues."""
+    for text in find_elsewhere(store.path, options.wants_topic):
+        warn_once(text)
 
 
 # ---- where to end ------------------------------------------------------------------------------------------

@@ -18,7 +18,16 @@ from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import CommittedEnd, begin_of, last_end, lose, lose_later, parts_of, planning
+from rocketstore.spark.plan import (
+    CommittedEnd,
+    begin_of,
+    last_end,
+    lose,
+    lose_later,
+    parts_of,
+    planning,
+    warn_elsewhere,
+)
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.rebuild_files import mark_of
@@ -72,7 +81,9 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @lazy_property
     def store(self) -> MessageStore:
-        return rocketstore.open(self.options.path, leftovers=self.options.leftovers)
+        store = rocketstore.open(self.options.path, leftovers=self.options.leftovers)
+        warn_elsewhere(store, self.options)
+        return store
 
     @lazy_property
     def log_end(self) -> CommittedEnd:

@@ -21,7 +21,7 @@ from rocketstore.files.log_plan import LogPlan
 from rocketstore.limits import LONG_MAX
 from rocketstore.message_batch import MessageBatch
 from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.plan import planning
+from rocketstore.spark.plan import planning, warn_elsewhere
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.storage import is_remote, to_path
 from rocketstore.store.message_store import MessageStore
@@ -76,6 +76,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         options = self.options
         store = rocketstore.open(options.path, config=self.config, leftovers=options.leftovers)
         with store, planning(store):
+            warn_elsewhere(store, options)
             log, log_end = self.plan_log(store), self.find_log_end(store)
             return [TablePart(pieces, log, log_end) for pieces in self.plan(store)]
 

@@ -6,7 +6,7 @@ Every command that reads or writes a store checks here first, so that it uses no
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from rocketstore.storage import scandir
 from rocketstore.store.dispatch import LMQ_PREFIX
 from rocketstore.store.queue_directories import queue_directories
 
-__all__ = ["ROCKSDB_QUEUES", "StoreLayout", "has_dledger_log", "has_file_queues", "look_at_store", "require_file_log"]
+__all__ = ["ROCKSDB_QUEUES", "StoreLayout", "find_elsewhere", "has_dledger_log", "has_file_queues", "look_at_store",
+           "require_file_log"]
 
 ROCKSDB_QUEUES = "consumequeue_rocksdb"
 QUEUE_DATABASES = (ROCKSDB_QUEUES, "consumequeue")
@@ -109,15 +110,7 @@ class StoreLayout:
         Parameters: topics: report only those of these topics that are compacted; None reports all.
         """
         found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
-        notes = [
-            f"{self.root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
-            "key from here, which is not read; log and queue have all messages"
-            for topic in found
-        ]
-        if self.is_tiered:
-            notes.append(f"{self.root}: the broker uses tiered storage: older messages may be in the tier only, "
-                         "which is not read")
-        return notes
+        return _describe_elsewhere(self.root, found, self.is_tiered)
 
     def left_behind(self) -> list[str]:
         """Return notes on what stays in RocksDB after queues were built in files."""
@@ -152,9 +145,41 @@ def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
         index_database=root / "rocksdbstore" if has_index else None,
         has_other_data=has_data and not has_index,
         has_light_queues=LMQ_OFFSETS in in_config,
-        compacted_topics=tuple(sorted(_names_in(root / "compaction" / "compactionLog"))),
-        is_tiered="tiered_index_file" in names or "tieredStoreMetadata.json" in in_config,
+        compacted_topics=_find_compacted_topics(root, names),
+        is_tiered=_is_tiered(names, in_config),
     )
+
+
+def find_elsewhere(root: Path, is_wanted: Callable[[str], bool]) -> list[str]:
+    """Say where consumers get other messages than those of log and queues, as ``StoreLayout.notes`` does.
+
+    Two directories are listed, and a third if a topic was compacted.
+
+    Parameters: is_wanted: whether a topic is read.
+    """
+    names = _names_in(root)
+    topics = filter(is_wanted, _find_compacted_topics(root, names))
+    return _describe_elsewhere(root, topics, _is_tiered(names, _names_in(root / "config")))
+
+
+def _find_compacted_topics(root: Path, names: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(_names_in(root / "compaction" / "compactionLog"))) if "compaction" in names else ()
+
+
+def _is_tiered(names: Collection[str], in_config: Collection[str]) -> bool:
+    return "tiered_index_file" in names or "tieredStoreMetadata.json" in in_config
+
+
+def _describe_elsewhere(root: Path, compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
+    texts = [
+        f"{root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
+        "key from here, which is not read; log and queue have all messages"
+        for topic in compacted_topics
+    ]
+    if is_tiered:
+        texts.append(f"{root}: the broker uses tiered storage: older messages may be in the tier only, "
+                     "which is not read")
+    return texts
 
 
 def _are_queues_in_database(root: Path, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
