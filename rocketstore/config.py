@@ -81,6 +81,7 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
                           (5, 1, 2): r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", (5, 2, 0): NO_LMQ},
     "resets_empty_queues": {OLDEST: False, (5, 5, 1): True},
     "refuses_negative_sizes": {OLDEST: False, (5, 5, 1): True},
+    "limits_recovery": {OLDEST: False, (5, 4, 0): True},
 }
 
 
@@ -104,6 +105,7 @@ class Compat:
     ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
     ``resets_empty_queues``: the correction of a queue's minimum resets the offsets of a queue that has no files.
     ``refuses_negative_sizes``: a blank whose size is negative ends the log; before, its file counted as ended by it.
+    ``limits_recovery``: a start after a crash reads the last ``commit_log_recover_max_num`` files at most.
     """
 
     release: str
@@ -125,6 +127,7 @@ class Compat:
     no_multi_dispatch: str
     resets_empty_queues: bool
     refuses_negative_sizes: bool
+    limits_recovery: bool
 
     @classmethod
     @functools.cache

@@ -473,6 +473,7 @@ CHANGES = [
     ("no_multi_dispatch", "5.1.1", "5.1.2", "%RETRY%", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z"),
     ("no_multi_dispatch", "5.1.4", "5.2.0", r"%RETRY%|(rmq_sys_wheel_timer|SCHEDULE_TOPIC_XXXX)\Z", NO_LMQ),
     ("resets_empty_queues", "5.5.0", "5.5.1", False, True),
+    ("limits_recovery", "5.3.3", "5.4.0", False, True),
     ("refuses_negative_sizes", "5.5.0", "5.5.1", False, True),
 ]
 

@@ -114,6 +114,19 @@ def test_every_kind_of_finding_is_planted_or_tested_here(reported):
     assert set(KINDS) - found == {"lock-held", "index-geometry", "unreadable", "disk-unreadable", "index-item-again"}
 
 
+@pytest.mark.parametrize(("release", "kind"), [("4.9.8", "queue-behind"), ("5.3.3", "queue-behind"),
+                                               ("5.4.0", "queue-behind"), ("5.5.1", "queue-missing")])
+def test_what_is_dispatched_again_after_a_crash_depends_on_the_release(release, kind, sound, tmp_path):
+    """Before 5.5.0 a broker goes by the times of the checkpoint, which are zeros here."""
+    root = shutil.copytree(sound["plain"], tmp_path / "store")
+    shutil.rmtree(root / "consumequeue")
+    (root / "abort").touch()
+    last = planted.Store(root).records[-1][0]
+    (root / "checkpoint").write_bytes(checkpoint_bytes(0, 0, 0, logics_physical_offset=last))
+    config = StoreConfig(**planted.SIZES, compat=release)
+    assert kind in {finding.kind for finding in verify(root, config=config).findings}
+
+
 def test_an_item_that_is_there_twice_is_no_fault(tmp_path):
     """A broker indexes its last message again when it dispatches it again."""
     finding = next(iter(verify(stores.unpack("broker-5.5.0", tmp_path)).findings))

@@ -26,6 +26,7 @@ from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.store.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
 from rocketstore.store.index_service import open_index
 from rocketstore.store.java_numbers import find_unreadable_offset
+from rocketstore.store.recovery_begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.store.recovery_index import read_header
 from rocketstore.store.recovery_queues import QUEUE_PARTS
 from rocketstore.store.recovery_report import RecoveryAction, RecoveryReport
@@ -35,9 +36,6 @@ __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
 RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
 DEFAULT_RECOVER_MAX_NUM = 10
-MARGIN_MILLIS = 3000  # by which 5.3.3 trusts the checkpoint less
-MAGICS = (0xDAA320A7, 0xDAA320AB)
-MAGIC, SYS_FLAG, STORE_TIMESTAMP, IPV6_STORE_TIMESTAMP, BORN_HOST_V6 = 4, 36, 56, 68, 0x10
 ROLLBACK, COMMIT = 0xC, 0x8
 COPIED_FILES = 4  # of a queue, from its end, for a dry run: no others are written to
 
@@ -176,34 +174,20 @@ class BrokerRecovery:
     def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
         """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which looks at no more than the magic."""
         with log.queue.map(file).reading() as view:
-            return self._is_head_before_checkpoint(view)
-
-    def _is_head_before_checkpoint(self, view: memoryview) -> bool:
-        times = self.checkpoint.physic_msg_timestamp, self.checkpoint.logics_msg_timestamp
-        least = max(min(times) - MARGIN_MILLIS, 0)
-        if self._is_index_safe:
-            least = min(least, self.checkpoint.index_msg_timestamp)
-        is_ipv6 = int.from_bytes(view[SYS_FLAG : SYS_FLAG + 4], "big") & BORN_HOST_V6
-        at = IPV6_STORE_TIMESTAMP if is_ipv6 else STORE_TIMESTAMP
-        timestamp = int.from_bytes(view[at : at + 8], "big", signed=True)
-        return int.from_bytes(view[MAGIC : MAGIC + 4], "big") in MAGICS and timestamp != 0 and timestamp <= least
+            return is_head_before_checkpoint(view, self.checkpoint, self.config)
 
     def _is_matched(self, log: CommitLog, file: LogFile, max_phy_offset: int) -> bool:
         """Source: CommitLog.isMappedFileMatchedRecover, ConsumeQueueStore.isMappedFileMatchedRecover."""
         fields = self._parse(log, file, 0)[2]
         if fields is None or fields["store_timestamp"] == 0:
             return False
-        if self._is_index_safe and fields["store_timestamp"] > self.checkpoint.index_msg_timestamp:
+        if is_index_safe(self.config) and fields["store_timestamp"] > self.checkpoint.index_msg_timestamp:
             return False
         if self.last_exit_ok:
             return bool(fields["phy_offset"] <= max_phy_offset)
         if self.checkpoint.logics_physical_offset <= 0:
             return bool(fields["store_timestamp"] <= self.checkpoint.logics_msg_timestamp)
         return bool(fields["phy_offset"] <= self.checkpoint.logics_physical_offset)
-
-    @property
-    def _is_index_safe(self) -> bool:
-        return bool(self.config.message_index_enable and self.config.message_index_safe)
 
     def _scan(self, log: CommitLog, number: int, max_phy_offset: int) -> Scanned:
         """Walk over the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""

@@ -35,6 +35,7 @@ from rocketstore.store.intent import intent_path
 from rocketstore.store.java_numbers import parse_long
 from rocketstore.store.layout import look_at_store
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.recovery_begin import find_dispatch_begin
 from rocketstore.store.verify_config import kind_of_problem
 from rocketstore.store.verify_ext import ExtFiles
 from rocketstore.store.verify_index import IndexPart, IndexVerifier
@@ -152,7 +153,8 @@ class Verification:
         if self.is_locked:
             self.findings.add("lock-held", self.root / "lock", 0, "another process holds the lock")
         is_live = self.is_locked or whole.is_growing
-        dispatch_from = None if self.last_exit_ok else self._dispatch_from(log)
+        point = self.checkpoint or StoreCheckpoint()
+        dispatch_from = None if self.last_exit_ok else find_dispatch_begin(log, point, self.config)
         is_stopped = self.last_exit_ok and not is_live and not self._is_log_end_lost(whole)
         units = UnitVerifier(log, self.findings, queues, whole.begin, whole.end, dispatch_from, is_live, is_stopped)
         if quick:
@@ -421,22 +423,6 @@ class Verification:
     def _is_log_end_lost(self, whole: LogVerifier) -> bool:
         """Whether the checkpoint knows of records behind the end of the log: units of these are no leftovers."""
         return self.checkpoint is not None and any(find_lost_end(self.checkpoint, whole))
-
-    def _dispatch_from(self, log: CommitLog) -> int:
-        """Where a broker begins after a crash. Source: CommitLog.recoverAbnormally."""
-        files, point = log.queue.files, self.checkpoint or StoreCheckpoint()
-        files = files[-max(self.config.commit_log_recover_max_num, 1) :]
-        for file in reversed(files):
-            first = log.find_message(file.file_from_offset)
-            if first is None:
-                continue
-            if point.logics_physical_offset > 0:
-                matches = first.phy_offset <= point.logics_physical_offset
-            else:
-                matches = first.store_timestamp <= point.logics_msg_timestamp
-            if matches:
-                return file.file_from_offset
-        return files[0].file_from_offset if files else 0
 
 
 def has_log_files(directory: Path) -> bool:

@@ -54,7 +54,10 @@ final class Stores {
         ConcurrentMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
         for (Object topic : batchTopics) {
             TopicConfig config = new TopicConfig((String) topic);
-            ((Map<String, String>) Reflect.call(config, "getAttributes")).put("queue.type", "BatchCQ");
+            Map<String, String> attributes = (Map<String, String>) Reflect.callIfAny(config, "getAttributes");
+            if (attributes != null) { // before 5.0 there are no other queues
+                attributes.put("queue.type", "BatchCQ");
+            }
             topics.put((String) topic, config);
         }
         return topics;
