@@ -4,9 +4,13 @@ import shutil
 
 import planted
 import pytest
+from reference.commit_log import write_file
+from reference.record import build_record
 
 from interop import stores
 from interop.harness import JavaError
+from rocketstore import verify
+from rocketstore.compression import compress
 from rocketstore.config import camel_case
 from rocketstore.store.verify_report import KINDS
 
@@ -102,3 +106,28 @@ def test_a_checkpoint_of_another_length_is_filled_with_zeros(java_of, sound, tmp
     numbers = [int.from_bytes(data[at : at + 8].ljust(8, b"\0"), "big") for at in (0, 8, 16)]
     assert [answer["checkpoint"][name] for name in ("physicMsgTimestamp", "indexMsgTimestamp")] == numbers[::2]
     assert (root / "checkpoint").stat().st_size == max(size, 4096)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_bodies_that_verify_warns_of_are_those_that_a_client_does_not_decode(release, java_of, tmp_path):
+    sound = b"sound " * 50
+    bodies = [(b"plain", 0x1), (b"abc", 0x101), (b"abc", 0x201), *((b"abc", 0x1 | kind << 8) for kind in range(4, 8))]
+    for codec in ("zlib", "lz4", "zstd"):
+        raw, flags = compress(sound, codec)
+        bodies += [(raw, flags), (raw[: len(raw) // 2], flags)]
+    bodies += [(compress(sound, "zlib")[0] + b"behind", 0x1), (b"", 0x1), (b"plain", 0)]
+    records = []
+    for body, flags in bodies:
+        at = sum(map(len, records))
+        records.append(build_record("T", body, sys_flag=flags, phy_offset=at, queue_offset=len(records)))
+    write_file(tmp_path / "commitlog", 0, b"".join(records).ljust(65536, b"\0"))
+    found = verify(tmp_path).findings
+    warned = {finding.offset for finding in found if finding.kind == "log-body-compression"}
+    more = sum(finding.more for finding in found if finding.kind == "log-body-compression")
+    refused = {
+        answer["message"]["commitLogOffset"] for answer in java_of(release).parse(records)
+        if answer["message"]["plainBody"] is None
+    }
+    assert len(refused) == 10
+    assert len(warned) + more == len(refused)
+    assert warned <= refused
