@@ -80,8 +80,9 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
     """
     owners: dict[Path, None] = {}
     named = [path for path in config.commit_log_paths(root) if path != root / "commitlog"]
-    logs = [root / "commitlog", *named]
-    for place in [*named, *_find_links(root, logs)]:
+    lists = list(_list_directories(root, [root / "commitlog", *named]))
+    links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
+    for place in [*named, *links]:
         owner = _owner_of(place, root, config if place in named else StoreConfig())
         if owner is None:
             continue
@@ -95,7 +96,7 @@ def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
             )
         owners[owner] = None
     if not config.write_elsewhere:
-        _refuse_shared_files(root, logs)
+        _refuse_shared_files(root, lists)
     return [owner for owner in owners if owner.is_dir()]
 
 
@@ -120,49 +121,38 @@ def find_owner(place: Path, root: Path | None = None) -> Path | None:
     return None
 
 
-def _find_links(root: Path, logs: list[Path]) -> Iterator[Path]:
-    """Yield the links in a store that lead a writer elsewhere: to its parts, and to the files and queues in them."""
-    for directory in (root, *_numbered_directories(root, logs)):
-        yield from (Path(entry.path) for entry in _entries(directory) if entry.is_symlink())
-
-
-def _numbered_directories(root: Path, logs: list[Path]) -> Iterator[Path]:
-    """Yield the directories of log, index and queues, and the directories that these are in."""
-    yield from dict.fromkeys((*logs, root / "index"))
+def _list_directories(root: Path, logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
+    """Yield the entries of each directory that a writer changes files in: root, log, index, topics and queues."""
+    yield _entries(root)
+    for directory in (*logs, root / "index"):
+        yield _entries(directory)
     for part in QUEUE_PARTS:
-        yield root / part
-        for topic in _directories_in(root / part):
-            yield topic
-            yield from _directories_in(topic)
+        topics = _entries(root / part)
+        yield topics
+        for topic in filter(os.DirEntry.is_dir, topics):
+            queues = _entries(topic)
+            yield queues
+            yield from map(_entries, filter(os.DirEntry.is_dir, queues))
 
 
-def _directories_in(directory: Path) -> list[Path]:
-    return [Path(entry.path) for entry in _entries(directory) if entry.is_dir()]
-
-
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         return list(entries)
     return []
 
 
-def _refuse_shared_files(root: Path, logs: list[Path]) -> None:
+def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> None:
     """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
-    for directory in _numbered_directories(root, logs):
-        numbered = [entry for entry in _entries(directory) if entry.name.isdecimal()]
-        numbered.sort(key=lambda entry: entry.name)
-        _refuse_hard_links(root, numbered[-LAST_FILES:])
-    _refuse_hard_links(root, [entry for entry in _entries(root) if entry.name == "checkpoint"])
-
-
-def _refuse_hard_links(root: Path, entries: list[os.DirEntry[str]]) -> None:
-    for entry in entries:
-        if entry.is_file() and entry.stat().st_nlink > 1:
-            raise StoreError(
-                f"{entry.path}: is a hard link, so that a store that shares the file would be changed with {root}: "
-                "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
-                "--write-elsewhere)"
-            )
+    for entries in lists:
+        numbered = sorted((entry for entry in entries if entry.name.isdecimal()), key=lambda entry: entry.name)
+        changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == "checkpoint")]
+        for entry in changed:
+            if entry.is_file() and entry.stat().st_nlink > 1:
+                raise StoreError(
+                    f"{entry.path}: is a hard link, so that a store that shares the file would be changed with {root}: "
+                    "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
+                    "--write-elsewhere)"
+                )
 
 
 # ---- a commit log that is not where it should be -----------------------------------------------------------
