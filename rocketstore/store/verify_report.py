@@ -37,6 +37,7 @@ STOPS_WITH_EXT = f"does not start: the load fails; {ONLY_WITH_EXT}"
 DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
 KEEPS = "does not notice"
 STAYS = "keeps it; it is not repaired"
+STAYS_IN_INDEX = "keeps it, unless it deletes the file after a crash; it is not repaired"
 LEAVES_UNIT = "leaves it; records behind a queue's end that it dispatches again get the next offsets, which are wrong"
 MAKES_QUEUE = "makes it of the records that it dispatches again, and leaves out older ones"
 GOES_PAST = "reads on behind the gap, and logs it"
@@ -154,10 +155,10 @@ KINDS = {
     "index-slot": Kind(ERROR, "a slot does not lead to its newest item", "does not find its keys"),
     "index-hash": Kind(ERROR, "the hash of an item is negative", "never finds it"),
     "index-time-negative": Kind(ERROR, "the time of an item is negative", "does not find it, nor older ones"),
-    "index-order": Kind(ERROR, "an item is of an older record than the one before it", STAYS),
+    "index-order": Kind(ERROR, "an item is of an older record than the one before it", STAYS_IN_INDEX),
     "index-item-no-record": Kind(ERROR, "an item leads to no record", "skips it when it is asked for"),
     "index-item-no-key": Kind(ERROR, "an item leads to a record without this key", "answers with the wrong message"),
-    "index-item-beyond-log": Kind(WARNING, "an item leads beyond the end of the log", "keeps it"),
+    "index-item-beyond-log": Kind(WARNING, "an item leads beyond the end of the log", STAYS_IN_INDEX),
     "index-item-time": Kind(WARNING, "an item has another time than its record", "finds it at a wrong time"),
     "index-item-again": Kind(INFO, "a key of a record is indexed twice", KEEPS),
     "index-key-missing": Kind(ERROR, "a key of a record is not in the index", "does not index it again"),
@@ -172,7 +173,9 @@ KINDS = {
                           "does not start, from 5.0 on and with timerWheelEnable=true, which is the default"),
     "compaction-queue-name": Kind(ERROR, "a directory of a compacted topic is not named after a queue",
                                   "does not start, from 5.1 on and with enableCompaction=true, which is the default"),
-    "checkpoint-missing": Kind(WARNING, "there is no checkpoint", "takes zeros: after a crash it reads 10 files again"),
+    "checkpoint-missing": Kind(WARNING, "there is no checkpoint",
+                               "takes zeros: after a crash it reads the last commitLogRecoverMaxNum files again "
+                               "(10 by default), and all files before 5.4"),
     "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
                             "fills a shorter one with zeros, and ignores what is behind"),
     "checkpoint-damaged": Kind(ERROR, "the checkpoint cannot be read", STOPS),
@@ -193,7 +196,8 @@ KINDS = {
     "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
     "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can",
                             "uses the .bak, and deletes the file"),
-    "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue", "resets it"),
+    "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue",
+                          "sets that of a delay level to the end; a consumer is sent to the end when it asks"),
     "foreign-file": Kind(INFO, "a file or directory is none of a store's", "leaves it alone"),
     "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
     "foreign-file-fatal": Kind(ERROR, "a file stands among files of which a broker loads each", STOPS),

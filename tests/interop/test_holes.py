@@ -119,3 +119,60 @@ def test_a_file_that_is_too_short_is_refused_and_not_filled(java_of, sound, tmp_
     assert path.read_bytes() == data
     kind = "log-file-size" if directory == "commitlog" else "queue-file-size"
     assert any(finding.kind == kind and finding.path == path for finding in verify(root).findings)
+
+
+# ---- batch queues and ext files ----------------------------------------------------------------------------
+
+BATCH_QUEUE, EXT_FILES = "batchconsumequeue/Inner/0", "consumequeue_ext/TopicTest/1"
+
+
+@pytest.fixture(scope="module")
+def other_sound(tmp_path_factory):
+    """Make stores with at least seven files of a batch queue, and six of the ext files of queue 1."""
+    roots = {base: tmp_path_factory.mktemp("sound") / base for base in ("batch", "ext")}
+    for base, root in roots.items():
+        with rocketstore.open(root, "a", config=StoreConfig(**planted.SIZES, **planted.OPTIONS[base])) as store:
+            store.create_topic("TopicTest", 3)
+            store.create_topic("Inner", 1, queue_type="BatchCQ")
+            for n in range(200):
+                planted.put(store, base, n)
+    assert len(files_of(roots["batch"], BATCH_QUEUE)) >= 7
+    assert len(files_of(roots["ext"], EXT_FILES)) >= 6
+    return roots
+
+
+def recover_other(java, root, base, topic, queue_id):
+    answer = java.recover(root, options_of(base), start=False)
+    assert answer["loaded"]
+    return next(queue for queue in answer["queues"] if (queue["topic"], queue["queueId"]) == (topic, queue_id))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("place", PLACES)
+def test_the_load_goes_past_a_hole_in_a_batch_queue(java_of, other_sound, tmp_path, release, place, is_crash):
+    root = tmp_path / "store"
+    kinds, name = with_hole(other_sound["batch"], root, BATCH_QUEUE, place, is_crash)
+    shutil.copytree(other_sound["batch"], tmp_path / "whole")
+    whole = recover_other(java_of(release), tmp_path / "whole", "batch", "Inner", 0)
+    queue = recover_other(java_of(release), root, "batch", "Inner", 0)
+    is_dispatched = place == "last" and is_crash
+    per_file = planted.BATCH_FILE // planted.BATCH_UNIT * 2  # messages
+    begin = int(name) // planted.BATCH_FILE * per_file
+    assert queue["min"] == (per_file if place == "first" else 0)
+    assert queue["max"] == (begin if place == "last" and not is_crash else whole["max"])
+    assert (name in files_of(root, BATCH_QUEUE)) == is_dispatched
+    assert ("queue-behind" in kinds, "unit-missing" in kinds) == (is_dispatched, not is_dispatched)
+    assert ("queue-file-missing" in kinds) == (place not in ("first", "last"))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("place", PLACES)
+def test_the_load_goes_past_a_hole_in_ext_files(java_of, other_sound, tmp_path, release, place, is_crash):
+    root = tmp_path / "store"
+    kinds, name = with_hole(other_sound["ext"], root, EXT_FILES, place, is_crash)
+    shutil.copytree(other_sound["ext"], tmp_path / "whole")
+    whole = recover_other(java_of(release), tmp_path / "whole", "ext", "TopicTest", 1)
+    queue = recover_other(java_of(release), root, "ext", "TopicTest", 1)
+    assert queue == whole
+    assert (name in files_of(root, EXT_FILES)) == (place == "last" and is_crash)  # made again, with what is dispatched
+    assert "ext-missing" in kinds
