@@ -163,11 +163,13 @@ def summary(store: MessageStore, count_messages: bool) -> StoreSummary:
                 index = headers[0].begin_phy_offset, headers[-1].end_phy_offset
     notes: list[str] = []
     with noted():
-        if index[1] is not None and index[1] >= (log_end := store.commit_log.max_phy_offset):
+        log_end = 0 if index[1] is None else store.commit_log.max_phy_offset
+        is_ahead = index[1] is not None and index[1] >= log_end
+        if is_ahead and log_end < store.commit_log.find_limit():  # else the items are of a write that is not committed
             reason = f"the index reaches {index[1]}, sound messages end at {log_end}"
             if is_end_lost(store, log_end, log[3]):
                 problems.append(f"{store.path}: {reason}: see verify")
-            elif log_end < store.commit_log.find_limit():  # otherwise items are of a write that is not committed
+            else:
                 notes.append(f"{store.path}: {reason}; a broker keeps items that lead behind the end of the log")
     topics = None if queues is None else len({topic for topic, _ in queues})
     n_queues = None if queues is None else len(queues)
@@ -191,7 +193,7 @@ def is_end_lost(store: MessageStore, log_end: int, end_timestamp: int | None) ->
     Parameters: log_end: bytes. end_timestamp: the store time of the last record, epoch ms; None without a record.
     """
     if store.commit_log.ending.state == StoreState.CRASHED:
-        return store.commit_log.find_limit() > log_end
+        return True
     point = store.checkpoint
     times = () if end_timestamp is None else (point.physic_msg_timestamp, point.logics_msg_timestamp)
     offsets = point.confirm_phy_offset, point.logics_physical_offset
