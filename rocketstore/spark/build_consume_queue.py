@@ -61,7 +61,7 @@ class RequestRun(NamedTuple):
 class QueuePart(NamedTuple):
     """A queue, or some files of it, and the requests that these are built from.
 
-    Attributes: slices: SLICE[n]. paths: of all spill files, by the numbers in slices.
+    Attributes: slices: SLICE[n]. paths: the paths of all spill files; ``run`` of a slice is an index of this list.
     """
 
     queue: Queue
@@ -73,7 +73,7 @@ class QueuePart(NamedTuple):
         return int((self.slices["stop"] - self.slices["start"]).sum())
 
     def requests(self) -> Iterator[Slice]:
-        """Give where the requests are, for ``read_entries``."""
+        """Yield the slices of spill files that have the requests, for ``read_entries``."""
         for run, start, stop in self.slices.tolist():
             yield Slice(Run(self.paths[run], start, stop - start), 0, stop - start)
 
@@ -231,15 +231,15 @@ def is_contiguous(rows: np.ndarray) -> bool:
 
 
 def slices_between(rows: np.ndarray, bounds: Iterable[tuple[int, int]]) -> Iterator[np.ndarray]:
-    """Give, for each pair of bounds, where the requests of a queue from one to before the other are: SLICE[n]."""
+    """Yield, for each (begin, stop) of ``bounds``, the slices with these requests of a queue: SLICE[n]."""
     ends = np.cumsum(rows["items"], dtype=np.int64)
     for begin, stop in bounds:
-        some = slice(int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, stop, "left")) + 1)
-        firsts = ends[some] - rows["items"][some]
+        touched = slice(int(np.searchsorted(ends, begin, "right")), int(np.searchsorted(ends, stop, "left")) + 1)
+        firsts = ends[touched] - rows["items"][touched]
         slices = np.empty(len(firsts), SLICE)
-        slices["run"] = rows["run"][some]
-        slices["start"] = rows["start"][some] + np.maximum(begin - firsts, 0)
-        slices["stop"] = rows["start"][some] + np.minimum(stop - firsts, rows["items"][some])
+        slices["run"] = rows["run"][touched]
+        slices["start"] = rows["start"][touched] + np.maximum(begin - firsts, 0)
+        slices["stop"] = rows["start"][touched] + np.minimum(stop - firsts, rows["items"][touched])
         yield slices
 
 
@@ -252,7 +252,7 @@ def build_queues(
     """Build the files of all parts, some parts in a task. Returns: the units in them."""
     directory = places.work / "queue-tasks"
     count = write_tasks(directory, tasks_of(parts))
-    plan = reader.plan(reader.begin, reader.begin)  # the requests tell all
+    plan = reader.plan(reader.begin, reader.begin)  # no part of the log: a request has all that its unit needs
 
     def build(number: int, attempt: str) -> int:
         own = plan.open()
@@ -263,7 +263,7 @@ def build_queues(
 
 
 def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
-    """Give the parts of each task: at least TASK_UNITS units, but for the last task."""
+    """Yield the parts of each task. Each task but the last has at least TASK_UNITS units."""
     task: list[QueuePart] = []
     size = 0
     for part in parts:

@@ -145,7 +145,7 @@ def run_of(piece: Piece) -> ItemRun:
 
 
 def spanned(slices: list[Slice]) -> list[Slice]:
-    """Make one slice of a file's, for ``scan_items``: a log has many pieces."""
+    """Merge the slices of a file into one, for ``scan_items``, since a log has many pieces."""
     if not slices:
         return []
     (first, start, _), last = slices[0], slices[-1].run
@@ -154,7 +154,7 @@ def spanned(slices: list[Slice]) -> list[Slice]:
 
 
 class PlannedRun(NamedTuple):
-    """A part of the log that a task reads again for its items. Attributes: begin, end: of its records; plan: of it."""
+    """A part of the log that a task reads again. Attributes: begin, end: physical offsets; items: how many it has."""
 
     begin: int
     end: int
@@ -163,7 +163,7 @@ class PlannedRun(NamedTuple):
 
 
 def planned(reader: LogReader, slices: list[Slice]) -> list[Slice]:
-    """Give the slices of a file with the files of the log that a task reads for them."""
+    """Return the slices of a file, each with the plan of the log that a task needs to read it."""
     return [
         one._replace(run=PlannedRun(one.run.begin, one.run.end, one.run.items, reader.plan(one.run.begin, one.run.end)))
         for one in slices
@@ -171,7 +171,7 @@ def planned(reader: LogReader, slices: list[Slice]) -> list[Slice]:
 
 
 def rescan(slices: list[Slice]) -> Iterator[np.ndarray]:
-    """Read the items of slices that are planned from the log again."""
+    """Read the items of planned slices from the log again."""
     if slices:
         reader = slices[0].run.plan.open()
         with reader.log:

@@ -27,9 +27,9 @@ CACHES: weakref.WeakSet[IndexCache | StoreCache] = weakref.WeakSet()
 
 
 def renew_caches() -> None:
-    """Empty the caches in a forked process, where the threads that hold their locks are missing.
+    """Empty the caches in a forked process, which lacks the threads that may hold their locks.
 
-    A kernel of such a thread may still be counted in a buffer of a cached index or store.
+    A buffer of a cached index or store may also still count a kernel call of a missing thread.
     """
     for cache in list(CACHES):
         cache.renew()

@@ -52,8 +52,8 @@ BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # wha
 class LogPart(InputPartition):  # type: ignore[misc]
     """Ranges of the log that one task reads.
 
-    Attributes: log: their files, which the task does not list again. starting: options that a stream has from where it
-    is, not the user.
+    Attributes: log: the files of the ranges, so that the task does not list them again. starting: options of a stream
+    that its present offset gives, and not the user.
     """
 
     ranges: list[Range]
@@ -154,7 +154,7 @@ def has_index(store: MessageStore) -> bool:
 
 
 def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
-    """Make the part of a task, of ranges in order. Parameters: starting: as LogPart's."""
+    """Make the part of a task from ranges in order. Parameters: starting: see ``LogPart``."""
     begin, end = ranges[0][0], ranges[-1][1]
     return LogPart(ranges, LogPlan.of(log, begin, end, whole_to=end), starting or {})
 

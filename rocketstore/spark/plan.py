@@ -40,7 +40,7 @@ def lose(options: ReadOptions, what: str) -> None:
 
 @contextlib.contextmanager
 def planning(store: MessageStore) -> Iterator[None]:
-    """Plan in a ``with`` block: a remote store's directories are listed once each, and few bytes of files are read."""
+    """Plan in a ``with`` block, which lists each directory of a remote store once and reads few bytes of its files."""
     with held_lists(store.path), sparing_reads(store.path):
         yield
 
@@ -55,7 +55,7 @@ def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
 
 
 class CommittedEnd:
-    """Where a log ends, without the records of a job of the sink that is at its commit, or was ended in it."""
+    """Where a log ends, without the records of a sink job that is committing, or was killed while it committed."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -101,10 +101,10 @@ def end_within(log: CommitLog, offset: int) -> int:
 
 
 def record_end_around(log: CommitLog, offset: int) -> int:
-    """Give where the record ends that an offset is within; the offset itself if records before it end just there.
+    """Return the end of the record that contains an offset; the offset itself if a record ends exactly there.
 
-    Of a remote log as little is read as shows it: the last records before the offset. Of a local one 8 MiB are looked
-    at, so that what looks like a record in the body of another is seen in any case.
+    Of a remote log only the last records before the offset are read. Of a local log 8 MiB before the offset are read,
+    so that bytes in the body of a record are never mistaken for a record.
     """
     if not is_remote(log.directories[0]):
         return log.end_around(offset)
@@ -203,7 +203,7 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
 
 
 def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
-    """Find where the last record ends that is whole before a limit; of the first one in any case."""
+    """Find the end of the last record that ends before a limit. The first record counts also if it ends behind it."""
     scanner, place = last_record(log, begin, limit)
     if place > limit and scanner.last_phy_offset > begin:
         place = scanner.last_phy_offset
@@ -214,14 +214,14 @@ def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
 
 
 def last_record(log: CommitLog, begin: int, limit: int) -> tuple[RecordScanner, int]:
-    """Go over records to before a limit: (a scanner that was at the last of them, where that one ends)."""
+    """Walk over the records that begin before a limit. Return the scanner, and where the last of them ends."""
     for most in LOOK_BACK if is_remote(log.directories[0]) else LOOK_BACK[-1:]:
         scanner = log.scanner(())
         near = log.find_later(max(begin, limit - (most or LARGE_RECORD)), limit)
         place = begin if near is None else log.walk(scanner, near, limit)
         if place >= limit:
             return scanner, place
-    scanner = log.scanner(())  # what is near may be in the body of another
+    scanner = log.scanner(())  # a record near the limit may be bytes in the body of another record
     return scanner, log.walk(scanner, begin, limit)
 
 
@@ -259,7 +259,7 @@ def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> lis
 
 
 def first_times(log: CommitLog, offsets: Sequence[int]) -> list[int | None]:
-    """Read the store times, epoch ms, of the records at physical offsets, None where no record is.
+    """Return the store times, epoch ms, of the records at physical offsets; None for an offset without a record.
 
     Of a remote log only the heads of records are read, many at once.
     """

@@ -1,4 +1,4 @@
-"""QueueDirectory: where the requests of all queues are in all spill files, as columns of numbers."""
+"""QueueDirectory: the places of the requests of all queues in all spill files, as arrays of numbers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pandas as pd
 
 __all__ = ["ROW", "SLICE", "QueueDirectory"]
 
-# The requests of a queue in one block of a spill file: the file's number; where they begin and how many they are; the
-# queue offsets, and the ends of the records, of the first and the last; whether each follows the one before.
+# The requests of a queue in one block of a spill file. run: number of the file. start, items: the first request and the
+# number of requests. first_offset, last_offset: queue offsets of the first and the last request. first_end, last_end:
+# where the records of these two end. follows: whether each request follows the one before it without a gap.
 ROW = np.dtype([("run", "<i4"), ("follows", "?"), ("start", "<i8"), ("items", "<i8"), ("first_offset", "<i8"),
                 ("last_offset", "<i8"), ("first_end", "<i8"), ("last_end", "<i8")])  # fmt: skip
 SLICE = np.dtype([("run", "<i4"), ("start", "<i8"), ("stop", "<i8")])  # requests of a spill file
@@ -18,9 +19,9 @@ Queue = tuple[str, int]
 
 
 class QueueDirectory:
-    """The rows of all queues: some numbers for each queue in each block, and each name once.
+    """The rows of all queues: one ROW for each queue in each block, and the name of each queue once.
 
-    There may be millions of rows, splits times queues: so they are never Python objects all at once.
+    There may be millions of rows (splits times queues), too many to be Python objects at the same time.
     """
 
     def __init__(self, names: list[Queue], numbers: np.ndarray, rows: np.ndarray) -> None:
@@ -38,15 +39,15 @@ class QueueDirectory:
             block = pd.read_feather(path)
             queues = zip(block["topic"].tolist(), block["queue_id"].tolist(), strict=True)
             numbers.append(np.array([known.setdefault(queue, len(known)) for queue in queues], np.int32))
-            some = np.empty(len(block), ROW)
-            some["run"] = run
+            block_rows = np.empty(len(block), ROW)
+            block_rows["run"] = run
             for name in (ROW.names or ())[1:]:
-                some[name] = block[name].to_numpy()
-            rows.append(some)
+                block_rows[name] = block[name].to_numpy()
+            rows.append(block_rows)
         return cls(list(known), np.concatenate(numbers), np.concatenate(rows))
 
     def queues(self) -> Iterator[tuple[Queue, np.ndarray]]:
-        """Give each queue, sorted by topic and queue id, and its rows in the order of the log."""
+        """Yield each queue, sorted by topic and queue id, with its rows in the order of the log."""
         order = np.argsort(self._numbers, kind="stable")
         bounds = np.searchsorted(self._numbers[order], np.arange(len(self._names) + 1))
         for number in sorted(range(len(self._names)), key=self._names.__getitem__):

@@ -90,7 +90,7 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the store has the rows of this transaction: ``commit`` asks again, with the store's lock."""
+        """Whether the store has the rows of this transaction already. ``commit`` checks again, under its lock."""
         transaction = self.transaction
         return transaction is not None and transaction.version <= last_version(self.root, transaction.app)
 
@@ -115,8 +115,8 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
 
     Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
     table, in any case; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for
-    the column; ``txnAppId`` and ``txnVersion`` of a batch that is stored once, however often it is written; and
-    StoreConfig's in RocketMQ's names, for what is not as the store was written last.
+    the column; ``txnAppId`` and ``txnVersion``, the name of a batch that is stored once, however often it is written;
+    and StoreConfig's in RocketMQ's names, for settings that differ from those of the store's last writer.
     Raises: ValueError for what cannot be written; StoreLockedError if a broker runs.
     """
     if overwrite:
@@ -158,7 +158,7 @@ def store_timestamp_of(text: str) -> StoreTimestamp:
 
 
 def transaction_of(app: str | None, version: str | None) -> Transaction | None:
-    """Give the transaction that options name, None for neither. Raises: ValueError."""
+    """Return the transaction that options name; None without these options. Raises: ValueError if one is missing."""
     if app is None and version is None:
         return None
     if app is None or version is None:

@@ -73,7 +73,7 @@ def register(spark: SparkSession) -> None:
     | schemaStyle | rocketmq or kafka: names of columns | rocketmq | kafka |
     | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
     | verifyCrc | true or false | false | true |
-    | leftovers | true or false: what a broker cut off, too | false | true |
+    | leftovers | true or false: also read what a broker cut off | false | true |
     | minPartitions | at least 1 | 1 | 16 |
     | maxPartitionBytes | size of log that a task reads | 1g | 128m |
     | batchSize | rows in a batch at most | 16384 | 4096 |
@@ -100,25 +100,25 @@ def register(spark: SparkSession) -> None:
     offsets take path, table, columns, batchSize, subscribe, subscribePattern, assign, queueIds and leftovers; index
     takes path, table, columns, batchSize and its own two.
 
-    Log and queues end where a broker ends them; leftovers=true also reads old records and units that a broker cut off
-    there and did not erase.
+    Log and queues end where a broker ends them. leftovers=true also reads the old records and units behind these ends,
+    which a broker cut off and did not erase.
 
     Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
-    broker's own, such as maxMessageSize, for what is not as the store was written last; txnAppId and txnVersion, both
-    or none: an application's name and the number of a batch, 0 or more. A write whose version is not greater than the
-    last one that this application has committed to the store is skipped: give ``foreachBatch`` a fixed name and its
-    batch id, and a batch that Spark repeats is stored once.
+    broker's own, such as maxMessageSize, for settings that differ from those of the store's last writer; txnAppId and
+    txnVersion, both or none: an application's name and the number of a batch, 0 or more. A write is skipped if this
+    application has committed the same or a greater version to the store. In ``foreachBatch``, use a fixed name and the
+    batch id: then a batch that Spark repeats is stored once.
 
-    Call it in each Python thread that writes through a classic session, also through pyspark.InheritableThread: Spark
-    looks for the format in the session that is active in the thread, and fails with DATA_SOURCE_NOT_FOUND where none
-    is. This function makes the session active in the thread that calls it.
+    Call this function in each Python thread that writes through a classic session, also in a
+    pyspark.InheritableThread. Spark looks for the format in the session that is active in the thread. A thread without
+    an active session fails with DATA_SOURCE_NOT_FOUND. This function makes the session active in the calling thread.
 
-    With spark.archives in client mode, the driver also needs a Python at the path that the workers have, as
+    With spark.archives in client mode, the driver also needs a Python at the path of the workers' Python, such as
     ./environment/bin/python: unpack the archive in the driver's working directory, or make a link there.
 
     Raises: FileNotFoundError if the driver has no Python at the path of PYSPARK_PYTHON, or spark.pyspark.python.
     """
-    context = getattr(spark, "_sc", None)  # None: through Spark Connect, where the server looks
+    context = getattr(spark, "_sc", None)  # None: Spark Connect, where the server looks for the format
     if context is not None:
         require_python(context.pythonExec)
         sessions = getattr(context._jvm, "org.apache.spark.sql.classic.SparkSession")
@@ -127,7 +127,7 @@ def register(spark: SparkSession) -> None:
 
 
 def require_python(path: str) -> None:
-    """Raise FileNotFoundError if the driver cannot start the workers' Python, by which Spark plans queries."""
+    """Raise FileNotFoundError if the driver cannot start the workers' Python, with which Spark plans queries."""
     if shutil.which(path) is None:
         reason = (
             "the driver has no Python here, and Spark plans queries of the format rocketstore with the Python of its "

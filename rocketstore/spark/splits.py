@@ -26,7 +26,7 @@ ROOM = 32 << 20  # bytes of what was read of them, after which a piece ends earl
 
 
 class LogReader(NamedTuple):
-    """A log as it is read for a build. Attributes: begin, end: of its records, physical offsets."""
+    """A log that a build reads. Attributes: begin, end: physical offsets of the records."""
 
     log: CommitLog
     config: StoreConfig
@@ -47,7 +47,7 @@ class LogReader(NamedTuple):
 
 
 class SplitPlan(NamedTuple):
-    """What a task needs to read a split: the files that the driver listed, and the rest of a LogReader."""
+    """A LogReader for one split, as the driver sends it to a task: with the listed files in place of an open log."""
 
     log: LogPlan
     config: StoreConfig
@@ -80,8 +80,8 @@ def read_log(
 ) -> list[Row]:
     """Read a log in Spark tasks.
 
-    Parameters: read: called with a reader, pieces and an attempt's name, gives rows, with ``begin`` and ``end`` of the
-    records that they are of. directory: where to leave for each task what it needs.
+    Parameters: read: called with a reader, pieces and an attempt's name, returns rows; ``begin`` and ``end`` of a row
+    are those of its records. directory: where the driver writes a file for each task.
     Returns: the rows of the whole log in order. Raises: CorruptFileError; OSError.
     """
     splits = ((begin, stop, reader.plan(begin, stop)) for begin, stop in plan_splits(reader))

@@ -50,7 +50,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def in_plan(method: F) -> F:
-    """Make a method of a stream's reader a plan, which lists each remote directory once and reads few bytes."""
+    """Run a method of a stream's reader as a plan, which lists each remote directory once and reads few bytes."""
 
     @functools.wraps(method)
     def call(self: RocketStoreStreamReader, *args: Any, **options: Any) -> Any:

@@ -50,8 +50,8 @@ class IndexPart(NamedTuple):
 class TablePart(InputPartition):  # type: ignore[misc]
     """What one task reads: pieces of the table that its reader knows how to read.
 
-    Attributes: log: the first file of the log, before which nothing is left that a queue leads to; None without a log.
-    log_end: where the log ends, so that queues end before units that lead there or behind it; None if they do not.
+    Attributes: log: the plan of the log's first file, which tells where the log begins; None without a log. log_end:
+    where the log ends, bytes: queues end before units that lead there or behind it; None if queues do not end by it.
     """
 
     def __init__(self, pieces: list[Any], log: LogPlan | None, log_end: int | None) -> None:
@@ -81,11 +81,11 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             return [TablePart(pieces, log, log_end) for pieces in self.plan(store)]
 
     def find_log_end(self, store: MessageStore) -> int | None:
-        """Return where the log ends, as far as queues end by it, if tasks look for the ends of queues; else None."""
+        """Return where the log ends, bytes, for tasks that find the ends of queues by it; None for other tasks."""
         return None
 
     def plan_log(self, store: MessageStore) -> LogPlan | None:
-        """Give what tasks need to know of the log, which has one file for each GiB: its first file."""
+        """Return the plan of the log's first file, all that tasks need of the log; None without a log."""
         try:
             log = store.commit_log
         except (OSError, UnsupportedFormatError):

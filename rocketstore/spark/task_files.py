@@ -1,4 +1,4 @@
-"""What the tasks of a build get: a file for each task, so that no task, and no plan of Spark, has the rows of all."""
+"""Pass data to the tasks of a build in a file for each task: a task, and Spark's plan, do not carry those of all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["read_task", "write_tasks"]
 
 
 def write_tasks(directory: Path, tasks: Iterable[Any]) -> int:
-    """Write what each task gets to a file named by the task's number. Returns: how many tasks there are.
+    """Write the data of each task to a file that is named by the task's number. Returns: the number of tasks.
 
     Parameters: directory: in the working directory of a build, which the driver and all workers share; it is made.
     Raises: OSError.
@@ -24,5 +24,5 @@ def write_tasks(directory: Path, tasks: Iterable[Any]) -> int:
 
 
 def read_task(directory: Path, number: int) -> Any:
-    """Read what the driver wrote for a task. Raises: FileNotFoundError if the build is over; OSError."""
+    """Read the data that the driver wrote for a task. Raises: FileNotFoundError if the build is over; OSError."""
     return pickle.loads((directory / f"{number}").read_bytes())
