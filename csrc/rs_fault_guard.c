@@ -48,7 +48,7 @@ static rs_guard *guard_of(uintptr_t address)
     return NULL;
 }
 
-/* Put zeros in the place of the page that has an address. The fault is noted first: who sees zeros sees the note too. */
+/* Replace the page at an address by zeros. Record the fault first: a thread that sees the zeros must also see it. */
 static bool replace_page(uintptr_t address)
 {
     rs_guard *guard = guard_of(address);
@@ -74,8 +74,8 @@ static void end_by_default(int number, bool is_sent)
         raise(number);
 }
 
-/* Let the handler that was there before have a signal that is not about guarded memory. Python's faulthandler sends
- * itself the signal once more when it is done: that ends the process. */
+/* Pass a signal that is not about guarded memory to the handler that was installed before. Python's faulthandler then
+ * sends the signal to its own process again. That second signal ends the process. */
 static void pass_on(int number, siginfo_t *info, void *context)
 {
     const struct sigaction *previous = number == SIGBUS ? &previous_bus : &previous_segv;
@@ -106,7 +106,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 
 /* ---- adding and removing ---- */
 
-/* Be the first handler, also if somebody installed another meanwhile. */
+/* Install our handler, also over one that other code has installed since the last call. */
 static bool install(int number, struct sigaction *previous)
 {
     struct sigaction current, ours = {0};

@@ -1,8 +1,8 @@
 /* Faults in memory that is mapped from a file: a disk that cannot read a page, or a file that was cut.
  *
- * Without a guard the system ends the process with SIGBUS. With one, a signal handler puts a page of zeros in the place
- * of the lost page and notes the fault, and the instruction that faulted runs again. Whoever uses the memory must ask
- * for faults afterwards, and must not trust what was read if there was one. */
+ * Without a guard, the system ends the process with SIGBUS. With a guard, a signal handler records the fault and
+ * replaces the lost page by a page of zeros. Then the instruction that faulted runs again. Code that uses the memory
+ * must check `first_fault` afterwards. If there was a fault, the code must discard what it read. */
 #ifndef RS_FAULT_GUARD_H
 #define RS_FAULT_GUARD_H
 
@@ -28,7 +28,7 @@ struct rs_guard {
  * the bits of pages that fault are set. Returns NULL if there is no memory or no handler can be installed. */
 rs_guard *rs_guard_add(void *address, size_t size, bool is_writable, uint64_t *lost_pages);
 
-/* End the guard, before the mapping goes. Nobody may be using the memory. */
+/* End the guard before the memory is unmapped. No thread may use the memory any more. */
 void rs_guard_remove(rs_guard *guard);
 
 /* Bytes in a page of memory. */

@@ -53,7 +53,7 @@ cdef class Appender:
     cdef int64_t completed_phy_offset  # of the last record that is not published yet
     cdef int64_t completed_store_timestamp
     cdef object find_queue_offset
-    cdef uint64_t heads[MAX_HEADS]  # of the records that are being written, while the encoder's copy lacks them
+    cdef uint64_t heads[MAX_HEADS]  # of the records being written, while the encoder's copy has zeros in their place
 
     def __init__(self, find_queue_offset):
         self.queue_offsets = {}
@@ -247,7 +247,7 @@ cdef class Appender:
 
     cdef bint write_records(self, uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop,
                             int64_t size) noexcept nogil:
-        """Do what ``publish`` does by system calls, which make pages in the cache faster than a mapping does.
+        """Publish records with system calls, which add pages to the page cache faster than a mapping does.
 
         Returns: False after an error, which is in errno; the records are erased then.
         """

@@ -1,4 +1,4 @@
-"""What the Arrow C data interface says of arrays, checked before any buffer is read.
+"""Check the lengths and counts of the Arrow C data interface before any buffer is read.
 
 A consumer such as pyarrow reads the last offset of an array while it imports the array, at the place that length and
 offset say. The interface does not tell the sizes of buffers, so a length that is possible, but larger than the memory
@@ -16,11 +16,11 @@ from rocketstore.kernels.arrow_c cimport ArrowArray, ArrowArrayStream, ArrowSche
 cdef enum:
     MOST_DEPTH = 64  # of nested types, as in pyarrow
 
-cdef int64_t MOST_ROWS = <int64_t>1 << 47  # as many as a process has addresses: no place in a buffer overflows
+cdef int64_t MOST_ROWS = <int64_t>1 << 47  # as many as a process has addresses: no position in a buffer overflows
 
 
 cdef const char *find_contradiction(const ArrowSchema *schema, const ArrowArray *array, int depth) noexcept nogil:
-    """Return what is impossible in an array, its children and its dictionary; NULL if nothing is."""
+    """Return a text on what is impossible in an array, its children or its dictionary; NULL if all is possible."""
     cdef const char *found
     cdef int64_t i
     if depth > MOST_DEPTH:
@@ -54,7 +54,7 @@ class CheckedArray:
         schema_capsule, array_capsule = self.capsules
         schema = <const ArrowSchema *>PyCapsule_GetPointer(schema_capsule, "arrow_schema")
         array = <const ArrowArray *>PyCapsule_GetPointer(array_capsule, "arrow_array")
-        if schema.release != NULL and array.release != NULL:  # else it was consumed before, which pyarrow says
+        if schema.release != NULL and array.release != NULL:  # otherwise it was consumed before, and pyarrow raises
             found = find_contradiction(schema, array, 0)
             if found != NULL:
                 raise ValueError(f"the Arrow data contradicts itself: {found.decode()}")
@@ -76,7 +76,7 @@ class CheckedStream:
 cdef struct Checked:
     ArrowArrayStream given
     ArrowSchema schema
-    const char *error  # of the last call, NULL if the stream that was given knows it
+    const char *error  # of the last call; NULL if the given stream has the error
 
 
 cdef object checked_stream(capsule):

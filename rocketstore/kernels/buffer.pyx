@@ -37,7 +37,7 @@ cdef class Buffer:
     A kernel counts itself in with ``enter`` for each piece of work and out with ``leave``; ``close`` waits for the
     pieces in flight, and later calls raise StoreClosedError. So no pointer outlives the memory.
 
-    Where the memory is a file's, and some of it could not be read, both raise: what was read since is not to be used.
+    If the memory is a mapped file, and some of it could not be read, both raise. The call must discard what it read.
 
     Parameters: exporter: Mapping, bytes, bytearray or memoryview. path: what errors name. writable: ask for write
     access. Raises: BufferError if the exporter is not contiguous, or read-only and ``writable``.
@@ -82,15 +82,15 @@ cdef class Buffer:
 
     @property
     def faulty(self):
-        """Whether some of the memory could not be read. It stays so: map the file again to try again."""
+        """Whether some of the memory could not be read. This never becomes False again: map the file again to retry."""
         return self.is_faulty()
 
     def lost_ranges(self, int64_t begin=0, int64_t end=INT64_MAX):
-        """Give what could not be read so far of a part of a file that is mapped with tolerance: (begin, end) each."""
+        """Return the ranges between begin and end of a tolerant mapping that could not be read so far: (begin, end)."""
         return [] if self.mapping is None else self.mapping.lost_ranges(begin, end)
 
     def check_faults(self):
-        """Raise if some of the memory could not be read: what was read through a view of it is not to be used.
+        """Raise if some of the memory could not be read. Then bytes that were read through a view may be wrong zeros.
 
         Raises: DiskReadError; CorruptFileError if the file was cut; StoreClosedError.
         """
@@ -132,12 +132,12 @@ cdef class Buffer:
         return 0
 
     cdef int raise_fault(self) except -1:
-        """Raise what the first fault was, if the memory is still there."""
+        """Raise the error of the first fault, unless the buffer is closed."""
         self.enter()
         return self.leave()
 
     cdef int check_file_size(self) except -1:
-        """Raise if the file is shorter than its mapping: not even a fault tells of bytes that the last page lost."""
+        """Raise if the file is shorter than its mapping. Bytes that are cut off the last page cause no fault."""
         cdef int64_t size
         if self.mapping is None:
             return 0

@@ -51,7 +51,7 @@ cdef class TextColumn:
         return chunk
 
     cdef int require_no_null_chunk(self) except -1:
-        """Raise ValueError for a chunk of nulls before anything as long as it is made: its length is only a claim."""
+        """Raise ValueError for a chunk of nulls before memory is allocated by its length, which no buffer proves."""
         cdef Py_ssize_t row = 0
         for chunk in self.chunks:
             if isinstance(chunk, NullChunk):
@@ -227,7 +227,7 @@ cdef int hash_utf8_chunk(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n, const 
         for row in range(first, first + n):
             if chunk.is_null(row):
                 raise row_error(chunk, row)
-    # The bound that the loop compares offsets with is the last of these rows: it may itself lie.
+    # The loop compares offsets with the end of the last of these rows. That end may itself be wrong.
     if not 0 <= chunk.offset_of(first + n) <= chunk.total:
         raise row_error(chunk, first_bad_row(chunk, first, n))
     with nogil:

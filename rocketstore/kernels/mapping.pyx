@@ -41,9 +41,9 @@ cdef class Mapping:
 
     The mapping keeps no descriptor.
 
-    Parameters: fd: of the file. size: bytes, at least 1. path: what errors name. writable: changes go to the file.
+    Parameters: fd: of the file. size: bytes, at least 1. path: for errors. writable: changes go to the file.
     place: a local path by which the file's length is looked up later; None if the file has no such path. tolerant:
-    calls on a Buffer do not raise for a page that cannot be read: ``lost_ranges`` tells of the page.
+    calls on a Buffer do not raise for a page that cannot be read: ``lost_ranges`` lists the page.
     Raises: OSError, MemoryError.
     """
 
@@ -96,13 +96,13 @@ cdef class Mapping:
 
     @property
     def closed(self):
-        """Whether the memory was given back."""
+        """Whether the memory was unmapped."""
         return self.data == NULL
 
     def lost_ranges(self, int64_t first=0, int64_t last=INT64_MAX):
-        """Give what could not be read so far, from ``first`` up to ``last``: a list of (begin, end), in order.
+        """Return the ranges that could not be read so far, from ``first`` to before ``last``: (begin, end), in order.
 
-        Only of a tolerant mapping. Both are of whole pages.
+        Only a tolerant mapping has ranges. They consist of whole pages.
         """
         cdef int64_t page = rs_page_size(), begin = -1, i
         cdef int64_t first_page = max(first, <int64_t>0) // page, stop = -(-min(last, <int64_t>self.size) // page)
@@ -139,20 +139,20 @@ cdef class Mapping:
             PyErr_SetFromErrno(OSError)
 
     def close(self):
-        """Give the memory back. Raises: BufferError while something uses it."""
+        """Unmap the memory. Raises: BufferError while a buffer export uses it."""
         if rs_exports_add(&self._exports, 0):
             raise BufferError(f"{self.path}: the memory is in use")
         self._unmap()
 
     cdef int64_t file_size(self) noexcept:
-        """How long the file is now, bytes; as long as the mapping if that cannot be told."""
+        """Return the present length of the file, bytes; the length of the mapping if the file cannot be queried."""
         cdef struct_stat status
         if self._place is None or stat(self._place, &status) != 0:
             return self.size
         return status.st_size if (status.st_dev, status.st_ino) == (self._device, self._inode) else self.size
 
     cdef int raise_fault(self) except -1:
-        """Raise what the first fault was."""
+        """Raise the error of the first fault."""
         cdef int64_t offset = self.guard.first_fault, size = self.file_size()
         if size < self.size:
             raise CorruptFileError(self.path, size, "file size", f"the file was cut from {self.size} bytes while open")
