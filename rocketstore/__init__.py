@@ -112,9 +112,9 @@ def open(
     broker does. Use ``with``, or ``close``: else the next opening to write recovers it as after a crash. Sizes of files
     are taken from ``config``, else from what the last writer noted, else from the files.
 
-    Log and queues end where a broker ends them. After a clean stop that is before the first bytes of the last log file
-    that are no record, and before the first unit of a queue that leads to the log's end or behind it. Old records and
-    units that a broker cut off, and did not erase, stand behind these ends. ``leftovers=True`` reads them too.
+    Log and queues end where a broker ends them. After a clean stop, the log ends before the first bytes of its last
+    file that are no record. A queue ends before its first unit that leads to the log's end or behind it. Old records
+    and units, which a broker cut off and did not erase, are behind these ends. ``leftovers=True`` reads them too.
 
     A store elsewhere is read with fsspec, from the extra "remote", and its package for the protocol, s3fs for one: by a
     URI, ``s3://bucket/store``; by a path of universal_pathlib; or by ``RemotePath(filesystem, path)``, with options of
@@ -125,7 +125,7 @@ def open(
 
     Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r" reads; "r+" also writes to a store
     that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered. leftovers:
-    also read what stands behind the ends of log and queues; in mode "r" only.
+    also read old records and units behind the ends of log and queues; only in mode "r".
     Raises: FileNotFoundError, NotADirectoryError; io.UnsupportedOperation for a remote store in another mode than "r";
     ModuleNotFoundError naming a package that is missing; StoreError if there is no store; StoreLockedError if somebody
     else writes it; UnsupportedFormatError for a store to write whose log is DLedger's or whose queues are in RocksDB;

@@ -29,10 +29,10 @@ def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str,
     Raises: TypeError for a column of another type; ValueError for columns that are unknown or missing, for a value
     that no message has, with column and row, and for data that contradicts itself; ModuleNotFoundError without pyarrow.
 
-    Nothing reads a buffer of a batch before ``check_buffers`` has passed. Where pyarrow has the batch, as of a file or
-    a pandas DataFrame, that compares the sizes of all buffers with what lengths and offsets say. Through the Arrow C
-    interface no sizes are known: pyarrow takes the last offset of an array for the size of its data, and the check
-    compares the other offsets, views, indices and null counts with that.
+    No buffer of a batch is read before ``check_buffers`` has passed. If pyarrow made the batch, as from a file or a
+    pandas DataFrame, the check compares the sizes of all buffers with lengths and offsets. The Arrow C interface does
+    not give sizes. There pyarrow assumes that the last offset of an array is the size of its data, and the check
+    compares the other offsets, views, indices and null counts with that size.
     """
     pa = import_extra("pyarrow", "arrow")
     with as_value_error(pa):
@@ -48,15 +48,15 @@ def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str,
 def open_reader(source: Any, pa: Any) -> Any:
     """Return a RecordBatchReader of a source.
 
-    What pyarrow has is not sent through the C interface: importing it again reads the last offset of each array, which
-    kills the process where the buffer of offsets is shorter than the array's length says.
+    Data of pyarrow is not sent through the C interface. Importing it again would read the last offset of each array,
+    which kills the process if the buffer of offsets is shorter than the length of the array needs.
     """
     if hasattr(source, "iloc") and type(source).__module__.startswith("pandas."):
         source = pa.Table.from_pandas(source)
     if isinstance(source, pa.RecordBatchReader):
         return source
     if isinstance(source, pa.Table):
-        check_buffers(source, pa, full=False)  # what cutting it into batches relies on
+        check_buffers(source, pa, full=False)  # cutting it into batches relies on these
         return source.to_reader()
     if isinstance(source, pa.Array | pa.ChunkedArray):
         source.validate(full=True)
@@ -70,7 +70,7 @@ def open_reader(source: Any, pa: Any) -> Any:
 
 
 def batches_of(reader: Any, pa: Any) -> Iterator[Any]:
-    """Give the batches of a reader; if it has none, one without rows."""
+    """Yield the batches of a reader; if it has none, a single batch without rows."""
     with as_value_error(pa):
         batch = next(reader, None)
         if batch is None:
@@ -95,7 +95,7 @@ def as_value_error(pa: Any, what: str = "the Arrow data cannot be read") -> Iter
 def check_buffers(table: Any, pa: Any, *, full: bool = True) -> None:
     """Raise ValueError unless lengths, offsets, views, indices, null counts and UTF-8 agree with each other.
 
-    Parameters: table: a RecordBatch or Table. full: False checks what needs no look at each row.
+    Parameters: table: a RecordBatch or Table. full: False checks only what needs no read of each row.
     """
     for name, column in zip(table.schema.names, table.columns, strict=True):
         with as_value_error(pa, f"column {name}"):
@@ -157,7 +157,7 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
     columns = {}
     for name, array in arrays.items():
         if name == "body" and array.null_count and "rawBody" in arrays:
-            continue  # a body that could not be decoded, which rawBody has as it is stored
+            continue  # rawBody has the stored bytes of a body that could not be decoded
         column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
         with as_value_error(pa, f"column {name}"):
             columns[BATCH_NAMES[name]] = column.plain().read()
@@ -179,7 +179,7 @@ class Column(NamedTuple):
         raise TypeError(f"column {self.name}: {expected} is needed, not {self.array.type}")
 
     def plain(self) -> Column:
-        """Do without dictionaries and views. Raises: ValueError where that makes too much of a small array."""
+        """Replace dictionaries and views by plain arrays. Raises: ValueError if the plain array would be too large."""
         pa, array = self.pa, self.array
         self.require_possible_size()
         if pa.types.is_dictionary(array.type):
@@ -337,7 +337,7 @@ def is_list(kind: Any, pa: Any) -> bool:
 
 def first_null(array: Any, pa: Any) -> int:
     """Return the first row that is null, of an array that has one."""
-    if pa.types.is_null(array.type):  # its length is a claim that no buffer bears out
+    if pa.types.is_null(array.type):  # it has no buffers that could prove its length
         return 0
     return int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
 

@@ -34,8 +34,8 @@ class BrokerFile(dict[str, str]):
     Attributes
     ----------
     path : of the file.
-    unusable : by the name of a StoreConfig field, the value that the field has instead of one that the broker takes,
-        and why rocketstore cannot use that one.
+    unusable : values of the file that the broker accepts and rocketstore cannot use. By the name of a StoreConfig
+        field: the value that the field has instead, and the reason.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,7 +70,7 @@ class Property(NamedTuple):
 def read_properties(path: Path) -> dict[str, Property]:
     """Read a properties file. The last of several values of one key counts.
 
-    Raises: OSError; ValueError naming path, line and key for an escape that stops the broker, too.
+    Raises: OSError; ValueError naming path, line and key for a malformed escape, with which the broker does not start.
     Source: Properties.load.
     """
     found: dict[str, Property] = {}
@@ -101,12 +101,12 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def parse_int(text: str) -> int | None:
-    """Return the number that a text is, None if it is no int. Source: Integer.parseInt."""
+    """Return the int that a text stands for; None if Java refuses it. Source: Integer.parseInt."""
     return parse_number(text, INT_MIN, INT_MAX)
 
 
 def parse_number(text: str, least: int, most: int) -> int | None:
-    """Return the number that a text is, None if Java refuses it: digits of any script, none beyond U+FFFF.
+    """Return the number that a text stands for; None if Java refuses it. Java reads digits of any script up to U+FFFF.
 
     Parameters: least, most: the range of the Java type, inclusive. Source: Integer.parseInt, Long.parseLong.
     """

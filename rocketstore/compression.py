@@ -74,7 +74,7 @@ def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = M
 
 
 def body_error_text(error: BodyError) -> str:
-    """Return why a body cannot be decoded, as the column ``body_error`` says it: the place is in other columns."""
+    """Return why a body cannot be decoded, for the column ``body_error``. Other columns have the record's place."""
     return f"{error.field}: {error.reason}" if isinstance(error, CorruptFileError) else str(error)
 
 

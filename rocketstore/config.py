@@ -34,7 +34,7 @@ DEFAULT_SIZES: dict[str, Any] = {
 LEAST = dict.fromkeys([*DEFAULT_SIZES, "default_topic_queue_nums", "flush_interval_commit_log"], 1) | dict.fromkeys(
     ["file_reserved_time", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval"], 0
 )
-LEAST_EXT_FILE = 24  # bytes: a unit, and what says that no other follows
+LEAST_EXT_FILE = 24  # bytes: one unit, and the mark that no other unit follows
 KINDS: dict[str, Any] = {"int": Integral, "bool": bool, "str": str, "Mapping[str, str]": Mapping}
 TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
@@ -103,8 +103,8 @@ class Compat:
     ``last_files``: so many files of the log a start after a clean stop reads, and cuts at the first bad CRC, if the
     queues have units of the last one.
     ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
-    ``resets_empty_queues``: the correction of a queue's minimum resets the offsets of a queue that has no files.
-    ``refuses_negative_sizes``: a blank whose size is negative ends the log; before, its file counted as ended by it.
+    ``resets_empty_queues``: a queue without files gets the offset 0 again when its minimum is corrected.
+    ``refuses_negative_sizes``: a blank with a negative size ends the log. Before, it only ended its file.
     ``limits_recovery``: a start after a crash reads the last ``commit_log_recover_max_num`` files at most.
     """
 
@@ -170,8 +170,8 @@ class StoreConfig:
     that belong to another store, and take the lock of that store. ``compat``: the release to write as. ``other``:
     the other properties of a broker's file.
 
-    With another ``compat``, what a broker's file says of properties that this release does not have is set to the
-    default, with a warning: the broker ignores it.
+    If ``compat`` is a release that does not have some properties of the broker's file, these fields are set to their
+    defaults, with a warning: the broker ignores these properties.
 
     ``enable_lmq`` gives messages offsets in the light queues that INNER_MULTI_DISPATCH names, ``enable_multi_dispatch``
     builds these queues; releases before 4.9.3 know neither. Those up to 5.3.1 give offsets by other rules: as one of
@@ -238,7 +238,7 @@ class StoreConfig:
         self._remove_later_properties(_parse(self.compat))
 
     def _remove_later_properties(self, release: tuple[int, ...]) -> None:
-        """Set what a broker's file says of properties after a release to the default: the broker ignores it."""
+        """Set properties of the broker's file that came after a release to their defaults: the broker ignores them."""
         if not isinstance(self.other, BrokerFile):
             return
         for name, since in TAKEN_SINCE.items():
@@ -257,10 +257,10 @@ class StoreConfig:
     def from_broker_conf(cls, path: str | os.PathLike[str], *, compat: str = DEFAULT_COMPAT) -> Self:
         """Read a broker's properties file as a broker of a release does.
 
-        A size that the file leaves out is RocketMQ's default: the broker's own. A line that the broker ignores has no
-        effect: a value that the broker cannot parse, a property that came after the release, an old spelling. A value
-        that the broker takes and rocketstore cannot use is an error in the calls that need it, and only there. Each of
-        these is logged as a warning.
+        A size that the file leaves out is RocketMQ's default, which the broker uses. A line that the broker ignores has
+        no effect: a value that the broker cannot parse, a property that came after the release, an old spelling. If the
+        broker accepts a value that rocketstore cannot use, only the calls that need the value raise an error. Each of
+        these lines is logged as a warning.
 
         Parameters: compat: the release of the broker. Raises: OSError; ValueError naming path, line and key for a
         malformed escape, with which the broker does not start; ValueError for an unknown release.
@@ -290,7 +290,7 @@ class StoreConfig:
 
     @classmethod
     def _usable(cls, name: str, value: Any) -> tuple[Any, str]:
-        """Return the value to go on with for one that the broker takes, and why that one cannot be used, or ""."""
+        """Return the value to use for one that the broker accepts, and why the given one cannot be used, or ""."""
         try:
             cls(**{name: value})
         except ValueError as error:
@@ -308,8 +308,8 @@ class StoreConfig:
     def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
         """Return the directories of the commit log, read-only ones last or not at all.
 
-        If the root of the broker's file is another directory, the store was moved. Then a path below the root of the
-        file is the same path below the store, if a directory is there.
+        If storePathRootDir of the broker's file is another directory, the store was moved. Then a path below
+        storePathRootDir is replaced by the same path below the store, if that is a directory.
 
         Raises: ValueError if ``writable`` leaves none. Source: CommitLog, MultiPathMappedFileQueue.
         """
@@ -330,7 +330,7 @@ class StoreConfig:
         return [self._moved(to_path(name), root) for name in names] or [root / "commitlog"]
 
     def _moved(self, path: Path, root: Path) -> Path:
-        """Return the place of a directory of the broker's file in a store that was moved."""
+        """Return where a directory that the broker's file names is, in a store that was moved."""
         file = self.other
         if not isinstance(file, BrokerFile) or is_remote(path) or is_same_directory(file.store_path_root_dir, root):
             return path
@@ -373,7 +373,7 @@ def is_same_directory(one: Path, other: Path) -> bool:
 
 
 def size_problem(name: str, value: object) -> str:
-    """Return why no queue can be written into files of a size, or on into the next of them; "" if one can."""
+    """Return why queues cannot be written with a file size; "" if they can."""
     if name == "mapper_file_size_batch_consume_queue" and isinstance(value, int) and value % 46:
         return f"{name}={value}: must be a multiple of 46, or no file is ever full and writing stops"
     if name == "mapped_file_size_consume_queue_ext" and isinstance(value, int) and value < LEAST_EXT_FILE:
@@ -385,7 +385,7 @@ def _value_of(name: str, text: str, *, trims: bool) -> tuple[int | bool | str | 
     """Parse a property as the broker does.
 
     Parameters: name: of the field. trims: whether the release removes blanks around a text.
-    Returns: the value, None if the broker ignores the line; and what to warn of, or "".
+    Returns: the value, None if the broker ignores the line; and the text of a warning, or "".
     """
     default = DEFAULT_SIZES.get(name, getattr(StoreConfig, name))
     if isinstance(default, bool):

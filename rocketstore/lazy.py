@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class lazy_property(Generic[T]):
-    """Compute a value once and keep it in the object, where ``functools.cached_property`` of Python 3.11 takes a lock.
+    """Compute a value once and keep it in the object, without the lock of Python 3.11's ``functools.cached_property``.
 
-    Two threads may compute the value at the same time. Both get the one that is kept first.
+    Two threads may compute the value at the same time. Both get the value that is kept first.
     """
 
     def __init__(self, function: Callable[[Any], T]) -> None:

@@ -27,7 +27,7 @@ MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
-BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # fields of which one gives the body, or why there is none
+BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
 
@@ -36,8 +36,8 @@ class Message:
 
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
-    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why that is not
-    possible, or None; properties, a dict in the order of
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body
+    cannot be decoded, or None; properties, a dict in the order of
     the record; keys, a list; tags; uniq_key; offset_msg_id.
     Source: MessageExt, MessageDecoder.decode.
     """

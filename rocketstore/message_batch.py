@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
 
 CHUNK = 256  # messages that are made at once
-STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # of which a message makes its body
-MADE_COLUMNS = {"body", "body_error"}  # columns that are made of the stored ones
+STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # columns that bodies are made from
+MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUMNS
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
 PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
@@ -136,7 +136,7 @@ class MessageBatch:
         return made if body is None or body.valid is None else self._without_null_bodies(made, start)
 
     def _without_null_bodies(self, messages: Iterable[Message], start: int) -> Iterator[Message]:
-        """Give messages, of which one whose body is null has the error instead, or makes its body of raw_body."""
+        """Yield messages without a null body. It is replaced by the body's error, or by a body made from raw_body."""
         for row, message in enumerate(messages, start):
             fields = message.__dict__
             if fields["body"] is None:
@@ -166,7 +166,7 @@ class MessageBatch:
         """Give the rows in one batch, or in several where bodies are compressed, with bodies decompressed.
 
         Parameters: most: bytes of bodies in a batch, unless a single body has more. bad_bodies: counts the bodies that
-        cannot be decoded, which are null. name_file: makes the error that names the file of the log.
+        cannot be decoded, which are null. name_file: adds the file of the log to an error.
         """
         if self._stored is None:
             yield self
@@ -243,7 +243,7 @@ def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatc
 
 
 def with_made_columns(columns: dict[str, Any], bodies: Bodies, length: int) -> dict[str, Any]:
-    """Give the rows of bodies of all columns, with ``body`` and ``body_error`` made of these."""
+    """Return all columns with the rows of ``bodies``; ``body`` and ``body_error`` are made from ``bodies``."""
     made = {}
     for name, column in columns.items():
         if name == "body":

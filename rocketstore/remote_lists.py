@@ -1,4 +1,4 @@
-"""DirectoryLists: the directories of a remote store as they were listed last, and for how long a list is used."""
+"""DirectoryLists: the last lists of the directories of a remote store, and how long each list is used."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Entry = TypeVar("Entry")
 class Listing(NamedTuple, Generic[Entry]):
     """One list of a directory.
 
-    Attributes: entries: by their names; None: the directory does not exist. begun, ended: when it was asked for and
-    when it came, seconds of the monotonic clock.
+    Attributes: entries: by their names; None: the directory does not exist. begun, ended: when it was requested and
+    when it arrived, seconds of the monotonic clock.
     """
 
     entries: dict[str, Entry] | None
@@ -27,7 +27,7 @@ class Listing(NamedTuple, Generic[Entry]):
 class DirectoryLists(Generic[Entry]):
     """The lists of the directories of one store.
 
-    A list is used for some seconds after it came. A list that took longer than that is used for as long again as it
+    A list is used for some seconds after it arrived. A list that took longer than that is used for as long again as it
     took, so that a slow server is busy with lists for at most half of the time. In ``held_lists`` each list is used
     until the end of the block.
     """
@@ -39,28 +39,28 @@ class DirectoryLists(Generic[Entry]):
     def find(self, directory: str, seconds: float) -> Listing[Entry] | None:
         """Return the list of a directory, or None if there is no list that is recent enough.
 
-        Parameters: seconds: how long a quick list is used after it came; 0: lists are not used again.
+        Parameters: seconds: how long a quick list is used after it arrived; 0: lists are not used again.
         """
         kept = self._kept.get(directory)
         return kept if kept is not None and (self._holders > 0 or self._is_recent(kept, seconds)) else None
 
     def keep(self, directory: str, entries: dict[str, Entry] | None, begun: float) -> Listing[Entry]:
-        """Keep a list that came just now. Parameters: begun: when it was asked for. Returns: the Listing."""
+        """Keep a list that arrived just now. Parameters: begun: when it was requested. Returns: the Listing."""
         kept = self._kept[directory] = Listing(entries, begun, time.monotonic())
         return kept
 
     def forget(self, directory: str) -> None:
-        """List the directory again at the next look."""
+        """Forget the list of a directory, so that it is listed again when it is next used."""
         self._kept.pop(directory, None)
 
     def begin_of(self, directory: str) -> float:
-        """Return when the last list of a directory was asked for, seconds of the monotonic clock; 0 without one."""
+        """Return when the last list of a directory was requested, seconds of the monotonic clock; 0 without one."""
         kept = self._kept.get(directory)
         return 0.0 if kept is None else kept.begun
 
     @contextlib.contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """Use each list until the end of the block. A list that is too old at its begin is made again.
+        """Use each list until the end of the block. A list that is too old when the block begins is not used.
 
         Parameters: seconds: as for ``find``.
         """

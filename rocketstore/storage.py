@@ -34,7 +34,7 @@ LISTED = 1.0  # seconds that a list of a directory is used, longer if the list i
 AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
-THREADS = 16  # that read parts of files at once where the file system itself reads one after the other
+THREADS = 16  # to read parts of files, if the file system itself reads one part after the other
 COPIES = 16  # local copies of whole files that are kept for the next who opens one
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
 VERSION = ("ETag", "etag", "generation")
@@ -83,7 +83,7 @@ def local_path(path: Any) -> Path:
 
 
 def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
-    """List a directory as os.scandir does: each entry answers from the list alone.
+    """List a directory as os.scandir does. The entries answer from the list, without new requests.
 
     Raises: FileNotFoundError, NotADirectoryError.
     """
@@ -91,10 +91,10 @@ def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
 
 
 def held_lists(path: object) -> AbstractContextManager[None]:
-    """Use each list of a remote directory until the end of a ``with`` block: one list for one plan, however slow.
+    """Use each list of a remote directory until the end of a ``with`` block, so that a plan lists it only once.
 
-    Parameters: path: any path of the store; a local path changes nothing. A file that turns out to be missing is
-    looked for in a new list all the same.
+    Parameters: path: any path of the store; a local path changes nothing. If a file turns out to be
+    missing, its directory is listed again all the same.
     """
     return path.hold_lists() if is_remote(path) else contextlib.nullcontext()
 
@@ -111,9 +111,9 @@ def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
 
 @contextlib.contextmanager
 def sparing_reads(path: object) -> Iterator[None]:
-    """Until the end of a ``with`` block read few bytes of a remote store's files, where they are asked for.
+    """Until the end of a ``with`` block, read only the requested bytes of a remote store's files.
 
-    Without it files are read in blocks of 8 MiB, some of them ahead, which suits a scan and not a look here and there.
+    Otherwise files are read in blocks of 8 MiB, some of them ahead. That suits a scan, and not a few small reads.
     Parameters: path: the root that the readers were opened by, or another path made of it; a local path changes
     nothing. It holds for all threads that use the store.
     """
@@ -150,7 +150,7 @@ class RemotePath:
         self.fs = fs
         self.path = path.rstrip("/")
         self._entry = entry
-        self._is_as_listed = False  # whether it answers from its entry, whatever is there now
+        self._is_as_listed = False  # whether it answers from its entry, and not from a new list
         self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
         self.blocks: Blocks = parent.blocks if parent else Blocks()
 
@@ -425,7 +425,7 @@ ALL_BLOCKS: weakref.WeakSet[Blocks] = weakref.WeakSet()
 
 
 def renew_locks() -> None:
-    """Replace the locks in a forked process: a thread that held one, or was reading a block, is not there."""
+    """Replace the locks in a forked process, which lacks the threads that may hold them or be reading blocks."""
     global COPYING
     COPYING = threading.Lock()
     for blocks in list(ALL_BLOCKS):
@@ -474,9 +474,9 @@ def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
 
 
 def reads_one_by_one(fs: Any) -> bool:
-    """Whether ``cat_ranges`` of a file system reads one part after the other, and threads may read instead.
+    """Return whether ``cat_ranges`` of a file system reads parts one by one, so that threads may read them instead.
 
-    A file system that keeps copies of files is left alone: threads would fetch one file several times.
+    False for a file system that keeps copies of files: threads would fetch one file several times.
     """
     spec = import_extra("fsspec.spec", "remote")
     is_cache = any(kind.__name__ == "CachingFileSystem" for kind in type(fs).__mro__)
@@ -488,7 +488,7 @@ class Blocks:
 
     def __init__(self) -> None:
         ALL_BLOCKS.add(self)
-        self.is_sparing = False  # whether readers of this store fetch small parts, and nothing ahead
+        self.is_sparing = False  # whether readers of this store fetch only the requested bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
 
