@@ -32,6 +32,12 @@ cdef enum:
     NO_CRC = FALLS + 1
     KINDS = NO_CRC + 1
     COMPRESSED = 1  # of sysFlag
+    COMPRESSION_TYPE_SHIFT = 8
+    LZ4 = 1  # compression types; 0 is zlib too, of releases without types
+    ZSTD = 2
+    ZLIB = 3
+    LZ4_MAGIC = 0x04224D18
+    ZSTD_MAGIC = 0x28B52FFD
     LEAST_COMPRESSED = 64  # places of compressed bodies to make room for at first
     CHAIN = 0  # kinds of faults of an item
     NEWER = 1
@@ -105,7 +111,10 @@ cdef class LogChecker:
         return noted(&self.faults)
 
     def take_compressed(self):
-        """Give the physical offsets of records with a compressed body, the one of its CRC, and forget them."""
+        """Return the physical offsets of compressed bodies that begin as no codec writes them, and forget them.
+
+        Their CRC is right. A body that a codec began and did not end has a right CRC only if a client stored it so.
+        """
         offsets = [self.compressed[i] for i in range(self.n_compressed)]
         self.n_compressed = 0
         return offsets
@@ -166,7 +175,7 @@ cdef class LogChecker:
             crc = rs_crc32(0, record.body.data, <size_t>record.body.size) & INT32_MAX
             if crc != rs_load_be32(record.data + BODY_CRC):
                 note(&self.faults, BAD_BODY_CRC, phy_offset)
-            elif record.sys_flag & COMPRESSED:
+            elif record.sys_flag & COMPRESSED and not begins_as_compressed(record):
                 self.note_compressed(phy_offset)
         if record.properties.size >= CRC_PROPERTY_SIZE and memcmp(tail, b"__CRC32#\1", 9) == 0:
             if tail[CRC_PROPERTY_SIZE - 1] != 2 or not crc_agrees(record, tail + 9, 10):
@@ -178,7 +187,6 @@ cdef class LogChecker:
                 note(&self.faults, BAD_PROPERTY_CRC, phy_offset)
             else:
                 note(&self.faults, NO_CRC, phy_offset)
-
 
     cdef void note_compressed(self, int64_t phy_offset) noexcept nogil:
         cdef int64_t room
@@ -192,6 +200,22 @@ cdef class LogChecker:
             self.compressed, self.room = <int64_t *>more, room
         self.compressed[self.n_compressed] = phy_offset
         self.n_compressed += 1
+
+
+cdef bint begins_as_compressed(const Record *record) noexcept nogil:
+    """Return whether a body begins with the header that the codec of its record writes. An empty body does too."""
+    cdef const uint8_t *body = record.body.data
+    cdef int codec = record.sys_flag >> COMPRESSION_TYPE_SHIFT & 7
+    if record.body.size == 0:
+        return True
+    if record.body.size < 4:
+        return False
+    if codec == LZ4:
+        return rs_load_be32(body) == <uint32_t>LZ4_MAGIC
+    if codec == ZSTD:
+        return rs_load_be32(body) == <uint32_t>ZSTD_MAGIC
+    # RFC 1950: deflate with a window of at most 32 KiB, and a check of both bytes.
+    return codec <= ZLIB and body[0] & 0x8F == 8 and (body[0] << 8 | body[1]) % 31 == 0
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):

@@ -19,7 +19,7 @@ def bad_bodies(window: Window, phy_offsets: Iterable[int]) -> Iterator[tuple[str
 
     A body that is larger than rocketstore decompresses is left out: a consumer reads it.
 
-    Parameters: phy_offsets: of sound records with compressed bodies, within the window.
+    Parameters: phy_offsets: of sound records whose bodies begin as no codec writes them, within the window.
     Source: MessageDecoder.decode, which gives up at such a body, so that decodesBatch ends there.
     """
     for offset in phy_offsets:

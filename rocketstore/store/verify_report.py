@@ -61,7 +61,7 @@ KINDS = {
     "log-topic-length": Kind(ERROR, "the length of a topic leads out of the file", CUTS),
     "log-properties-length": Kind(ERROR, "the length of properties leads out of the file", CUTS),
     "log-body-crc": Kind(ERROR, "a body is not the one that was stored", CUTS),
-    "log-body-compression": Kind(WARNING, "a body that is marked as compressed does not decompress: consumers get "
+    "log-body-compression": Kind(WARNING, "a body that is marked as compressed is not compressed: consumers get "
                                  "neither this message nor those behind it in the same pull", KEEPS),
     "log-property-crc": Kind(ERROR, "a record is not the one that was stored", f"{CUTS}, with forceVerifyPropCRC"),
     "log-property-crc-missing": Kind(WARNING, "a record lacks the CRC of its own that the store's writer gives each",

@@ -109,13 +109,15 @@ def test_a_checkpoint_of_another_length_is_filled_with_zeros(java_of, sound, tmp
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_bodies_that_verify_warns_of_are_those_that_a_client_does_not_decode(release, java_of, tmp_path):
+def test_verify_warns_of_bodies_that_no_codec_began_and_that_a_client_does_not_decode(release, java_of, tmp_path):
     sound = b"sound " * 50
     bodies = [(b"plain", 0x1), (b"abc", 0x101), (b"abc", 0x201), *((b"abc", 0x1 | kind << 8) for kind in range(4, 8))]
+    bodies += [(compress(sound, "zlib")[0] + b"behind", 0x1), (b"", 0x1), (b"plain", 0)]
+    cut = []
     for codec in ("zlib", "lz4", "zstd"):
         raw, flags = compress(sound, codec)
         bodies += [(raw, flags), (raw[: len(raw) // 2], flags)]
-    bodies += [(compress(sound, "zlib")[0] + b"behind", 0x1), (b"", 0x1), (b"plain", 0)]
+        cut.append(len(bodies) - 1)
     records = []
     for body, flags in bodies:
         at = sum(map(len, records))
@@ -128,6 +130,10 @@ def test_bodies_that_verify_warns_of_are_those_that_a_client_does_not_decode(rel
         answer["message"]["commitLogOffset"] for answer in java_of(release).parse(records)
         if answer["message"]["plainBody"] is None
     }
+    # A body that its codec began and that is cut has the right CRC only if a client stored it so. Finding it would
+    # mean to decompress every body.
+    begun = {sum(map(len, records[:i])) for i in cut}
     assert len(refused) == 10
-    assert len(warned) + more == len(refused)
-    assert warned <= refused
+    assert begun <= refused
+    assert len(warned) + more == len(refused) - len(begun)
+    assert warned <= refused - begun
