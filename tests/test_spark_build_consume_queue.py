@@ -312,7 +312,7 @@ spark = (
     .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
     .config("spark.local.dir", str(fallen / "local")).getOrCreate()
 )
-for name in ("count_items", "scan_items", "spill_items", "read_entries"):
+for name in ("count_items", "rescan", "spill_items", "read_entries"):
     die_once(index_module, name)
 for name in ("spill_requests", "build_parts"):
     die_once(build_consume_queue, name)
@@ -331,7 +331,7 @@ def test_each_worker_that_is_killed_once_leaves_nothing_and_its_task_is_done_aga
         [sys.executable, "-c", DYING, store, fallen], env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    names = {"count_items", "scan_items", "spill_items", "read_entries", "spill_requests", "build_parts"}
+    names = {"count_items", "rescan", "spill_items", "read_entries", "spill_requests", "build_parts"}
     assert names <= {path.name for path in fallen.iterdir()}
     assert sorted(path.name for path in store.parent.iterdir()) == ["queues", "rescan", "spill", "store"]
     rebuild(store, out=store.with_name("serial"), config=CONFIG, tz="UTC")
