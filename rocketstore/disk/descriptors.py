@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-__all__ = ["descriptor_share"]
+__all__ = [
+    "descriptor_share", "require_descriptors_to_expire", "require_descriptors_to_read", "require_descriptors_to_write",
+]
+
+OPEN_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # directories with an entry for each open descriptor
+TO_READ = 8
+TO_WRITE = 16  # besides the queues that a writer keeps open
+KEPT_PART, LEAST_KEPT, MOST_KEPT = 8, 4, 256  # of the limit, at least and at most: descriptors of queues
 
 
 def descriptor_share(divisor: int, *, least: int, most: int) -> int:
@@ -19,3 +31,63 @@ def descriptor_share(divisor: int, *, least: int, most: int) -> int:
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if limit == resource.RLIM_INFINITY else min(max(limit // divisor, least), most)
+
+
+def require_descriptors_to_read(path: Any) -> None:
+    """Raise OSError if the process may not open as many files as reading a store needs, however many files it has.
+
+    Parameters: path: of the store, for the error.
+    """
+    _require(_needed_to_read, "reading", path)
+
+
+def require_descriptors_to_write(path: Path) -> None:
+    """Raise OSError if the process may not open as many files as writing a store needs. Call it before a change.
+
+    Parameters: path: of the store, for the error.
+    """
+    _require(_needed_to_write, "writing", path)
+
+
+def require_descriptors_to_expire(path: Path) -> None:
+    """Raise OSError if the process may not open as many files more as a writer that is open needs to delete files.
+
+    Parameters: path: of the store, for the error.
+    """
+    _require(_needed_to_read, "deleting files of", path)
+
+
+def _needed_to_read(_limit: int) -> int:
+    return TO_READ
+
+
+def _needed_to_write(limit: int) -> int:
+    return TO_WRITE + min(max(limit // KEPT_PART, LEAST_KEPT), MOST_KEPT)
+
+
+def _require(needed_of: Callable[[int], int], purpose: str, path: Any) -> None:
+    """Parameters: needed_of: gives the number of descriptors that are needed where the process may have so many."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = None if limit == resource.RLIM_INFINITY else _count_open(limit)
+    if used is None or used + needed_of(limit) <= limit:
+        return
+    enough = limit
+    while enough < used + needed_of(enough):  # with a higher limit more queues are kept open
+        enough = used + needed_of(enough)
+    raise OSError(
+        errno.EMFILE,
+        f"{purpose} a store needs {needed_of(limit)} more descriptors: this process has {used} open and may have "
+        f"{limit}. Nothing was changed. Raise the limit to {enough} or more (ulimit -n {enough}), or close files",
+        str(path),
+    )
+
+
+def _count_open(limit: int) -> int | None:
+    """Return how many descriptors are open, None if the system does not tell."""
+    for directory in OPEN_DESCRIPTORS:
+        try:
+            return len(os.listdir(directory)) - 1  # noqa: PTH208 - one of them is that of the listing
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                return limit
+    return None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self
 
 from rocketstore.config import Compat, StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS
 from rocketstore.files.broker_config import BrokerConfig, TopicConfig, read_topics
@@ -112,6 +113,7 @@ class MessageStore:
         if mode == "a":
             return cls._open_writer(root, mode, config)
         given, config = config, config or StoreConfig()
+        require_descriptors_to_read(root)
         require_store(root, config)
         if mode == "r":
             return cls(root, config, leftovers=leftovers)
@@ -624,7 +626,9 @@ class MessageStore:
         Returns: what was, or would be, deleted. Raises: ValueError; OSError; io.UnsupportedOperation in mode "r".
         Source: CleanCommitLogService, CleanConsumeQueueService.
         """
-        return self._writing().delete_expired_files(self.queues(), hours, before_phy_offset, dry_run)
+        writer = self._writing()
+        require_descriptors_to_expire(self.path)
+        return writer.delete_expired_files(self.queues(), hours, before_phy_offset, dry_run)
 
     def flush(self) -> None:
         """Return when all that was put, with queues, index and checkpoint, is on the disk.

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.files.broker_config import TopicConfig, read_topics
 from rocketstore.files.lock_file import is_held
@@ -233,6 +234,7 @@ class Rebuilder:
         """Parameters, raises: as ``rebuild``."""
         require_config(config)
         root, zone = to_path(path), zone_of(tz)
+        require_descriptors_to_write(root)
         with scandir(root):
             pass
         require_file_log(root, config or StoreConfig(), "rebuilt from")

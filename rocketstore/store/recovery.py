@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.files.broker_config import read_topics
 from rocketstore.files.mapped_file import sync_path
 from rocketstore.storage import local_path
@@ -62,6 +63,7 @@ def recover(
         raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
     require_config(config)
     root = local_path(path)
+    require_descriptors_to_write(root)
     require_store(root, config or StoreConfig())
     require_file_log(root, config or StoreConfig(), "recovered")
     layout = look_at_store(root, config)

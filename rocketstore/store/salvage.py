@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.files.broker_config import MAX_SIZE as MAX_CONFIG_FILE
@@ -119,6 +120,7 @@ def salvage(
     """
     require_config(config)
     root, new = local_path(path), local_path(out)
+    require_descriptors_to_write(new)
     paths = _log_files(root, config)
     _check_out(root, paths, new)
     with lock_owner_of(new):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_read
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.errors import CorruptFileError
 from rocketstore.files.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
@@ -91,7 +92,9 @@ def verify(
     if threads < 1:
         raise ValueError(f"threads={threads}: at least 1 is needed")
     require_config(config)
-    return Verification(local_path(path), config).run(quick, threads, progress)
+    root = local_path(path)
+    require_descriptors_to_read(root)
+    return Verification(root, config).run(quick, threads, progress)
 
 
 class Verification:

@@ -15,6 +15,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.create import open_own_file
+from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.files.broker_config import extend_topics, read_topics
 from rocketstore.files.checkpoint import StoreCheckpoint
@@ -483,6 +484,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
 
     Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
     """
+    require_descriptors_to_write(root)
     if mode == "a":
         if not root.exists():
             require_own_places(root, config or StoreConfig())  # before anything is made
