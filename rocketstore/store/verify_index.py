@@ -89,6 +89,13 @@ class IndexPart:
             low, high = (middle + 1, high) if len(items) and items["phy_offset"][0] < phy_offset else (low, middle)
         return low
 
+    def last_before(self, end: int) -> int:
+        """Return the greatest physical offset before ``end`` in the items, -1 without one."""
+        if not self.count or (self.order is None and self.last < end):
+            return self.last
+        following = self.find(end)
+        return int(self.items(following - 1, following)["phy_offset"][0]) if following > 1 else -1
+
     def sort(self) -> None:
         phy_offsets = self.items(1, self.count + 1)["phy_offset"].astype(np.int64)
         self.order = (np.argsort(phy_offsets, kind="stable") + 1).astype(np.int32)
@@ -119,6 +126,7 @@ class IndexVerifier:
         for before, part in pairwise(parts):
             part.end_before = before.header.end_timestamp
         self._chains: list[Future[None]] = []
+        self._bounds: np.ndarray | None = None
         self._missing = Items()
         filled = [part for part in parts if part.count]
         begins_with_tags = bool(filled) and self._has_tags(filled[0]) is True
@@ -176,10 +184,7 @@ class IndexVerifier:
         """
         if not self.is_checked:
             return None
-        for future in self._chains:
-            future.result()  # which may find that a file is in no order
-        found = [(part, part.find(begin), part.find(end)) for part in self.parts]
-        found = [(part, first, last) for part, first, last in found if first < last]
+        found = self._find_items(begin, end)
         blocks = [part.items(first, last) for part, first, last in found]
         have = np.concatenate(blocks) if blocks else np.empty(0, ITEM)
         result = Items()
@@ -197,6 +202,30 @@ class IndexVerifier:
             times = self._examine(result, items, wanted, without_tags, hashes, phy_offsets, parts, owners, ordinals)
         self._check_times(result, parts, owners, ordinals, have["time_diff"].astype(np.int64), times)
         return result
+
+    def _find_items(self, begin: int, end: int) -> list[tuple[IndexPart, int, int]]:
+        """Return the files with items of a part of the log, and for each the first of these and the one after the last.
+
+        Files whose items all lie elsewhere are left out without a look at each: there may be thousands of both.
+        """
+        bounds = self._bounds_of_parts()
+        candidates = np.flatnonzero((bounds[0] < end) & (bounds[1] >= begin)).tolist()
+        parts = [self.parts[number] for number in candidates]
+        found = [(part, part.find(begin), part.find(end)) for part in parts]
+        return [(part, first, last) for part, first, last in found if first < last]
+
+    def _bounds_of_parts(self) -> np.ndarray:
+        """Return the least and the greatest physical offset of the items in each file, int64[2, n]."""
+        if self._bounds is None:
+            for future in self._chains:
+                future.result()  # which may find that a file is in no order
+            files = self.log.queue.files
+            is_growing = any(part.is_live for part in self.parts)
+            log_end = LONG_MAX if is_growing or not files else self.log.end_of(files[-1])
+            lasts = [part.last_before(log_end) for part in self.parts]
+            firsts = [part.first if part.count else LONG_MAX for part in self.parts]
+            self._bounds = np.array([firsts, lasts], np.int64)
+        return self._bounds
 
     def _is_same(self, items: np.ndarray, hashes: np.ndarray, phy_offsets: np.ndarray) -> bool:
         return (
@@ -295,12 +324,10 @@ class IndexVerifier:
 
     def add_gap(self, begin: int, end: int) -> None:
         """Items that lead into damaged bytes."""
-        for part in self.parts if self.is_checked else ():
-            first, last = part.find(begin), part.find(end)
-            if first < last:
-                at = int(part.items(first, first + 1)["phy_offset"][0])
-                detail = f"no record is at {at}"
-                self.findings.add("index-item-no-record", part.path, part.place(first), detail, last - first)
+        for part, first, last in self._find_items(begin, end) if self.is_checked else ():
+            at = int(part.items(first, first + 1)["phy_offset"][0])
+            detail = f"no record is at {at}"
+            self.findings.add("index-item-no-record", part.path, part.place(first), detail, last - first)
 
     # ---- at the end ------------------------------------------------------------------------------------------
 

@@ -280,10 +280,10 @@ class LogVerifier:
         for file in list(self.log.queue.files):
             start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
             with self.findings.noted(file.path):
-                data = list(data_ranges(file.path, 0, file.size))
+                data = merge_ranges(data_ranges(file.path, 0, file.size))
                 for at in range(start, stop, PIECE):
                     position = at - start
-                    if at == start or any(first < position + PIECE and position < last for first, last in data):
+                    if at == start or find_overlap(data, position, position + PIECE):
                         yield at, min(at + PIECE, stop), at == start
 
     def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:

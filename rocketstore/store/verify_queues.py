@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import operator
+import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from rocketstore.files.commit_log import CommitLog
 from rocketstore.files.mapped_file import LogFile, MappedFileQueue, nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
-from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.limits import INT_MAX
 from rocketstore.message import Message
 from rocketstore.store.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues, names_and_offsets
 from rocketstore.store.java_numbers import find_unreadable_offset
 from rocketstore.store.verify_ext import ExtFiles
+from rocketstore.store.verify_ranges import Ranges
 from rocketstore.store.verify_report import Findings
 
 __all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
@@ -40,54 +42,6 @@ NEAR = 64  # units around where a unit should be, among which it is looked for
 NOTED = 100
 FIRST = operator.itemgetter(0)
 Queue = tuple[str, int]
-
-
-class Ranges:
-    """Sets of numbers, given as ranges mostly in order."""
-
-    def __init__(self) -> None:
-        self._ranges: list[tuple[int, int]] = []
-        self._bounds: np.ndarray | None = None  # of all ranges, once they are asked for
-
-    def add(self, begin: int, end: int) -> None:
-        self._bounds = None
-        if self._ranges and self._ranges[-1][0] <= begin <= self._ranges[-1][1]:
-            begin, end = self._ranges[-1][0], max(end, self._ranges.pop()[1])
-        self._ranges.append((begin, end))
-
-    def add_all(self, numbers: np.ndarray) -> None:
-        """Add a sorted array."""
-        if len(numbers):
-            breaks = np.flatnonzero(np.diff(numbers) > 1)
-            firsts, lasts = numbers[[0, *(breaks + 1)]].tolist(), numbers[[*breaks, -1]].tolist()
-            for first, last in zip(firsts, lasts, strict=True):
-                self.add(first, last + 1)
-
-    def sorted(self) -> list[tuple[int, int]]:
-        merged = Ranges()
-        for begin, end in sorted(self._ranges):
-            merged.add(begin, end)
-        self._ranges = merged._ranges
-        return self._ranges
-
-    def gaps(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """The ranges between ``begin`` and ``end`` that are not in the set."""
-        for first, last in [*self.sorted(), (end, end)]:
-            if begin < min(first, end):
-                yield begin, min(first, end)
-            begin = max(begin, last)
-
-    def are_in(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of some numbers, int64[n], are in the set, bool[n]."""
-        if self._bounds is None:
-            # The end of what a damaged queue offset makes may be beyond a long, where no unit is.
-            self._bounds = np.array([min(bound, LONG_MAX) for part in self.sorted() for bound in part], np.int64)
-        inside: np.ndarray = np.searchsorted(self._bounds, numbers, "right") % 2 == 1
-        return inside
-
-    @property
-    def end(self) -> int:
-        return max((end for _, end in self._ranges), default=-1)
 
 
 class QueueFiles:
@@ -110,6 +64,9 @@ class QueueFiles:
         self.size = size
         self.per_file = max(size // self.unit.itemsize, 1)
         self.spans = [self._span(file) for file in self.files]
+        self._full_spans = [(first, last) for first, last, _ in self.spans if first < last]
+        self._heads_lock = threading.Lock()  # pieces of the log are compared in several threads
+        self._heads: list[int] = []  # physical offsets: the greatest at the begin of a full span, from the second on
 
     def _span(self, file: LogFile) -> tuple[int, int, LogFile]:
         """The units a file has room for: the first, and the one after the last."""
@@ -118,17 +75,21 @@ class QueueFiles:
 
     def read(self, begin: int, end: int) -> bytes:
         """The bytes of units, as many as there are one after the other."""
-        data = b""
-        at = max(bisect.bisect_right(self.spans, begin, key=FIRST) - 1, 0)
-        for first, last, file in map(self.spans.__getitem__, range(at, len(self.spans))):
+        parts = []
+        at = self._span_number(begin)
+        for first, last, file in map(self.spans.__getitem__, range(max(at, 0), len(self.spans))):
             if not first <= begin < min(last, end):
                 break
             count = min(last, end) - begin
             part, lost = read_readable(file.path, count * self.unit.itemsize, (begin - first) * self.unit.itemsize)
-            data += part
+            parts.append(part)
             self.unreadable += ((file.path, *bounds) for bounds in lost)
             begin += count
-        return data
+        return b"".join(parts)
+
+    def _span_number(self, unit: int) -> int:
+        """Return the number of the last span that begins at or before a unit, -1 if there is none."""
+        return bisect.bisect_right(self.spans, unit, key=FIRST) - 1
 
     def add_unreadable(self, findings: Findings) -> None:
         """Report what the disk could not read, each page once."""
@@ -139,6 +100,15 @@ class QueueFiles:
         data = self.read(begin, end)
         return np.frombuffer(data, self.unit, len(data) // self.unit.itemsize)
 
+    def first_units(self, begin: int, end: int) -> tuple[int, np.ndarray]:
+        """Return the first units behind ``begin`` that a file has, and where they begin; up to ``end``, exclusive."""
+        at, units = self._span_number(begin) + 1, self.units(begin, begin)
+        while len(units) == 0 and at < len(self.spans) and self.spans[at][0] <= end:
+            begin = self.spans[at][0]
+            units = self.units(begin, end)
+            at += 1
+        return begin, units
+
     def has(self, unit: int, phy_offset: int) -> bool:
         """Whether a record has its unit now."""
         unit = self.find(phy_offset) if self.is_batch else unit
@@ -147,24 +117,41 @@ class QueueFiles:
 
     def place(self, unit: int) -> tuple[Path, int]:
         """The file of a unit, and where it is in it."""
-        for first, last, file in reversed(self.spans):
-            if first <= unit:
-                return file.path, min(unit - first, last - first) * self.unit.itemsize
-        return self.directory, 0
+        at = self._span_number(unit)
+        if at < 0:
+            return self.directory, 0
+        first, last, file = self.spans[at]
+        return file.path, min(unit - first, last - first) * self.unit.itemsize
 
     def find(self, phy_offset: int) -> int:
         """The first unit of at least a physical offset, in a run of ascending ones that ends where it is invalid."""
-        spans = [(first, last) for first, last, _ in self.spans if first < last]
-        if not spans:
+        if not self._full_spans:
             return 0
-        at = 0
-        while at + 1 < len(spans) and self._is_before(spans[at + 1][0], phy_offset):
-            at += 1
-        low, high = spans[at]
+        low, high = self._full_spans[self._find_full_span(phy_offset)]
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._is_before(middle, phy_offset) else (low, middle)
         return low
+
+    def _find_full_span(self, phy_offset: int) -> int:
+        """Return the number of the span before the first whose begin is no unit before a physical offset.
+
+        The begin of each span is read once: a queue may have thousands of files, and each piece of the log asks.
+        """
+        with self._heads_lock:
+            while not self._heads or self._heads[-1] < phy_offset:
+                number = len(self._heads) + 1
+                head = self._head(number) if number < len(self._full_spans) else None
+                if head is None:  # a broker may write it later
+                    return len(self._heads)
+                self._heads.append(max(head, self._heads[-1] if self._heads else -1))
+            return bisect.bisect_left(self._heads, phy_offset)
+
+    def _head(self, number: int) -> int | None:
+        """Return the physical offset in the first unit of a span, None if it is no unit."""
+        first = self._full_spans[number][0]
+        units = self.units(first, first + 1)
+        return int(units["phy_offset"][0]) if len(units) and valid(units)[0] else None
 
     def end(self) -> int:
         """The queue offset behind that of the last unit, 0 without one."""
@@ -289,12 +276,11 @@ class QueueVerifier:
         if len(rows) == 0:
             return
         middle = int(expected[len(expected) // 2])
-        low = max(middle - len(rows) - NEAR, min((first for first, _, _ in files.spans), default=0), 0)
-        low = max([low, *(first for first, last, _ in files.spans if last <= low < first)])
-        units = files.units(low, middle + len(rows) + NEAR)
-        for first, _, _ in files.spans:  # behind a file that is missing
-            if len(units) == 0 and low < first <= middle + len(rows):
-                low, units = first, files.units(first, middle + len(rows) + NEAR)
+        stop = middle + len(rows) + NEAR
+        low = max(middle - len(rows) - NEAR, files.spans[0][0] if files.spans else 0, 0)
+        units = files.units(low, stop)
+        if len(units) == 0:  # a file is missing
+            low, units = files.first_units(low, stop)
         good = np.flatnonzero(valid(units) & ~fillers(units))
         phy_offsets = units["phy_offset"].astype(np.int64)
         at = expected - low
