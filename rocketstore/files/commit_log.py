@@ -73,6 +73,7 @@ class CommitLog:
         self.options = options
         self._end: int | None = None
         self._committed_end = 0
+        self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
         self.last_phy_offset: int | None = None
         self.whole_to = 0
         self.find_limit: Callable[[], int] = no_limit
@@ -206,7 +207,8 @@ class CommitLog:
         self.refresh()
         scanner, files = self.scanner((), verify_crc=self.ending.verifies_crc), self.queue.files
         end = None if self._end is None else self.walk_on(scanner, self.last_phy_offset, self._end)
-        is_known = end is not None and any(f.file_from_offset <= end <= self.end_of(f) for f in reversed(files))
+        last = None if end is None else self.queue.last_before(end)
+        is_known = end is not None and last is not None and end <= self.end_of(last)
         if end is None or (files and not is_known):
             self.last_phy_offset = None
             end = self.walk(scanner, self.ending.begin())
@@ -278,8 +280,10 @@ class CommitLog:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         self.queue.refresh()
-        if any(file.end_offset > LONG_MAX for file in self.queue.files):
-            self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+        if self._bounded_files is not self.queue.files:  # of thousands of files each is looked at once
+            if any(file.end_offset > LONG_MAX for file in self.queue.files):
+                self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+            self._bounded_files = self.queue.files
 
     # ---- one and many --------------------------------------------------------------------------------------
 
@@ -383,7 +387,7 @@ class CommitLog:
         """Give memory that has the records at physical offsets int64[n], and for each which has it, int32, or -1."""
         if isinstance(self.queue, RemoteFileQueue):
             return self._remote_windows(self.queue, phy_offsets)
-        starts = np.array([file.file_from_offset for file in self.queue.files], np.int64)
+        starts = self.queue.starts()
         file_of = np.searchsorted(starts, phy_offsets, "right") - 1
         windows: list[Window] = []
         window_of = np.full(len(phy_offsets), -1, np.int32)
@@ -460,12 +464,11 @@ class CommitLog:
 
     def _no_file_error(self, offset: int) -> Exception:
         """What is wrong with an offset that no file has: it is in a gap, or outside the log."""
-        files = self.queue.files
-        before = [file for file in files if file.file_from_offset <= offset]
-        if before and len(before) < len(files):
-            later = files[len(before)].file_from_offset
+        before = self.queue.last_before(offset)
+        if before is not None and before is not self.queue.files[-1]:
+            later = self.queue.start_behind(before)
             reason = f"there is nothing from {offset} to {later}: a file is missing or was cut"
-            return CorruptFileError(before[-1].path, before[-1].size, "file size", reason)
+            return CorruptFileError(before.path, before.size, "file size", reason)
         begin, end = self.min_phy_offset, self.max_phy_offset
         return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")
 
@@ -616,8 +619,8 @@ class CommitLog:
 
     def find_later(self, offset: int, end: int) -> int | None:
         """Find the first record from ``offset`` on, holes left out. None if there is none before ``end``."""
-        for file in list(self.queue.files):
-            if file.end_offset <= offset or file.file_from_offset >= end:
+        for file in self.queue.between(offset, end):
+            if file.end_offset <= offset:
                 continue
             for begin, stop in self.data_of(file, offset):
                 found = self._find_in(file.file_from_offset + begin, min(file.file_from_offset + stop, end))

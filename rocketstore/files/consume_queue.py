@@ -56,6 +56,7 @@ PHY_OFFSET = 0  # where it is in a unit
 READ_UNITS = 4096
 FIRST = operator.itemgetter(0)
 F = TypeVar("F", bound=Callable[..., Any])
+BEGIN = operator.itemgetter(0)
 Span = tuple[int, int]  # units one after the other in one file: where they begin and end, bytes of the run
 
 
@@ -150,7 +151,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_bounded", "_closed", "_commit_log", "_end", "_file_size", "_found_end", "_given_size", "_known", "_queue",
-        "_writer", "directory", "mappings", "mode",
+        "_shown_spans", "_writer", "directory", "mappings", "mode",
     )
     directory_name: ClassVar[str] = "consumequeue"  # under the root of a store
     size_name: ClassVar[str] = "mapped_file_size_consume_queue"  # of StoreConfig's fields
@@ -169,6 +170,7 @@ class ConsumeQueue:
         self._end = -1
         self._found_end = -1
         self._bounded: BoundedEnd | None = None
+        self._shown_spans: tuple[Sequence[LogFile], list[Span]] = ([], [])
         self._known: tuple[Sequence[LogFile], int, list[Span]] | None = None  # files, their end, and what they have
         self._closed = False
         self._writer: Any = None
@@ -480,8 +482,20 @@ class ConsumeQueue:
 
     def _spans_until(self, end: int) -> list[Span]:
         """Return the spans of units before ``end`` in each file that has any."""
-        files = [file for file in self._run().files if file.file_from_offset < end and file.size >= self.unit_size]
-        return [(file.file_from_offset, min(self._limit(file), end)) for file in files]
+        spans = self._spans_of_files()
+        spans = spans[: bisect.bisect_left(spans, end, key=BEGIN)]
+        if spans:
+            spans[-1] = spans[-1][0], min(spans[-1][1], end)
+        return spans
+
+    def _spans_of_files(self) -> list[Span]:
+        """Return where the units begin and end that each file has room for. A queue may have thousands of files."""
+        files, spans = self._shown_spans  # which another thread may exchange
+        if files is not self._run().files:
+            files = self._run().files
+            spans = [(file.file_from_offset, self._limit(file)) for file in files if file.size >= self.unit_size]
+            self._shown_spans = files, spans
+        return spans
 
     def _find_run_end(self) -> int:
         """Where the valid units end. The files are listed again when one comes, or takes a place, that is not known."""

@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from rocketstore.disk.create import create_directory, create_file
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.small_file import open_at_once, require_regular
@@ -300,6 +302,7 @@ class MappedFileQueue:
         self.files: list[LogFile] = []  # exchanged, and never changed
         self.given_size = mapped_file_size
         self._shown_size = self.files, 0  # which is asked for once for each file
+        self._shown_starts = self.files, np.empty(0, np.int64)
         self._mappings = Mappings() if mappings is None else mappings
         self._name = object()  # among the mappings: theirs do not keep this object alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
@@ -434,6 +437,29 @@ class MappedFileQueue:
         files = self.files
         at = bisect.bisect_right(files, file.file_from_offset, key=FROM_OFFSET)
         return files[at].file_from_offset if at < len(files) else LONG_MAX
+
+    def between(self, begin: int, end: int) -> Iterator[LogFile]:
+        """Give the files in which bytes from ``begin`` to before ``end`` may be, without a look at the others."""
+        files = self.files
+        at = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
+        while at < len(files) and files[at].file_from_offset < end:
+            yield files[at]
+            at += 1
+
+    def last_before(self, offset: int) -> LogFile | None:
+        """Return the last file that begins at an offset or before it, None if none does."""
+        files = self.files
+        at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
+        return files[at] if at >= 0 else None
+
+    def starts(self) -> np.ndarray:
+        """Return where the files begin, int64[n], bytes."""
+        files, starts = self._shown_starts
+        if files is not self.files:
+            files = self.files
+            starts = np.array([file.file_from_offset for file in files], np.int64)
+            self._shown_starts = files, starts
+        return starts
 
     def find(self, offset: int) -> LogFile | None:
         """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""

@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rocketstore.bodies import BadBodies
+from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import consume, export_stream
@@ -88,7 +89,7 @@ class Scan:
         files = self._log.queue.files
         first = files[0].file_from_offset if files else 0
         self.has_expired = self._begin is not None and self._begin < first
-        last = min(max(map(self._log.end_of, files), default=0), self._log.find_limit())
+        last = min(self._log.end_of(files[-1]) if files else 0, self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._log.ending.bound(begin, last if self._end is None else min(self._end, last))
         return self._then_warn(self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end))
@@ -219,12 +220,12 @@ class Scan:
 
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
-        for file in list(self._log.queue.files):
+        for file in self._log.queue.between(begin, end):
             start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
-            data = list(self._log.data_of(file, start)) if start < stop else []
+            data = merge_ranges(self._log.data_of(file, start)) if start < stop else []
             for at in range(start, stop, CHUNK):
                 place = at - file.file_from_offset
-                if any(first < place + CHUNK and place < last for first, last in data):
+                if find_overlap(data, place, place + CHUNK):
                     yield at, min(at + CHUNK, stop)
 
     def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:

@@ -97,7 +97,7 @@ class RequestPieces:
 
     def _cuts(self) -> Iterator[tuple[int, int]]:
         """Give where to cut: parts of files, since no record is in two of them."""
-        for file in self._log.queue.files:
+        for file in self._log.queue.between(self._begin, self._stop):
             end = min(self._log.end_of(file), self._stop)
             for begin in range(max(file.file_from_offset, self._begin), end, self._size):
                 yield begin, min(begin + self._size, end)
