@@ -21,7 +21,10 @@ from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.limits import INT_MAX
 
-__all__ = ["IndexFile", "IndexHeader", "checked_geometry", "geometry_of", "given_geometry"]
+__all__ = [
+    "IndexFile", "IndexHeader", "checked_geometry", "default_geometry", "geometry_of", "given_geometry",
+    "shown_geometry",
+]
 
 HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
 ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
@@ -295,14 +298,30 @@ def geometry_of(paths: list[Path], *, for_writing: bool) -> tuple[int, int]:
     An older file that has expired is passed over in reading. Raises: ValueError if none of the files shows it.
     """
     for path in paths:
-        try:
-            with MappedFile(path) as file:
-                return infer_geometry(file, guess=not for_writing)
-        except ValueError:
-            continue
-        except FileNotFoundError:
-            if for_writing or path == paths[-1]:  # the newest does not expire
-                raise
+        found = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
+        if found is not None:
+            return found
+    return default_geometry(paths)
+
+
+def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> tuple[int, int] | None:
+    """Return the geometry that one file of an index shows, None if it shows none, or has expired since it was listed.
+
+    Raises: CorruptFileError if the file can be no index file; FileNotFoundError for a file that does not expire.
+    """
+    try:
+        with MappedFile(path) as file:
+            return infer_geometry(file, guess=not for_writing)
+    except ValueError:
+        return None
+    except FileNotFoundError:
+        if for_writing or is_newest:
+            raise
+        return None
+
+
+def default_geometry(paths: Sequence[Path]) -> tuple[int, int]:
+    """Return RocketMQ's default for an index without a file. Raises: ValueError if there are files."""
     if paths:
         raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
     return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM

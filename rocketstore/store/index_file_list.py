@@ -34,10 +34,14 @@ class IndexFileList(Sequence[IndexFile]):
     def __init__(self, listed: list[ListedIndexFile], open_file: Callable[[ListedIndexFile], IndexFile]) -> None:
         self._listed = listed
         self._open_file = open_file
+        self._by_name: dict[str, ListedIndexFile] | None = None  # once it is needed
 
     def find(self, name: str) -> IndexFile | None:
         """Give the file of a name, None if it has expired since it was listed."""
-        return next(self._found(listed for listed in self._listed if listed.path.name == name), None)
+        if self._by_name is None:
+            self._by_name = {listed.path.name: listed for listed in self._listed}
+        listed = self._by_name.get(name)
+        return None if listed is None else next(self._found(iter([listed])), None)
 
     @overload
     def __getitem__(self, at: int) -> IndexFile: ...

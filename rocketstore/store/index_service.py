@@ -20,7 +20,7 @@ import numpy as np
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.index_file import IndexFile, IndexHeader, geometry_of, given_geometry
+from rocketstore.files.index_file import IndexFile, IndexHeader, default_geometry, given_geometry, shown_geometry
 from rocketstore.files.mapped_file import SETTLED, check_mode, make_directory, sync_path
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
@@ -84,6 +84,7 @@ class IndexService:
         self._geometry = geometry
         self._files: list[ListedIndexFile] = []
         self._opened: deque[ListedIndexFile] = deque()  # for reading, in this order
+        self._written: list[ListedIndexFile] = []  # open for writing: the newest, and full ones that are being flushed
         self._max_open = max_open_files()
         self._live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
         self._flushes: list[Future[None]] = []
@@ -155,6 +156,7 @@ class IndexService:
             with contextlib.suppress(*expired), self._passing_over(damaged):
                 listed = self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path)
                 self._files.append(listed)
+                self._written += [listed] * (self.mode != "r" and listed.file is not None)
         if damaged and not self._files:
             raise next(iter(damaged.values()))
         self.damaged = damaged
@@ -171,12 +173,9 @@ class IndexService:
 
     def _find_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> list[Path]:
         """Check or find the geometry. Returns: the files, without those that are passed over."""
-        while True:
-            sound = [path for path in paths if path not in damaged]
-            with self._passing_over(damaged):
-                self._check_geometry(sound)
-                self._infer_geometry(sound)
-                return sound
+        self._check_geometry(paths, damaged)
+        self._infer_geometry([path for path in paths if path not in damaged], damaged)
+        return [path for path in paths if path not in damaged]
 
     def _paths(self) -> list[Path]:
         paths = index_paths(self.directory)
@@ -184,21 +183,30 @@ class IndexService:
             paths.pop()  # it is being made, or was when the writer was killed
         return paths
 
-    def _check_geometry(self, paths: list[Path]) -> None:
+    def _check_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
         """Refuse a geometry that is given if the newest items are found with another alone."""
         slots, items = self._geometry or (None, None)
         for path in reversed(paths if slots else ()):
             with (
+                self._passing_over(damaged),
                 contextlib.suppress(FileNotFoundError),  # it has expired just now
                 IndexFile.open(path, hash_slot_num=slots, index_num=items) as file,
             ):
                 if len(file) > 0:
                     return
 
-    def _infer_geometry(self, paths: list[Path]) -> None:
+    def _infer_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
         """Find the geometry, unless it is known. A reader without files has none until there is one."""
-        if self._geometry is None and (paths or self.mode != "r"):
-            self._geometry = geometry_of(paths, for_writing=self.mode != "r")
+        for_writing = self.mode != "r"
+        for path in paths if self._geometry is None else ():
+            with self._passing_over(damaged):
+                self._geometry = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
+            if self._geometry is not None:
+                return
+        if self._geometry is None:
+            sound = [path for path in paths if path not in damaged]
+            if sound or for_writing:
+                self._geometry = default_geometry(sound)
 
     def _list(self, path: Path) -> ListedIndexFile:
         listed = ListedIndexFile(path)
@@ -270,6 +278,7 @@ class IndexService:
         """Let a deleted file go, which is not closed: a query may be in it."""
         with contextlib.suppress(ValueError):  # it is not open
             self._opened.remove(listed)
+        self._written = [other for other in self._written if other is not listed]
 
     @property
     def files(self) -> IndexFileList:
@@ -373,6 +382,7 @@ class IndexService:
         file = self._create_file(last)
         self._live.add(file)
         self._files.append(ListedIndexFile(file.path, file.identity, file))
+        self._written = [listed for listed in self._written if listed.file is not None] + [self._files[-1]]
         if last is not None and self._flusher is not None:
             self._flushes.append(self._flush_soon(self._flusher, self._files[-2], last, self._flushes[-1:]))
         return file
@@ -536,12 +546,18 @@ class IndexService:
         """
         self._require_open(writing=True)
         self._await_flushes()
-        deleted = []
-        while len(self._files) > 1 and self._open(self._files[0]).header.end_phy_offset < min_phy_offset:
-            listed = self._files.pop(0)
-            self._forget(listed)
-            listed.path.unlink()
-            deleted.append(listed.path)
+        deleted: list[Path] = []
+        n_forgotten = 0
+        try:
+            for listed in self._files[:-1]:
+                if self._open(listed).header.end_phy_offset >= min_phy_offset:
+                    break
+                n_forgotten += 1
+                self._forget(listed)
+                listed.path.unlink()
+                deleted.append(listed.path)
+        finally:
+            del self._files[:n_forgotten]
         return deleted
 
     def flush(self) -> None:
@@ -552,9 +568,9 @@ class IndexService:
         """
         self._require_open(writing=True)
         self._await_flushes()
-        for listed in self._files[:-1]:
+        for listed in self._written:
             file = listed.file
-            if file is not None and file.mode == "r+":
+            if file is not None and file.mode == "r+" and listed is not self._files[-1]:
                 self._flush_file(listed, file)
         newest = self._newest
         if newest is not None:
@@ -592,7 +608,7 @@ class IndexService:
                 stack.callback(file.close)
 
     def check_file_sizes(self) -> None:
-        for file in [listed.file for listed in self._files]:
+        for file in [listed.file for listed in (*self._written, *self._opened)]:
             if file is not None:
                 file._check_file_size()
 

@@ -306,6 +306,21 @@ def overlaps(file: IndexFile, log: CommitLog) -> bool:
     return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
 
 
+class _Headers(dict[_FileId, IndexHeader]):
+    """The headers of index files, by file."""
+
+    def __init__(self, headers: dict[_FileId, IndexHeader]) -> None:
+        super().__init__(headers)
+        bounds = [(header.begin_phy_offset, header.end_phy_offset) for header in headers.values()]
+        self._begins, self._ends = np.array(bounds, np.int64).reshape(-1, 2).T
+        self._names = [name for name, _ in headers]
+
+    def names_around(self, phy_offset: int) -> list[str]:
+        """Return the names of the files between whose first and last message a physical offset is."""
+        is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
+        return [self._names[number] for number in np.flatnonzero(is_around).tolist()]
+
+
 class Coverage:
     """Which parts of a commit log an index covers. What was looked up once is kept.
 
@@ -327,7 +342,7 @@ class Coverage:
         self.index.check_file_sizes()
         what = "tags" if index_type == "T" else "keys"
         files = self.index.files
-        headers = {(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)}
+        headers = _Headers({(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)})
         reasons = [str(error) for error in self.index.damaged.values()]
         reasons += [
             f"messages with {what} from offset {first} to {end} are not indexed"
@@ -340,7 +355,7 @@ class Coverage:
         return reasons
 
     def _gaps(
-        self, files: IndexFileList, headers: dict[_FileId, IndexHeader], index_type: str | None
+        self, files: IndexFileList, headers: _Headers, index_type: str | None
     ) -> list[tuple[int, int]]:
         gaps, place = [], self.log.min_phy_offset
         begins = [header.begin_phy_offset for header in headers.values()][1:]
@@ -353,7 +368,7 @@ class Coverage:
         gaps.append((place, self.log.max_phy_offset))
         return [(begin, end) for begin, end in gaps if begin < end]
 
-    def _is_split(self, file: _FileId, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
+    def _is_split(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
         """Whether a full file's last message lacks entries of keys: they were in the next file, which is lost."""
         if file not in self._split:
             part = files.find(file[0])
@@ -377,7 +392,7 @@ class Coverage:
             self._places[place] = find(self.log, begin, end, index_type)
         return self._places[place]
 
-    def _has_tags(self, file: _FileId, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
+    def _has_tags(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
         """Whether the first and the last message with tags in a file's part of the log have their entries.
 
         A release that puts none may have gone on with the file of one that does, or the other way round.
@@ -402,17 +417,17 @@ class Coverage:
         self._untagged[file] = header.end_phy_offset if first is None else first
         return first
 
-    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: dict[_FileId, IndexHeader]) -> bool:
+    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: _Headers) -> bool:
         message = self.log.find_message(phy_offset)
         return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
 
     def _has_entries(
-        self, message: Message, keys: list[str], files: IndexFileList, headers: dict[_FileId, IndexHeader]
+        self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers
     ) -> bool:
         """Whether keys of a message have their entries, which more than one file may have."""
         at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
-        for (name, _), header in headers.items():
-            if header.begin_phy_offset <= at <= header.end_phy_offset and (file := files.find(name)) is not None:
+        for name in headers.names_around(at):
+            if (file := files.find(name)) is not None:
                 lacking.difference_update(hashes_at(file, at))
         return not lacking
 

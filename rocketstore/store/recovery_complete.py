@@ -35,6 +35,7 @@ from rocketstore.store.recovery_index import (
     hashes_of,
     look_at_index,
     read_header,
+    sound_phy_offsets,
 )
 from rocketstore.store.recovery_queues import (
     QueueEnd,
@@ -378,11 +379,21 @@ class Completion:
 
     def _look_at_index_file(self, path: Path) -> IndexItems:
         geometry = self.config.max_hash_slot_num, self.config.max_index_num
-        size = self.config.mapped_file_size_commit_log
         items = look_at_index(path, *geometry, self.end, self._is_index_trusted)
-        while (last := items.last_phy_offset) >= self.log.min_phy_offset and self._end_of_record(last) == 0:
-            items = look_at_index(path, *geometry, last - last % size, self._is_index_trusted)
-        return items
+        if not self._lacks_record(items.last_phy_offset):
+            return items
+        size = self.config.mapped_file_size_commit_log
+        last = items.last_phy_offset
+        phy_offsets = sound_phy_offsets(path, *geometry, last - last % size)
+        while self._lacks_record(last):  # of as many log files as there may be: the items are read once for all
+            end = last - last % size
+            phy_offsets = phy_offsets[: phy_offsets.searchsorted(end)]
+            last = int(phy_offsets[-1]) if len(phy_offsets) else -1
+        return look_at_index(path, *geometry, end, self._is_index_trusted)
+
+    def _lacks_record(self, phy_offset: int) -> bool:
+        """Return whether an item leads to a place of the log where no record begins; -1 is no item."""
+        return phy_offset >= self.log.min_phy_offset and self._end_of_record(phy_offset) == 0
 
     def _is_index_trusted(self, header: IndexHeader) -> bool:
         """Whether the checkpoint says that all of an index file was on the disk.

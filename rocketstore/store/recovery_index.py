@@ -18,7 +18,10 @@ from rocketstore.files.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile
 from rocketstore.files.mapped_file import MappedFile, nonzero_end
 from rocketstore.store.request_pieces import RequestPieces
 
-__all__ = ["IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header"]
+__all__ = [
+    "IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header",
+    "sound_phy_offsets",
+]
 
 HEADER = struct.Struct(">qqqqii")
 
@@ -103,6 +106,19 @@ def look_at_index(
         first_phy_offset, last_phy_offset = items["phy_offset"][[0, last - 1]].tolist() if last else (-1, -1)
         hashes = tuple(items["key_hash"][before:last].tolist())
         return IndexItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
+
+
+def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) -> np.ndarray:
+    """Return the physical offsets of the items that ``look_at_index`` counts as sound, int64[n], in ascending order.
+
+    Parameters: end: only items of records before it, where that is not after the header's last record.
+    """
+    count = max(min(read_header(path).index_count, index_num) - 1, 0)
+    with closing(MappedFile(path)) as file, file.reading() as view:
+        _, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+        items = items[1 : count + 1]
+        phy_offsets: np.ndarray = items["phy_offset"].astype(np.int64)
+        return phy_offsets[: _count_sound(items, hash_slot_num, 1, 0, end)]
 
 
 def _count_sound(items: np.ndarray, hash_slot_num: int, least_hash: int, begin: int, end: int) -> int:
