@@ -7,7 +7,7 @@ import pytest
 from keys import TOPIC
 from peers import Java
 
-from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 FILE_SIZE = 300_000 * 20
 BATCH = 100_000

@@ -4,6 +4,9 @@ import logging
 import os
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
+from rocketstore.disk.storage import RemotePath
+from rocketstore.dispatch.dispatch import DispatchRequest
 from rocketstore.errors import (
     CorruptFileError,
     DiskReadError,
@@ -13,34 +16,31 @@ from rocketstore.errors import (
     StoreLockedError,
     UnsupportedFormatError,
 )
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.broker_config import BrokerConfig
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
-from rocketstore.files.index_file import IndexFile, IndexHeader
-from rocketstore.files.mapped_file import MappedFile, SelectMappedBufferResult
-from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.files.scan import Scan
+from rocketstore.index.index_file import IndexFile, IndexHeader
+from rocketstore.index.index_service import IndexService, QueryOffsetResult
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch
-from rocketstore.message_id import create_uniq_id
-from rocketstore.storage import RemotePath
-from rocketstore.store.dispatch import DispatchRequest
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.log.scan import Scan
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_id import create_uniq_id
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.rebuild.rebuild import RebuildReport, rebuild
+from rocketstore.recovery.recover import RecoveryReport, recover
+from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
+from rocketstore.state.broker_config import BrokerConfig
+from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
-from rocketstore.store.index_service import IndexService, QueryOffsetResult
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
-from rocketstore.store.rebuild import RebuildReport, rebuild
-from rocketstore.store.recovery import RecoveryReport, recover
-from rocketstore.store.salvage import LostRange, SalvageReport, salvage
 from rocketstore.store.summary import ConsumerLag, StoreSummary
-from rocketstore.store.verify import verify
-from rocketstore.store.verify_report import Finding, VerifyReport
+from rocketstore.verify.report import Finding, VerifyReport
+from rocketstore.verify.verify import verify
 
 __all__ = [
     "BatchConsumeQueue",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.files import mapped_file
+from rocketstore.disk import mapped_file
 from rocketstore.kernels.mapping import Mapping
 
 PAGE = mmap.PAGESIZE

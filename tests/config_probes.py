@@ -11,8 +11,8 @@ import lzma
 from pathlib import Path
 
 from rocketstore.config import camel_case
-from rocketstore.files import broker_config
-from rocketstore.files.config_values import decode_lmq_offset_table, decode_offset_table
+from rocketstore.state import broker_config
+from rocketstore.state.config_values import decode_lmq_offset_table, decode_offset_table
 
 RELEASES = ("5.5.0", "5.3.3")
 PROBES = Path(__file__).parent / "golden" / "config-probes.jsonl.xz"

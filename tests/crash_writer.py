@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.files.broker_config import extend_topics
+from rocketstore.state.broker_config import extend_topics
 
 QUEUES = {"Orders": 3, "Audit": 1, "TopicWithALongerName": 2}
 BATCH_TOPIC, BATCH_QUEUES = "Inner", 2

@@ -11,8 +11,8 @@ import numpy as np
 from reference import consume_queue as oracle
 from reference.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 
-from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 
 START = 1_700_000_000_000
 

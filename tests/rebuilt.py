@@ -14,7 +14,7 @@ from reference.recovery import Broker
 
 from rocketstore import StoreConfig, rebuild
 from rocketstore.config import camel_case
-from rocketstore.store.recovery_complete import plan_completion
+from rocketstore.recovery.complete import plan_completion
 
 QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 CONFIG = StoreConfig(**SIZES)

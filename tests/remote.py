@@ -13,7 +13,7 @@ from logs import rows_of
 from puts import fields_of, message_of, open_store
 
 from rocketstore import CorruptFileError, RemotePath, StoreError
-from rocketstore.store.index_service import IndexService
+from rocketstore.index.index_service import IndexService
 
 pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
@@ -69,10 +69,10 @@ def counted(root):
 
 
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("rocketstore.storage.BLOCK", BLOCK)
+    monkeypatch.setattr("rocketstore.disk.storage.BLOCK", BLOCK)
     for name, value in {"BLOCK": BLOCK, "HEAD": HEAD, "MOST": MOST}.items():
-        monkeypatch.setattr(f"rocketstore.files.remote_file.{name}", value)
-    monkeypatch.setattr("rocketstore.files.commit_log.SPAN", SPAN)
+        monkeypatch.setattr(f"rocketstore.disk.remote_file.{name}", value)
+    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", SPAN)
 
 
 def made_store(root, n=60):

@@ -8,8 +8,8 @@ from puts import BEGIN, COMMIT, PREPARED, ROLLBACK, draw_plain, message_of
 from reference.record import blank, build_record, parse_record
 
 from rocketstore import Message
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import StoreClosedError
-from rocketstore.files.mapped_file import MappedFile
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_encoder import RecordEncoder

@@ -143,7 +143,7 @@ MUCH = {
 
 @pytest.mark.parametrize("what", MUCH)
 def test_a_small_table_that_says_it_has_much_is_refused_before_memory_is_taken(what, monkeypatch):
-    monkeypatch.setattr("rocketstore.arrow_import.PIECE_ROWS", 4096)
+    monkeypatch.setattr("rocketstore.messages.arrow_import.PIECE_ROWS", 4096)
     name, make, expected = MUCH[what]
     values = make()
     few = len(values) <= 4096

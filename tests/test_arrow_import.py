@@ -11,7 +11,7 @@ import stores
 import rocketstore
 from rocketstore import Message, MessageBatch, StoreConfig
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.message_batch import to_put
+from rocketstore.messages.message_batch import to_put
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 ALL = list(MESSAGE_FIELDS)

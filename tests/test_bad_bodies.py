@@ -14,8 +14,8 @@ from reference.record import build_record
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message, PutMessageError
-from rocketstore.compression import compress
-from rocketstore.message_batch import MessageBatch
+from rocketstore.messages.compression import compress
+from rocketstore.messages.message_batch import MessageBatch
 
 COMPRESSED, INNER_BATCH = 0x1, 0x80
 SOUND = b"sound " * 20

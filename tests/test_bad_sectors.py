@@ -14,8 +14,8 @@ from bad_sectors import PAGE, BadSectors
 
 import rocketstore
 from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import DiskReadError
-from rocketstore.files.mapped_file import MappedFile
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="maps files as POSIX does")
 
@@ -275,7 +275,7 @@ def test_a_file_cut_below_a_kernel_is_an_error(read, root, disk):
 
 OTHERS = """
 import ctypes, faulthandler, mmap, os, signal, sys, tempfile
-from rocketstore.files.mapped_file import MappedFile
+from rocketstore.disk.mapped_file import MappedFile
 
 def fault():
     '''A mapping that is not rocketstore's.'''

@@ -13,8 +13,8 @@ from conftest import GOLDEN
 
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
-from rocketstore.files import broker_config, config_checks, config_values
-from rocketstore.files.broker_config import (
+from rocketstore.state import broker_config, config_checks, config_values
+from rocketstore.state.broker_config import (
     BrokerConfig,
     ConfigProblem,
     SubscriptionGroupConfig,
@@ -24,7 +24,7 @@ from rocketstore.files.broker_config import (
     read_topics,
     repair,
 )
-from rocketstore.files.config_json import parse_json
+from rocketstore.state.config_json import parse_json
 
 MAIN_FILES = [*config_values.TYPED_FILES, *config_checks.OTHER_FILES]
 GOOD = b'{"topicConfigTable":{"T":{"topicName":"T"}}}'
@@ -515,7 +515,7 @@ def test_a_file_that_may_not_be_read_is_a_problem_and_is_not_repaired(store, top
         return read_small_file(path, max_size)
 
     with monkeypatch.context() as patch:
-        patch.setattr("rocketstore.files.broker_config.read_small_file", refuse)
+        patch.setattr("rocketstore.state.broker_config.read_small_file", refuse)
         assert check(store) == [ConfigProblem(topics, "cannot be read: Permission denied; topics.json.bak is used")]
         assert list(BrokerConfig.open(store).topics) == ["T"]
         assert repair(store) == []

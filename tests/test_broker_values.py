@@ -4,7 +4,7 @@ import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig, recover
-from rocketstore.store.rebuild import rebuild
+from rocketstore.rebuild.rebuild import rebuild
 
 SIZES = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
 

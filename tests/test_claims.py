@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from claims import CLAIMS, NOTHING
 
-from rocketstore.store.verify_report import KINDS
+from rocketstore.verify.report import KINDS
 
 INTEROP = Path(__file__).parent / "interop"
 

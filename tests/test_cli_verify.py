@@ -7,7 +7,7 @@ import cli
 import planted
 import pytest
 
-from rocketstore.store.verify_report import KINDS
+from rocketstore.verify.report import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from reference.record import MAGIC_BLANK, MAGIC_V1, blank, build_record, message
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
-from rocketstore.bodies import BadBodies
-from rocketstore.files import mapped_file
-from rocketstore.files.commit_log import SPAN
-from rocketstore.files.mapped_file import MAX_MAPPED
-from rocketstore.message_id import phy_offset_of
+from rocketstore.disk import mapped_file
+from rocketstore.disk.mapped_file import MAX_MAPPED
+from rocketstore.log.commit_log import SPAN
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message_id import phy_offset_of
 
 FILE = 4096
 

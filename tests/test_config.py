@@ -12,7 +12,7 @@ import pytest
 from broker_files import LATER, LINES, UNUSABLE, changed
 
 from rocketstore.config import DEFAULT_SIZES, DIFFERENCES, NO_LMQ, TAKEN_SINCE, Compat, StoreConfig, camel_case
-from rocketstore.store.geometry import require_batch_size, with_default_sizes
+from rocketstore.layout.geometry import require_batch_size, with_default_sizes
 
 SIZES = {
     "mapped_file_size_commit_log": 1_073_741_824,

@@ -11,8 +11,8 @@ from config_probes import RELEASES, data_of, ours, theirs
 
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.files import broker_config
-from rocketstore.files.broker_config import BrokerConfig, check, extend_topics, read_topics, repair
+from rocketstore.state import broker_config
+from rocketstore.state.broker_config import BrokerConfig, check, extend_topics, read_topics, repair
 
 PROBES = {f"{probe['name']}: {probe['what']}": probe for probe in config_probes.probes()}
 # Where both releases agree and rocketstore does something else, and why that is left so.

@@ -15,8 +15,8 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreClosedError, StoreConfig
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.consume_queue import ConsumeQueue
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 
 UNIT = struct.Struct(">qiq")
 FILLER = UNIT.pack(0, 2**31 - 1, 0)

@@ -13,7 +13,7 @@ from reference.consume_queue import ext_addr, pack_ext
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
 FILE_SIZE = 256
 

@@ -8,9 +8,9 @@ from reference.consume_queue import LONG_MIN, pack_ext
 from test_consume_queue_writer import failing, files, put
 
 from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
-from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 FILE_SIZE = 100
 END = b"\xff\xff"

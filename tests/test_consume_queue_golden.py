@@ -5,9 +5,9 @@ from collections import defaultdict
 import pytest
 import stores
 
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
 KINDS = {
     "cq": (ConsumeQueue, "consumequeue", "mapped_file_size_consume_queue"),

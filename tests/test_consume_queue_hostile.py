@@ -9,8 +9,6 @@ from reference.consume_queue import BATCH_UNIT, UNIT, Unit
 from test_consume_queue import BATCH_FILE_SIZE, FILE_SIZE, FILLER, Log, batch_units, units_of, write
 
 from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.consume_queue import ConsumeQueue
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
     count_valid_units,
@@ -19,6 +17,8 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_ext_unit,
 )
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 
 LONG_MAX = 2**63 - 1
 

@@ -14,10 +14,10 @@ import queue_ops
 from reference.consume_queue import BATCH_UNIT, FILLER, UNIT, pack_batch_unit
 
 from rocketstore import CorruptFileError, StoreClosedError, StoreError
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
-from rocketstore.files.file_run import FileRun
+from rocketstore.disk.file_run import FileRun
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 
 FILE_SIZE, BATCH_FILE_SIZE = 200, 460  # ten units
 INT_MAX = 2**31 - 1

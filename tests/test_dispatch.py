@@ -29,10 +29,10 @@ from reference.index_file import key_hash
 from reference.record import COMMIT, INNER_BATCH, blank, build_record, parse_record
 
 from rocketstore import CommitLog, ConsumeQueue, ConsumeQueueExt, IndexService, StoreConfig
+from rocketstore.dispatch.dispatch import Dispatcher, more_queues
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
-from rocketstore.store.dispatch import Dispatcher, more_queues
 
 LEVELS = StoreConfig().message_delay_level
 

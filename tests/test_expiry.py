@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from rocketstore.config import StoreConfig
-from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
-from rocketstore.files.index_file import IndexFile
-from rocketstore.files.mapped_file import MappedFileQueue
+from rocketstore.disk.mapped_file import MappedFileQueue
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import IndexService
+from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 from rocketstore.store.expiry import delete_expired_files, expired_files
-from rocketstore.store.index_service import IndexService
 
 FILE = 1000  # of the log; a record each 100 bytes
 UNITS = 5  # in a queue's file

@@ -7,8 +7,9 @@ import time
 import pytest
 
 import rocketstore
-from rocketstore import Message, storage
-from rocketstore.files.commit_log import CommitLog
+from rocketstore import Message
+from rocketstore.disk import storage
+from rocketstore.log.commit_log import CommitLog
 
 SECONDS = 10
 

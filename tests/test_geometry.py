@@ -12,9 +12,9 @@ import rocketstore
 from rocketstore import Message
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files import index_file
-from rocketstore.files.index_file import IndexFile
-from rocketstore.store.geometry import save_geometry, writing_config
+from rocketstore.index import index_file
+from rocketstore.index.index_file import IndexFile
+from rocketstore.layout.geometry import save_geometry, writing_config
 
 SMALL = {
     "mapped_file_size_commit_log": 4096,

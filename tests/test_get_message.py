@@ -14,8 +14,8 @@ from reference.record import INNER_BATCH, build_record
 
 import rocketstore
 from rocketstore import GetMessageStatus
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.mapped_file import MappedFileQueue
+from rocketstore.disk.mapped_file import MappedFileQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store import get_message as get_message_module
 
 UNITS = 10  # in a file of a queue

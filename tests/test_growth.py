@@ -12,11 +12,11 @@ import pytest
 
 import rocketstore
 from rocketstore import IndexService, Message, StoreConfig
+from rocketstore.disk.mapped_file import SETTLED
 from rocketstore.errors import StoreError
-from rocketstore.files.mapped_file import SETTLED
-from rocketstore.store import recovery_complete
-from rocketstore.store.recovery_index import look_at_index
-from rocketstore.store.verify_ranges import Ranges
+from rocketstore.recovery import complete as recovery_complete
+from rocketstore.recovery.index import look_at_index
+from rocketstore.verify.ranges import Ranges
 
 FEW, MANY = 80, 320
 HUGE = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 20_000,

@@ -13,7 +13,7 @@ import reference
 from reference import LONG_MAX, CorruptIndex, key_for_hash, key_hash
 
 from rocketstore import CorruptFileError, IndexFile, StoreClosedError, StoreError
-from rocketstore.files import index_file as index_file_module
+from rocketstore.index import index_file as index_file_module
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.index_file import IndexFileKernel
 

@@ -22,8 +22,8 @@ from rocketstore import (
     StoreConfig,
     StoreError,
 )
+from rocketstore.index import index_service
 from rocketstore.kernels.index_requests import index_items
-from rocketstore.store import index_service
 
 SLOTS, ITEMS = 7, 25
 GEOMETRY = {"hash_slot_num": SLOTS, "index_num": ITEMS}

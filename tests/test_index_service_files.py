@@ -16,9 +16,9 @@ import pytest
 
 import rocketstore
 from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig, StoreError
-from rocketstore.files import index_file as index_file_module
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.store import index_service
+from rocketstore.index import index_file as index_file_module
+from rocketstore.index import index_service
+from rocketstore.state.checkpoint import StoreCheckpoint
 
 GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
 FILES = 12

@@ -16,17 +16,17 @@ from puts import BEGIN, config_of, files_under, index_files
 import rocketstore
 from rocketstore import CommitLog, Message, MessageBatch
 from rocketstore.errors import CorruptFileError, PutMessageError, StoreError, StoreLockedError
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.log_writer import LogWriter
-from rocketstore.store import intent as intent_module
+from rocketstore.jobs import intent as intent_module
+from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.pieces import ANY_QUEUE, PieceWriter, read_blocks
+from rocketstore.layout.geometry import writing_config
+from rocketstore.log.log_end import LogEnd
+from rocketstore.log.log_writer import LogWriter
+from rocketstore.recovery.recover import recover
 from rocketstore.store import write_job
-from rocketstore.store.geometry import writing_config
-from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
-from rocketstore.store.pieces import ANY_QUEUE, PieceWriter, read_blocks
-from rocketstore.store.recovery import recover
-from rocketstore.store.verify import verify
 from rocketstore.store.write_job import write_pieces
 from rocketstore.store.writer import StoreWriter
+from rocketstore.verify.verify import verify
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 

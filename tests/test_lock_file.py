@@ -9,9 +9,9 @@ import time
 import pytest
 
 import rocketstore
+from rocketstore.disk import lock_file
+from rocketstore.disk.lock_file import StoreLock, is_held
 from rocketstore.errors import StoreLockedError
-from rocketstore.files import lock_file
-from rocketstore.files.lock_file import StoreLock, is_held
 
 HOLD = """
 import fcntl, sys

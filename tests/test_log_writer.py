@@ -16,8 +16,8 @@ from reference.commit_log import read_files, scan
 import rocketstore
 from rocketstore import CommitLog, MappedFile, Message
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError, StoreLockedError
-from rocketstore.files import log_writer
-from rocketstore.files.log_writer import LogWriter
+from rocketstore.log import log_writer
+from rocketstore.log.log_writer import LogWriter
 
 SIZE = 4096
 RECORD = 1000

@@ -25,9 +25,9 @@ from reference.recovery import CONFIRM, Broker
 
 import rocketstore
 from rocketstore import CorruptFileError, Message, StoreConfig
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.queue_end import find_own_end, find_truncated_end
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.queue.queue_end import find_own_end, find_truncated_end
 
 T0 = 1_700_000_000_000
 LOG_FILE, CQ_FILE, BATCH_FILE = 4096, 200, 460

@@ -12,9 +12,9 @@ import pytest
 
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.store import salvage_find
-from rocketstore.store.salvage_find import Finds
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.salvage import find as salvage_find
+from rocketstore.salvage.find import Finds
 
 DESCRIPTORS = 64
 PER_TOPIC = 30

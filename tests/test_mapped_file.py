@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoint, StoreClosedError
-from rocketstore.files import mapped_file
-from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
-from rocketstore.files.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_path
-from rocketstore.store.recovery_index import IndexCut, cut_index
+from rocketstore.disk import mapped_file
+from rocketstore.disk.mapped_file import MappedFile, MappedFileQueue, data_ranges, nonzero_end, sync, sync_path
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.recovery.index import IndexCut, cut_index
 
 GEOMETRY = {"hash_slot_num": 100, "index_num": 1_000}
 LENGTH = 40 + 4 * 100 + 20 * 1_000

@@ -16,9 +16,9 @@ from reference.commit_log import make_commit_log
 from reference.record import message_id, parse_message_id
 
 from rocketstore import CommitLog, CorruptFileError, Message
-from rocketstore.compression import decompress
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.message import inner_messages
+from rocketstore.messages.compression import decompress
+from rocketstore.messages.message import inner_messages
 
 lz4 = pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
 zstandard = pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
@@ -397,7 +397,7 @@ def test_the_cap_is_exact_and_names_what_still_works(sys_flag):
 BOMB = """
 import resource, sys
 from rocketstore.errors import CorruptFileError
-from rocketstore.compression import decompress
+from rocketstore.messages.compression import decompress
 raw, sys_flag = open(sys.argv[1], "rb").read(), int(sys.argv[2])
 decompress(raw[:0], sys_flag)
 try:

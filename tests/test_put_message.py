@@ -37,9 +37,9 @@ from reference.record import MAGIC_V1, MAGIC_V2, blank, parse_record
 import rocketstore
 from rocketstore import CommitLog, Message, StoreConfig
 from rocketstore.errors import PutMessageError
-from rocketstore.files.broker_config import extend_topics
+from rocketstore.state.broker_config import extend_topics
 from rocketstore.store import writer as writer_module
-from rocketstore.store.verify import verify
+from rocketstore.verify.verify import verify
 
 HEAD = 91  # of a record without body, topic and properties
 

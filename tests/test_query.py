@@ -17,7 +17,7 @@ from reference.message_store import FIRST_INDEX_NAME, make_store
 from reference.record import BORN_V6, ROLLBACK
 
 import rocketstore
-from rocketstore.store import index_service as index_service_module
+from rocketstore.index import index_service as index_service_module
 from rocketstore.store import query as query_module
 
 SLOTS, ITEMS = 97, 400

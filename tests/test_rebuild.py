@@ -31,7 +31,7 @@ from rebuilt import (
 from reference.commit_log import CommitLog, build_record, read_files, walk_file
 
 from rocketstore import StoreConfig, rebuild, recover
-from rocketstore.store import rebuild as module
+from rocketstore.rebuild import rebuild as module
 
 OTHERS = ("5.3.3", "4.9.8", "4.6.0")
 FILE = SIZES["mapped_file_size_commit_log"]

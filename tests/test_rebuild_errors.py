@@ -32,8 +32,9 @@ from test_store_full_disk import run_apart
 import rocketstore
 from rocketstore import Message, StoreConfig, rebuild
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
-from rocketstore.store import index_service, recovery_complete
-from rocketstore.store.geometry import known_config
+from rocketstore.index import index_service
+from rocketstore.layout.geometry import known_config
+from rocketstore.recovery import complete as recovery_complete
 
 HOLDER = """
 import fcntl, sys

@@ -28,7 +28,7 @@ from rebuilt import (
 from reference.index_file import IndexFile, key_hash
 
 from rocketstore import rebuild, recover
-from rocketstore.store import rebuild as module
+from rocketstore.rebuild import rebuild as module
 
 SLOW_CHANGES = [pytest.param(n, marks=pytest.mark.slow) for n in ("compat", "index", "sizes", "expired", "light")]
 CHILD = """

@@ -14,7 +14,7 @@ from rocketstore import Message
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.kernels.text import java_bytes
-from rocketstore.message_id import parse_host
+from rocketstore.messages.message_id import parse_host
 
 
 def encoder_of(**options):

@@ -27,16 +27,16 @@ from reference.recovery import CHECKPOINT, CONFIRM, LOGICS, LOGICS_OFFSET, Broke
 import rocketstore
 from rocketstore import Message
 from rocketstore.config import StoreConfig
+from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
-from rocketstore.files.broker_config import extend_topics
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.lock_file import StoreLock
-from rocketstore.store import recovery_tail
-from rocketstore.store.geometry import save_geometry
-from rocketstore.store.rebuild import rebuild
-from rocketstore.store.recovery import recover
-from rocketstore.store.recovery_complete import complete_store, plan_completion
-from rocketstore.store.verify import verify
+from rocketstore.layout.geometry import save_geometry
+from rocketstore.rebuild.rebuild import rebuild
+from rocketstore.recovery import tail as recovery_tail
+from rocketstore.recovery.complete import complete_store, plan_completion
+from rocketstore.recovery.recover import recover
+from rocketstore.state.broker_config import extend_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.verify.verify import verify
 
 FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
 SIZES = {

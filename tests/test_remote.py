@@ -36,9 +36,9 @@ from remote import (
 )
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig, storage
-from rocketstore.files import remote_file
-from rocketstore.storage import to_path
+from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig
+from rocketstore.disk import remote_file, storage
+from rocketstore.disk.storage import to_path
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 
@@ -157,15 +157,15 @@ def test_damaged_logs_are_read_as_locally(golden, tmp_path, name, seed, monkeypa
 def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, monkeypatch, seed):
     with rocketstore.open(golden("rich-5.5.0")) as store:
         expected = answers(store, seed)
-    monkeypatch.setattr("rocketstore.files.commit_log.SPAN", SPAN)
-    mapped = rocketstore.files.mapped_file.MappedFileQueue.map
+    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", SPAN)
+    mapped = rocketstore.disk.mapped_file.MappedFileQueue.map
 
     def refused(self, file, use=""):
         if file.path.parent.name == "commitlog":
             raise OSError(errno.ENOMEM, "no")
         return mapped(self, file, use)
 
-    monkeypatch.setattr("rocketstore.files.mapped_file.MappedFileQueue.map", refused)
+    monkeypatch.setattr("rocketstore.disk.mapped_file.MappedFileQueue.map", refused)
     with rocketstore.open(golden("rich-5.5.0")) as store:
         assert answers(store, seed) == expected
 
@@ -180,9 +180,9 @@ def test_a_record_that_ends_with_its_window_is_not_taken_for_half_written(tmp_pa
     with rocketstore.open(tmp_path) as local:
         expected = answers(local)
     for block in (256, 331, 512, 1000):
-        monkeypatch.setattr("rocketstore.storage.BLOCK", block)
-        monkeypatch.setattr("rocketstore.files.remote_file.BLOCK", block)
-        monkeypatch.setattr("rocketstore.files.commit_log.SPAN", 200)
+        monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
+        monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
+        monkeypatch.setattr("rocketstore.log.commit_log.SPAN", 200)
         with rocketstore.open(counted(tmp_path)) as store:
             assert answers(store) == expected
 
@@ -360,11 +360,11 @@ def long_log(root, n=3000):
 @pytest.mark.parametrize("block", [1 << 14, 1 << 16, 1 << 20])
 def test_a_scan_fetches_each_byte_once(tmp_path, threads, block, monkeypatch):
     size, offsets = long_log(tmp_path)
-    monkeypatch.setattr("rocketstore.storage.BLOCK", block)
-    monkeypatch.setattr("rocketstore.files.remote_file.BLOCK", block)
-    monkeypatch.setattr("rocketstore.files.commit_log.SPAN", block // 8)
-    monkeypatch.setattr("rocketstore.files.remote_file.HEAD", 64)  # read once a chunk
-    monkeypatch.setattr("rocketstore.files.scan.CHUNK", 4 * block)
+    monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
+    monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
+    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", block // 8)
+    monkeypatch.setattr("rocketstore.disk.remote_file.HEAD", 64)  # read once a chunk
+    monkeypatch.setattr("rocketstore.log.scan.CHUNK", 4 * block)
     path = counted(tmp_path)
     with rocketstore.open(path) as store:
         found = store.scan(columns=["phy_offset", "topic", "body"], threads=threads)

@@ -11,10 +11,11 @@ import fsspec
 from remote import CountedFileSystem, made_store, summary_of
 
 import rocketstore
-from rocketstore import RemotePath, storage
-from rocketstore.remote_lists import DirectoryLists
-from rocketstore.storage import held_lists, scandir
-from rocketstore.store.index_service import IndexService
+from rocketstore import RemotePath
+from rocketstore.disk import storage
+from rocketstore.disk.remote_lists import DirectoryLists
+from rocketstore.disk.storage import held_lists, scandir
+from rocketstore.index.index_service import IndexService
 
 QUICK, SLOW = 0.01, 0.03  # seconds: a quick list is used for the first, a list takes the second
 

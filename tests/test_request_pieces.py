@@ -11,9 +11,9 @@ from reference.commit_log import CommitLog as Reference
 from reference.commit_log import build_record, make_commit_log, read_files
 
 from rocketstore import CommitLog
+from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.store.request_pieces import RequestPieces
 
 
 def mixed(rng):
@@ -143,8 +143,8 @@ def test_where_files_cannot_be_mapped_they_are_read(tmp_path, seed, monkeypatch)
     def refused(*args, **options):
         raise OSError(errno.ENODEV, "No such device")
 
-    monkeypatch.setattr("rocketstore.files.mapped_file.Mapping", refused)
-    monkeypatch.setattr("rocketstore.store.request_pieces.SPAN", 100)
+    monkeypatch.setattr("rocketstore.disk.mapped_file.Mapping", refused)
+    monkeypatch.setattr("rocketstore.dispatch.request_pieces.SPAN", 100)
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=size) as log:
         for piece in (900, 10**6):
             assert read(log, piece) == whole

@@ -17,7 +17,7 @@ import rocketstore
 from rocketstore import IndexFile, Message
 from rocketstore.config import camel_case
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.files.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 FILE = SIZES["mapped_file_size_commit_log"]
 CQ_FILE = SIZES["mapped_file_size_consume_queue"]

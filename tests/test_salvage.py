@@ -25,11 +25,11 @@ from sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
 from rocketstore import Message, StoreError, rebuild
-from rocketstore.files.broker_config import BrokerConfig
-from rocketstore.store.geometry import writing_config
-from rocketstore.store.recovery import recover
-from rocketstore.store.salvage import salvage
-from rocketstore.store.verify import verify
+from rocketstore.layout.geometry import writing_config
+from rocketstore.recovery.recover import recover
+from rocketstore.salvage.salvage import salvage
+from rocketstore.state.broker_config import BrokerConfig
+from rocketstore.verify.verify import verify
 
 MIB = 1 << 20
 OFFSETS = ("phy_offset", "queue_offset", "msg_base_offset", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "__CRC32#")

@@ -20,11 +20,11 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 
 from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
-from rocketstore.files import commit_log as commit_log_module
-from rocketstore.files import scan as scan_module
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.log import commit_log as commit_log_module
+from rocketstore.log import scan as scan_module
 
 FILE = 4096
 THREADS = (1, 2, 4)
@@ -277,7 +277,7 @@ def test_compressed_bodies_count_as_what_becomes_of_them(tmp_path, monkeypatch, 
 
 
 def test_bodies_that_become_too_much_for_a_batch_of_given_messages_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.message_batch.INT_MAX", 1000)
+    monkeypatch.setattr("rocketstore.messages.message_batch.INT_MAX", 1000)
     log, offsets = make(tmp_path, [{"body": zlib.compress(bytes(300)), "sys_flag": 1}] * 4)
     assert log.get_messages(offsets[:3]).body.offsets.tolist() == [0, 300, 600, 900]
     with pytest.raises(MemoryError, match="ask for fewer at once"):

@@ -8,7 +8,7 @@ import time
 import pytest
 from interrupts import interrupt
 
-from rocketstore.service_thread import ServiceThread, Wakeup
+from rocketstore.disk.service_thread import ServiceThread, Wakeup
 
 AT_ONCE = 0.0001  # seconds
 

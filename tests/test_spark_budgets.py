@@ -22,10 +22,10 @@ from spark_reads import limits, reader_of
 
 import rocketstore
 from rocketstore import Message, RemotePath, StoreConfig
-from rocketstore.files import sparse_log_end
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.sparse_log_end import SparseLogEnd
+from rocketstore.log import sparse_log_end
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.messages import MessagesReader
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema
@@ -232,7 +232,7 @@ def test_the_end_that_is_found_with_few_reads_is_that_of_a_walk(tmp_path, seed, 
 
 
 def test_the_end_of_a_log_that_grows_is_followed(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr("rocketstore.storage.LISTED", 0.0)
+    monkeypatch.setattr("rocketstore.disk.storage.LISTED", 0.0)
     draw = random.Random(seed)
     with rocketstore.open(tmp_path, "a", config=SMALL) as store, rocketstore.open(counted(tmp_path)) as remote:
         end = SparseLogEnd(remote.commit_log)
@@ -244,7 +244,7 @@ def test_the_end_of_a_log_that_grows_is_followed(tmp_path, seed, monkeypatch):
 
 
 def test_the_end_of_a_log_that_was_cut_is_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.storage.LISTED", 0.0)
+    monkeypatch.setattr("rocketstore.disk.storage.LISTED", 0.0)
     (tmp_path / "commitlog").mkdir()
     offsets = make_commit_log(tmp_path / "commitlog", 16384, [{"body": bytes(100)}] * 20)
     file = tmp_path / "commitlog" / f"{0:020}"

@@ -32,14 +32,14 @@ from spark_reads import environment_of_classic
 from stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, StoreConfig, rebuild
+from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
-from rocketstore.files.lock_file import StoreLock
+from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark import build, rebuild_consume_queue, splits, task_files
 from rocketstore.spark import build_consume_queue as module
 from rocketstore.spark.build import Places
 from rocketstore.spark.build_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.splits import LogReader
-from rocketstore.store.rebuild import Build, Rebuilder
 
 pytestmark = pytest.mark.spark
 

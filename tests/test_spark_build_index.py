@@ -25,8 +25,8 @@ from reference.commit_log import read_files
 from stores import NAMES, settings, unpack
 
 from rocketstore import CommitLog, StoreConfig
+from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
-from rocketstore.files.lock_file import StoreLock
 from rocketstore.spark import build, build_index, splits
 from rocketstore.spark.build_index import ItemRun, count_items, scan_items, spanned, spill_items
 from rocketstore.spark.spill import read_entries

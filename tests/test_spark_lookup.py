@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
-from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError, storage
+from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
+from rocketstore.disk import storage
 from rocketstore.spark import cache, hash_keys, lookup, select_phy_offset
 from rocketstore.spark.cache import IndexCache, StoreCache
 

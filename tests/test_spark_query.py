@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
-from rocketstore.bodies import BadBodies
-from rocketstore.compression import COMPRESSED
 from rocketstore.limits import LONG_MAX
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.compression import COMPRESSED
 from rocketstore.spark import query, query_messages
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import default_schema, table_schema

@@ -24,9 +24,13 @@ from test_spark_stream import flat, needs_limits, new_reader, put, read_batch, s
 from unfinished import kill_at_append, make_pieces
 
 import rocketstore
-from rocketstore import RemotePath, StoreConfig, rebuild, storage
-from rocketstore.files import log_end
-from rocketstore.files.log_end import LogEnd
+from rocketstore import RemotePath, StoreConfig, rebuild
+from rocketstore.disk import storage
+from rocketstore.disk.storage import to_path
+from rocketstore.layout.geometry import known_config
+from rocketstore.log import log_end
+from rocketstore.log.log_end import LogEnd
+from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark import (
     build,
     build_index,
@@ -41,9 +45,6 @@ from rocketstore.spark.cache import IndexCache, StoreCache
 from rocketstore.spark.lookup import Lookup, find
 from rocketstore.spark.sink import writer_of
 from rocketstore.spark.splits import LogReader
-from rocketstore.storage import to_path
-from rocketstore.store.geometry import known_config
-from rocketstore.store.rebuild import Build, Rebuilder
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 

@@ -20,12 +20,12 @@ import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
 from rocketstore.errors import CorruptFileError, StoreLockedError
+from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.pieces import read_blocks
 from rocketstore.spark import register, sink
 from rocketstore.spark.sink import writer_of
 from rocketstore.spark.source import require_python
 from rocketstore.store import write_job
-from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
-from rocketstore.store.pieces import read_blocks
 
 TIME = 1_700_000_000_000
 OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}

@@ -33,8 +33,8 @@ from spark_reads import (
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.files import commit_log, log_end
-from rocketstore.files.log_end import LogEnd
+from rocketstore.log import commit_log, log_end
+from rocketstore.log.log_end import LogEnd
 from rocketstore.spark import messages, register
 from rocketstore.spark.messages import PushdownReader
 

@@ -20,7 +20,7 @@ from sound_store import check_recovery
 
 import rocketstore
 from rocketstore import Message, StoreError
-from rocketstore.store import index_service
+from rocketstore.index import index_service
 
 ERRORS = [("EIO", False), ("ENOSPC", False), ("ENOSPC", True), ("SHORT", False)]
 CASES = [

@@ -23,7 +23,7 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from reference.record import blank, build_record
 
 import rocketstore
-from rocketstore.store import queue_directories
+from rocketstore.queue import queue_directories
 
 T0 = 1_700_000_000_000
 LOG = f"{0:020d}"

@@ -40,11 +40,11 @@ from reference.consume_queue import load
 
 import rocketstore
 from rocketstore import Message
+from rocketstore.dispatch import reput as reput_module
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
-from rocketstore.files import log_writer
-from rocketstore.files.checkpoint import StoreCheckpoint
+from rocketstore.log import log_writer
+from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
-from rocketstore.store import reput as reput_module
 
 WAIT = 20.0
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
@@ -954,7 +954,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(tmp_path, is_enabled):
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_what_was_put_while_the_index_was_turned_off_is_indexed_when_it_is_on_again(tmp_path, is_noted, monkeypatch):
     """Where it is not noted, as a broker does not, the records behind the index's last show it."""
-    monkeypatch.setattr("rocketstore.store.recovery_complete.NEAR", 4096)
+    monkeypatch.setattr("rocketstore.recovery.complete.NEAR", 4096)
     root = tmp_path / "store"
     for key, is_enabled in (("a", True), ("b", False), ("c", True)):
         with open_store(root, message_index_enable=is_enabled) as store:

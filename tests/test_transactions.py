@@ -14,13 +14,13 @@ from unfinished import make_pieces
 import rocketstore
 from rocketstore import Message
 from rocketstore.errors import CorruptFileError
-from rocketstore.store import intent as intent_module
-from rocketstore.store import transactions
-from rocketstore.store.intent import WriteIntent, intent_path, pieces_path
-from rocketstore.store.recovery import recover
-from rocketstore.store.transactions import Transaction, last_version
-from rocketstore.store.verify import verify
+from rocketstore.jobs import intent as intent_module
+from rocketstore.jobs import transactions
+from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.recovery.recover import recover
 from rocketstore.store.write_job import write_pieces
+from rocketstore.verify.verify import verify
 
 APP = "orders/流 ../app"
 

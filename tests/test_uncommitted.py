@@ -8,9 +8,9 @@ from puts import BEGIN, config_of
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message
+from rocketstore.jobs import intent as intent_module
+from rocketstore.jobs.intent import UncommittedRecords, WriteIntent, intent_path, pieces_path
 from rocketstore.limits import LONG_MAX
-from rocketstore.store import intent as intent_module
-from rocketstore.store.intent import UncommittedRecords, WriteIntent, intent_path, pieces_path
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 

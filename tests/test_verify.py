@@ -30,10 +30,10 @@ from reference.message_store import StoreModel, make_store
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild
 from rocketstore.limits import LONG_MAX
-from rocketstore.store import verify_log
-from rocketstore.store.verify import verify
-from rocketstore.store.verify_queues import Ranges
-from rocketstore.store.verify_report import KINDS, SHOWN
+from rocketstore.verify import log as verify_log
+from rocketstore.verify.queues import Ranges
+from rocketstore.verify.report import KINDS, SHOWN
+from rocketstore.verify.verify import verify
 
 SEVERITIES = ("error", "warning", "info")
 

@@ -7,7 +7,7 @@ import pytest
 from start_faults import FAULTS, base_of, options_of
 
 from rocketstore import StoreConfig
-from rocketstore.store.verify import verify
+from rocketstore.verify.verify import verify
 
 
 @pytest.fixture(scope="module")

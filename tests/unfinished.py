@@ -6,10 +6,10 @@ import os
 import pyarrow as pa
 
 from rocketstore import MessageBatch
-from rocketstore.files.log_writer import LogWriter
-from rocketstore.store.geometry import writing_config
-from rocketstore.store.intent import pieces_path
-from rocketstore.store.pieces import ANY_QUEUE, PieceWriter
+from rocketstore.jobs.intent import pieces_path
+from rocketstore.jobs.pieces import ANY_QUEUE, PieceWriter
+from rocketstore.layout.geometry import writing_config
+from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
 
 BORN = 1_700_000_000_000

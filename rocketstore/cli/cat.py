@@ -10,11 +10,11 @@ from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, error_text, finish, format_option, note, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, note_bad_bodies, row_names
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.scan import Scan, Skipped
 from rocketstore.limits import LONG_MAX
-from rocketstore.store.leftovers import describe_leftovers
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.log.scan import Scan, Skipped
+from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["cat", "left_out", "note_leftovers", "skipped_text"]

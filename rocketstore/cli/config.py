@@ -8,9 +8,9 @@ import click
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import PATH, STORE, write_elsewhere_option
 from rocketstore.config import StoreConfig
-from rocketstore.files.broker_config import BrokerConfig, ConfigProblem, check, repair
-from rocketstore.store.geometry import require_store
-from rocketstore.store.places import lock_for_writing
+from rocketstore.layout.geometry import require_store
+from rocketstore.layout.places import lock_for_writing
+from rocketstore.state.broker_config import BrokerConfig, ConfigProblem, check, repair
 
 __all__ = ["config"]
 

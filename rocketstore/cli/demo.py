@@ -26,15 +26,15 @@ import rocketstore
 from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
 from rocketstore.config import StoreConfig
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.index.index_service import IndexService, index_paths
 from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch
-from rocketstore.store.geometry import known_config
-from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.layout.geometry import known_config
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.rebuild.rebuild import rebuild
+from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.store.query import TRANSACTION_ROLLBACK
-from rocketstore.store.rebuild import rebuild
-from rocketstore.store.recovery_queues import QUEUE_PARTS
 
 __all__ = ["MAX_NUM", "Counts", "Lookups", "demo"]
 

@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from rocketstore.cli.demo import MAX_NUM, Counts, Lookups
 from rocketstore.config import StoreConfig
-from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.phy_offsets import PhyOffsets
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.spark import build_index, rebuild_consume_queue, register, select_phy_offset
 
 __all__ = ["SparkDemo", "count_messages"]

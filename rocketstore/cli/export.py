@@ -12,7 +12,6 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
-from rocketstore.bodies import BadBodies
 from rocketstore.cli.cat import left_out, note_leftovers
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer, note
@@ -25,15 +24,16 @@ from rocketstore.cli.options import (
     unknown_topics,
 )
 from rocketstore.cli.progress import bar
+from rocketstore.disk.mapped_file import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.mapped_file import sync_path
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.limits import LONG_MAX
-from rocketstore.message_batch import MessageBatch, values_of
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message_batch import MessageBatch, values_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["FORMATS", "export", "format_of"]

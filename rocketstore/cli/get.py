@@ -2,15 +2,15 @@
 
 import click
 
-from rocketstore.bodies import BadBodies
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, result_for_people, row_names
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueueUnits
-from rocketstore.files.log_end import LogEnd
 from rocketstore.limits import INT_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.queue.consume_queue import ConsumeQueueUnits
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 

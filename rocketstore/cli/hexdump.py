@@ -8,9 +8,9 @@ import click
 from rocketstore.cli.formats import Row, finish, format_option, write_rows
 from rocketstore.cli.options import store_argument, utc_text
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import CommitLog
 from rocketstore.kernels.commit_log import END
-from rocketstore.message_id import phy_offset_of
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["hexdump"]

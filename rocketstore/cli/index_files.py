@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from rocketstore.files.index_file import IndexFile
-from rocketstore.files.mapped_file import is_offset_name
-from rocketstore.store import index_service
+from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.index import index_service
+from rocketstore.index.index_file import IndexFile
 
 __all__ = ["find_offsets", "index_paths"]
 

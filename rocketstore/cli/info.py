@@ -10,7 +10,7 @@ from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.files.index_file import IndexFile, file_size, geometry_of
+from rocketstore.index.index_file import IndexFile, file_size, geometry_of
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["info"]

@@ -3,10 +3,10 @@
 import base64
 from collections.abc import Iterable, Sequence
 
-from rocketstore.bodies import BadBodies
 from rocketstore.cli.formats import Row, error_text, note
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
-from rocketstore.message import Message
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message import Message
 
 __all__ = ["BODY_RULE", "for_people", "message_rows", "note_bad_bodies", "result_for_people", "row_names"]
 

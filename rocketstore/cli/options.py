@@ -11,9 +11,9 @@ import click
 
 import rocketstore
 from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
+from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
-from rocketstore.storage import local_path, to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]

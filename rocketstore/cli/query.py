@@ -7,7 +7,6 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from rocketstore.bodies import BadBodies
 from rocketstore.cli.cat import left_out
 from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
@@ -23,11 +22,12 @@ from rocketstore.cli.options import (
     time_range,
     unknown_topics,
 )
-from rocketstore.files.commit_log import CommitLog
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch
-from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 

@@ -19,11 +19,11 @@ from rocketstore.cli.options import (
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.sizes import size_option
 from rocketstore.config import DEFAULT_SIZES
+from rocketstore.layout.geometry import known_config
 from rocketstore.limits import LONG_MAX
-from rocketstore.store.geometry import known_config
-from rocketstore.store.rebuild import rebuild as rebuild_store
-from rocketstore.store.rebuild import zone_of
-from rocketstore.store.recovery_queues import QUEUE_PARTS
+from rocketstore.rebuild.rebuild import rebuild as rebuild_store
+from rocketstore.rebuild.rebuild import zone_of
+from rocketstore.recovery.queues import QUEUE_PARTS
 
 __all__ = ["rebuild"]
 

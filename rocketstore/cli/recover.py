@@ -7,10 +7,10 @@ import click
 
 from rocketstore.cli.formats import format_option, note, write_list
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, compat_option, write_elsewhere_option
-from rocketstore.store.geometry import known_config
-from rocketstore.store.recovery import POLICIES
-from rocketstore.store.recovery import recover as recover_store
-from rocketstore.store.recovery_report import RecoveryReport
+from rocketstore.layout.geometry import known_config
+from rocketstore.recovery.recover import POLICIES
+from rocketstore.recovery.recover import recover as recover_store
+from rocketstore.recovery.report import RecoveryReport
 
 __all__ = ["recover"]
 

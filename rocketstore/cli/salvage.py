@@ -7,8 +7,8 @@ import click
 from rocketstore.cli.formats import format_option, note, write_list
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
-from rocketstore.store.salvage import SalvageReport
-from rocketstore.store.salvage import salvage as salvage_store
+from rocketstore.salvage.salvage import SalvageReport
+from rocketstore.salvage.salvage import salvage as salvage_store
 
 __all__ = ["salvage"]
 

@@ -15,14 +15,14 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from rocketstore.arrow_import import BATCH_NAMES, check_names
 from rocketstore.cli.formats import Row, error_text
 from rocketstore.config import parse_value
 from rocketstore.disk.small_file import open_at_once
 from rocketstore.extras import import_extra
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch, to_put
+from rocketstore.messages.arrow_import import BATCH_NAMES, check_names
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch, to_put
 
 __all__ = ["Piece", "Source"]
 

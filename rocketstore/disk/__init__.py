@@ -1,5 +1,5 @@
 """Bytes and files, without any knowledge of RocketMQ.
 
-Reading small files with a bound, and making files and directories that belong to whoever owns the directory around
-them. Mapped files and file runs are still in ``rocketstore.files``.
+Local and remote paths, mapped files, runs of numbered files, locks, bounded reads of small files, and new files that
+belong to the owner of the directory around them. What the bytes mean is decided in the rooms above.
 """

@@ -7,8 +7,8 @@ import stat
 from pathlib import Path
 
 from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError
-from rocketstore.storage import is_remote
 
 __all__ = ["MAX_SMALL_FILE", "open_at_once", "open_regular", "read_file_start", "read_small_file", "require_regular"]
 

@@ -30,16 +30,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.files.index_file import IndexFile, checked_geometry
-from rocketstore.files.mapped_file import sync_path
+from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.storage import local_path
+from rocketstore.index.index_file import IndexFile, checked_geometry
+from rocketstore.index.index_service import index_paths
+from rocketstore.layout.places import lock_owner_of
+from rocketstore.rebuild.files import name_index_files
+from rocketstore.rebuild.rebuild import zone_of
 from rocketstore.spark.lookup import hash_keys
 from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
 from rocketstore.spark.task_files import read_task, write_tasks
-from rocketstore.storage import local_path
-from rocketstore.store.index_service import index_paths
-from rocketstore.store.places import lock_owner_of
-from rocketstore.store.rebuild import zone_of
-from rocketstore.store.rebuild_files import name_index_files
 
 __all__ = ["BuildReport", "write_index"]
 

@@ -23,7 +23,10 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
+from rocketstore.dispatch.dispatch import Dispatcher, Queue, is_file_name, with_more
+from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
+from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark.build import (
     BuildReport,
     Places,
@@ -37,9 +40,6 @@ from rocketstore.spark.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.spill import Run, Slice, read_entries
 from rocketstore.spark.splits import LogReader, read_log
 from rocketstore.spark.task_files import read_task, write_tasks
-from rocketstore.store.dispatch import Dispatcher, Queue, is_file_name, with_more
-from rocketstore.store.rebuild import Build, Rebuilder
-from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["rebuild_consume_queue"]
 

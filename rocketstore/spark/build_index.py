@@ -12,6 +12,10 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.dispatch.request_pieces import Piece, RequestPieces
+from rocketstore.index.index_service import index_paths
+from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark.build import (
     BuildReport,
     Form,
@@ -23,10 +27,6 @@ from rocketstore.spark.build import (
 )
 from rocketstore.spark.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.splits import LogReader, SplitPlan, read_log
-from rocketstore.storage import is_remote, to_path
-from rocketstore.store.index_service import index_paths
-from rocketstore.store.rebuild import Build, Rebuilder
-from rocketstore.store.request_pieces import Piece, RequestPieces
 
 __all__ = ["build_index"]
 

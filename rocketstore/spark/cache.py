@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
-from rocketstore.files.index_file import IndexFile
-from rocketstore.storage import held_lists, identity, is_remote, to_path
-from rocketstore.store.index_service import IndexService, index_paths
+from rocketstore.disk.storage import held_lists, identity, is_remote, to_path
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import IndexService, index_paths
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]

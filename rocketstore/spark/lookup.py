@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyspark.sql.functions
 from pyspark.sql import Column
 
-from rocketstore.files.index_file import given_geometry
+from rocketstore.disk.storage import to_path
+from rocketstore.index.index_file import given_geometry
+from rocketstore.index.index_service import IndexService
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.cache import open_index, open_store
-from rocketstore.storage import to_path
-from rocketstore.store.index_service import IndexService
 
 __all__ = ["hash_keys", "select_phy_offset"]
 

@@ -23,15 +23,15 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
-from rocketstore.bodies import BadBodies
 from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_plan import LogPlan
-from rocketstore.files.scan import Scan, Skipped
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
-from rocketstore.message import INNER_BATCH, MAX_BATCH, number_property
-from rocketstore.message_batch import MessageBatch
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_plan import LogPlan
+from rocketstore.log.scan import Scan, Skipped
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message import INNER_BATCH, MAX_BATCH, number_property
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of, warn_elsewhere
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from rocketstore.files.commit_log import subscribed_tags
+from rocketstore.disk.storage import URI
 from rocketstore.limits import LONG_MAX
-from rocketstore.storage import URI
+from rocketstore.log.commit_log import subscribed_tags
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
 

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rocketstore.broker_file import warn_once
+from rocketstore.disk.remote_file import RemoteFileQueue
+from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
 from rocketstore.errors import StoreError, UnsupportedFormatError
-from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.files.log_end import LogEnd
-from rocketstore.files.remote_file import RemoteFileQueue
-from rocketstore.files.scan import LOOK_BACK
-from rocketstore.files.sparse_log_end import SparseLogEnd
+from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
+from rocketstore.layout.layout import find_elsewhere
 from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.log.scan import LOOK_BACK
+from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.storage import held_lists, is_remote, sparing_reads
-from rocketstore.store.intent import WriteIntent
-from rocketstore.store.layout import find_elsewhere
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]

@@ -12,19 +12,19 @@ import pyspark.sql.types as T
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rocketstore.arrow_import import check_buffers
-from rocketstore.bodies import BadBodies
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.index_file import given_geometry
+from rocketstore.disk.storage import to_path
+from rocketstore.index.index_file import given_geometry
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.arrow_import import check_buffers
+from rocketstore.messages.bodies import BadBodies
 from rocketstore.spark.cache import open_store
 from rocketstore.spark.lookup import udf_columns
 from rocketstore.spark.messages import finished
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.schemas import TableSchema, default_schema, table_schema
-from rocketstore.storage import to_path
-from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]

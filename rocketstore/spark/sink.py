@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import NullType
 
-from rocketstore.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
+from rocketstore.disk.lock_file import is_held
+from rocketstore.disk.mapped_file import make_directory, make_root
+from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreLockedError
-from rocketstore.files.lock_file import is_held
-from rocketstore.files.log_writer import StoreTimestamp
-from rocketstore.files.mapped_file import make_directory, make_root
-from rocketstore.message_batch import MessageBatch
+from rocketstore.jobs.intent import WriteIntent, pieces_path
+from rocketstore.jobs.pieces import ANY_QUEUE, Piece, PieceWriter
+from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
+from rocketstore.layout.places import require_own_places
+from rocketstore.log.log_writer import StoreTimestamp
+from rocketstore.messages.arrow_import import BATCH_NAMES, check_buffers, check_names
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.spark.build import attempt_name, sweep
 from rocketstore.spark.options import number
-from rocketstore.storage import local_path
-from rocketstore.store.geometry import PATHS, read_saved, saved_path, writing_config
-from rocketstore.store.intent import WriteIntent, pieces_path
-from rocketstore.store.pieces import ANY_QUEUE, Piece, PieceWriter
-from rocketstore.store.places import require_own_places
-from rocketstore.store.transactions import Transaction, last_version
 from rocketstore.store.write_job import write_pieces
 
 __all__ = ["MessageWriter", "writer_of"]

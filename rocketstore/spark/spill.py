@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rocketstore.arrow_import import check_buffers
+from rocketstore.messages.arrow_import import check_buffers
 
 __all__ = ["ENTRY", "ORDINAL", "Run", "Slice", "Spill", "check_order", "read_entries", "slices_of", "write_spill"]
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
+from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.log_plan import LogPlan
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_plan import LogPlan
 from rocketstore.spark.build import Row, attempt_name, run
 from rocketstore.spark.task_files import read_task, write_tasks
-from rocketstore.store.request_pieces import RequestPieces
 
 __all__ = ["LogReader", "SplitPlan", "read_log"]
 

@@ -12,10 +12,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
-from rocketstore.files.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.files.scan import LOOK_BACK, Scan
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
+from rocketstore.log.scan import LOOK_BACK, Scan
+from rocketstore.rebuild.files import mark_of
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.spark.plan import (
@@ -30,7 +31,6 @@ from rocketstore.spark.plan import (
 )
 from rocketstore.spark.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.rebuild_files import mark_of
 
 try:
     from pyspark.sql.streaming.datasource import (

@@ -12,18 +12,18 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 import rocketstore
 from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.errors import StoreError, UnsupportedFormatError
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.end_rule import PlannedEnding, StoreState
-from rocketstore.files.index_file import IndexFile
-from rocketstore.files.log_plan import LogPlan
+from rocketstore.index.index_file import IndexFile
 from rocketstore.limits import LONG_MAX
-from rocketstore.message_batch import MessageBatch
+from rocketstore.log.end_rule import PlannedEnding, StoreState
+from rocketstore.log.log_plan import LogPlan
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.plan import planning, warn_elsewhere
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
-from rocketstore.storage import is_remote, to_path
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["TABLE_READERS"]

@@ -1,1 +1,1 @@
-"""How the files of a store work together."""
+"""``MessageStore``: log, queues and index together. Put, get, query, flush, expire, summarise."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
-from rocketstore.files.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
-from rocketstore.files.mapped_file import LogFile, sync_path
-from rocketstore.store.index_service import IndexService
+from rocketstore.disk.mapped_file import LogFile, sync_path
+from rocketstore.index.index_service import IndexService
+from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 
 __all__ = ["Deleted", "ExpiredFiles", "delete_expired_files", "expired_files"]
 

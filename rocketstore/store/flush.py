@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from rocketstore.files.log_writer import LogWriter
-from rocketstore.service_thread import ASK_SECONDS, ServiceThread, Wakeup
+from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
+from rocketstore.log.log_writer import LogWriter
 
 __all__ = ["FlushService"]
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.commit_log import CommitLog, subscribed_tags
-from rocketstore.files.consume_queue import ConsumeQueue, CqUnit
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_columns import RecordColumns
-from rocketstore.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
+from rocketstore.log.commit_log import CommitLog, subscribed_tags
+from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.message_id import offset_msg_id, phy_offset_of
+from rocketstore.messages.message_id import offset_msg_id, phy_offset_of
 
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore

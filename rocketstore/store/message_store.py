@@ -15,36 +15,36 @@ from typing import Any, Concatenate, ParamSpec, Self
 
 from rocketstore.config import Compat, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
+from rocketstore.disk.lock_file import is_held
+from rocketstore.disk.mapped_file import Mappings, check_mode
+from rocketstore.disk.storage import RemotePath, held_lists, is_remote, local_path, to_path
+from rocketstore.dispatch.dispatch import DispatchRequest, follow, follow_batches, is_file_name
+from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
-from rocketstore.files.batch_consume_queue import QUEUE_KINDS
-from rocketstore.files.broker_config import BrokerConfig, TopicConfig, read_topics
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueue
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
-from rocketstore.files.end_rule import EndRule, Evidence, StoreState
-from rocketstore.files.lock_file import is_held
-from rocketstore.files.log_writer import StoreTimestamp, require_uninterrupted
-from rocketstore.files.mapped_file import Mappings, check_mode
-from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.files.scan import Scan
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
+from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.columns import require_int64
+from rocketstore.layout.geometry import read_saved, require_store, saved_path
+from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch
-from rocketstore.message_id import phy_offset_of
-from rocketstore.storage import RemotePath, held_lists, is_remote, local_path, to_path
-from rocketstore.store.dispatch import DispatchRequest, follow, follow_batches, is_file_name
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import EndRule, Evidence, StoreState
+from rocketstore.log.log_writer import StoreTimestamp, require_uninterrupted
+from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.log.scan import Scan
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
+from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles
-from rocketstore.store.geometry import read_saved, require_store, saved_path
 from rocketstore.store.get_message import GetMessageResult, get_message
-from rocketstore.store.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
-from rocketstore.store.intent import UncommittedRecords
-from rocketstore.store.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
-from rocketstore.store.queue_directories import queue_directories, queue_ids_in
-from rocketstore.store.reput import OwnDispatcher
 from rocketstore.store.summary import ConsumerLag, StoreSummary, consumer_lag, describe, summary
 from rocketstore.store.writer import StoreWriter, open_writer
 

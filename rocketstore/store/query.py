@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.index.index_file_list import IndexFileList
+from rocketstore.index.index_service import IndexService, index_key_prefix
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
-from rocketstore.message import Message
-from rocketstore.message_batch import MessageBatch
-from rocketstore.store.index_file_list import IndexFileList
-from rocketstore.store.index_service import IndexService, index_key_prefix
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rocketstore.errors import StoreError
-from rocketstore.files.batch_consume_queue import QUEUE_KINDS
-from rocketstore.files.broker_config import BrokerConfig
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
-from rocketstore.files.end_rule import StoreState
 from rocketstore.kernels.commit_log import END
-from rocketstore.message import utc
-from rocketstore.store.layout import has_file_queues
-from rocketstore.store.leftovers import count_leftover_bytes
+from rocketstore.layout.layout import has_file_queues
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import StoreState
+from rocketstore.messages.message import utc
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.recovery.leftovers import count_leftover_bytes
+from rocketstore.state.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore

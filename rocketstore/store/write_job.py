@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.log_writer import StoreTimestamp, illegal
-from rocketstore.store.intent import PIECES, WriteIntent, intent_path, pieces_path
-from rocketstore.store.pieces import Piece, read_blocks
-from rocketstore.store.transactions import Transaction, last_version
+from rocketstore.jobs.intent import PIECES, WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.pieces import Piece, read_blocks
+from rocketstore.jobs.transactions import Transaction, last_version
+from rocketstore.log.log_writer import StoreTimestamp, illegal
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]

@@ -16,17 +16,9 @@ from typing import Any
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.descriptors import require_descriptors_to_write
-from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
-from rocketstore.files.broker_config import extend_topics, read_topics
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.lock_file import StoreLock
-from rocketstore.files.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
-from rocketstore.files.mapped_file import make_root, sync_path
-from rocketstore.files.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.message import INNER_BATCH, Message
-from rocketstore.message_batch import MessageBatch, is_arrow
-from rocketstore.store.dispatch import (
+from rocketstore.disk.lock_file import StoreLock
+from rocketstore.disk.mapped_file import make_root, sync_path
+from rocketstore.dispatch.dispatch import (
     LMQ_PREFIX,
     OF_BROKERS,
     Dispatcher,
@@ -35,15 +27,23 @@ from rocketstore.store.dispatch import (
     is_file_name,
     java_split,
 )
+from rocketstore.dispatch.reput import ReputMessageService
+from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
+from rocketstore.index.index_service import IndexService, open_index
+from rocketstore.jobs.pieces import Block
+from rocketstore.layout.geometry import require_batch_size, writing_config
+from rocketstore.layout.layout import look_at_store, require_file_log
+from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
+from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.messages.message import INNER_BATCH, Message
+from rocketstore.messages.message_batch import MessageBatch, is_arrow
+from rocketstore.recovery.complete import complete_store
+from rocketstore.state.broker_config import extend_topics, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
-from rocketstore.store.geometry import require_batch_size, writing_config
-from rocketstore.store.index_service import IndexService, open_index
-from rocketstore.store.layout import look_at_store, require_file_log
-from rocketstore.store.pieces import Block
-from rocketstore.store.places import acquire_locks, require_log_directory, require_own_places
-from rocketstore.store.recovery_complete import complete_store
-from rocketstore.store.reput import ReputMessageService
 
 __all__ = ["StoreWriter", "open_writer"]
 

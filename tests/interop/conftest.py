@@ -9,7 +9,7 @@ import pytest
 from interop import stores
 from interop.broker import INNER, QUEUES, RELEASE, Client
 from interop.harness import Java
-from rocketstore.files.broker_config import extend_topics
+from rocketstore.state.broker_config import extend_topics
 
 pytest.register_assert_rewrite("interop.checks", "interop.record_checks", "interop.store_checks",
                               "interop.write_checks")

@@ -7,9 +7,9 @@ import ipaddress
 from interop.cases import LONG_MAX, time_range
 from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.files.batch_consume_queue import BatchConsumeQueue
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue import ConsumeQueue
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
 
 ALL_RECORDS = {"op": "records", "checkCrc": True, "checkDup": False, "readBody": True}

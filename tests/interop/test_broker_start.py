@@ -10,8 +10,8 @@ from interop.broker import Client
 from interop.test_verify import RELEASES
 from rocketstore import StoreConfig
 from rocketstore.config import camel_case
-from rocketstore.store.verify import verify
-from rocketstore.store.verify_report import KINDS
+from rocketstore.verify.report import KINDS
+from rocketstore.verify.verify import verify
 
 pytestmark = [pytest.mark.interop, pytest.mark.broker]
 

@@ -7,7 +7,7 @@ import pytest
 
 from interop.test_verify import RELEASES, kinds_of, options_of
 from interop.test_verify import sound as sound
-from rocketstore.store.verify_report import KEEPS, KINDS, STAYS, STAYS_IN_INDEX
+from rocketstore.verify.report import KEEPS, KINDS, STAYS, STAYS_IN_INDEX
 
 pytestmark = pytest.mark.interop
 

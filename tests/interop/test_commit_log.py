@@ -16,7 +16,7 @@ from interop.store_checks import (
     plain_body,
 )
 from rocketstore.errors import CorruptFileError
-from rocketstore.message_id import phy_offset_of
+from rocketstore.messages.message_id import phy_offset_of
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,8 @@ import pytest
 
 from interop import stores
 from interop.store_checks import check_queues, java_queues, open_queue
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.files.consume_queue_ext import ConsumeQueueExt
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 
 pytestmark = pytest.mark.interop
 

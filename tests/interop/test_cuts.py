@@ -7,7 +7,7 @@ import pytest
 
 from interop.test_verify import RELEASES, kinds_of, options_of
 from interop.test_verify import sound as sound
-from rocketstore.store.verify_report import CUTS, KINDS
+from rocketstore.verify.report import CUTS, KINDS
 
 pytestmark = pytest.mark.interop
 

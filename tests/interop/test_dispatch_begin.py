@@ -10,9 +10,9 @@ from reference.commit_log import read_files
 from interop.test_verify import options_of
 from interop.test_verify import sound as sound
 from rocketstore import StoreConfig
-from rocketstore.files.checkpoint import StoreCheckpoint
-from rocketstore.files.commit_log import CommitLog
-from rocketstore.store.recovery_begin import find_dispatch_begin
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.recovery.begin import find_dispatch_begin
+from rocketstore.state.checkpoint import StoreCheckpoint
 
 pytestmark = pytest.mark.interop
 

@@ -8,8 +8,8 @@ import pytest
 import rocketstore
 from interop.test_verify import RELEASES, options_of
 from rocketstore import StoreConfig
-from rocketstore.store.verify import verify
-from rocketstore.store.verify_report import KINDS
+from rocketstore.verify.report import KINDS
+from rocketstore.verify.verify import verify
 
 pytestmark = pytest.mark.interop
 

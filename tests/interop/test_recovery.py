@@ -12,7 +12,7 @@ from reference.recovery import Broker
 
 from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError
-from rocketstore.store.recovery import recover
+from rocketstore.recovery.recover import recover
 
 pytestmark = pytest.mark.interop
 

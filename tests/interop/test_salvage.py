@@ -10,7 +10,7 @@ import pytest
 from interop import store_checks
 from interop.conftest import Written
 from rocketstore.config import StoreConfig, camel_case
-from rocketstore.store.salvage import salvage
+from rocketstore.salvage.salvage import salvage
 
 pytestmark = pytest.mark.interop
 

@@ -10,9 +10,9 @@ from reference.record import build_record
 from interop import stores
 from interop.harness import JavaError
 from rocketstore import verify
-from rocketstore.compression import compress
 from rocketstore.config import camel_case
-from rocketstore.store.verify_report import KINDS
+from rocketstore.messages.compression import compress
+from rocketstore.verify.report import KINDS
 
 pytestmark = pytest.mark.interop
 

@@ -11,8 +11,8 @@ import rocketstore
 from interop.checks import first_difference
 from rocketstore import Message, StoreCheckpoint, StoreConfig
 from rocketstore.errors import PutMessageError
-from rocketstore.files.broker_config import extend_topics
-from rocketstore.message_id import offset_msg_id
+from rocketstore.messages.message_id import offset_msg_id
+from rocketstore.state.broker_config import extend_topics
 
 # Names in MessageStoreConfig, and ours.
 CONFIG = {

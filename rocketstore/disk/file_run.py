@@ -1,0 +1,240 @@
+"""FileRun: files of one length, each named by the offset of its first byte, that are written without a mapping."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+from typing import Any
+
+from rocketstore.disk.create import create_directory, create_file
+from rocketstore.disk.mapped_file import MappedFileQueue, data_ranges, replaced, sync
+from rocketstore.disk.positioned_read import read_at
+from rocketstore.disk.storage import closing, local_path
+from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
+
+__all__ = ["FileRun"]
+
+
+class FileRun(ABC):
+    """A run of files that grows at its end. They are sparse; at most one is open at a time.
+
+    What is there already is recovered before the first use. A full disk is an OSError, after which the call can be
+    made again: nothing counts as written that is not. Source: MappedFileQueue, DefaultMappedFile.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
+        """Nothing is opened or made before it is needed. Parameters: mapped_file_size: of every file, bytes."""
+        self.directory = local_path(directory)
+        self.mapped_file_size = mapped_file_size
+        self._starts: list[int] = []
+        self._end = 0
+        self._recovered = False
+        self._closed = False
+        self._open_start, self._fd = -1, -1
+        self._descriptor: weakref.finalize[..., FileRun] = weakref.finalize(self, int)
+        self._opened: dict[int, os.stat_result] = {}  # by their beginning: what a file was when it was first opened
+        self._unflushed: set[int] = set()
+        self._changed_directories: set[Path] = set()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def load(self) -> None:
+        """Take the files that are there for full, until ``recover`` finds the end. An empty last one is deleted.
+
+        Raises: CorruptFileError for a file of another length. Source: MappedFileQueue.load.
+        """
+        self._require_open()
+        try:
+            files = MappedFileQueue([self.directory]).files
+        except FileNotFoundError:
+            files = []
+        if files and files[-1].size == 0:  # it never got its length
+            files.pop().path.unlink()
+            self._changed_directories.add(self.directory)
+        for file in files:
+            if file.size != self.mapped_file_size or file.file_from_offset % self.mapped_file_size:
+                reason = f"{file.size} bytes, but files of {self.mapped_file_size} are written: check the configuration"
+                raise CorruptFileError(file.path, file.size, "file size", reason)
+        self._starts = [file.file_from_offset for file in files]
+        self._end = files[-1].end_offset if files else 0
+        self._recovered = True
+
+    def recover(self, *, zero: bool = False) -> None:
+        """Find the end as RocketMQ does, and delete the files behind it.
+
+        Parameters: zero: also overwrite the bytes behind it in the last file. Units that stand there come back when
+        new ones have filled the place of the invalid one. Raises: CorruptFileError for a file of another length.
+        Source: ConsumeQueue.recover, BatchConsumeQueue.recover, ConsumeQueueExt.recover.
+        """
+        self.load()
+        self._recovered = False
+        self._recover(zero)
+        self._recovered = True
+
+    @abstractmethod
+    def _recover(self, zero: bool) -> None: ...
+
+    def flush(self) -> None:
+        """Return when all that was written, and every file made or deleted, is on the disk.
+
+        Another thread may write meanwhile. Raises: StoreError if a file that was written is gone; OSError; what is not
+        on the disk then, the next call tries again.
+        """
+        self._require_open()
+        for start in sorted(self._unflushed):
+            try:
+                _sync(self._path(start), self._unflushed, start, self._opened.get(start))
+            except (FileNotFoundError, StoreError):
+                if start in self._unflushed:  # not deleted meanwhile by us
+                    raise replaced(self._path(start)) from None
+        for directory in sorted(self._changed_directories):
+            _sync(directory, self._changed_directories, directory)
+
+    def release(self) -> None:
+        """Close the descriptor, which is opened again when it is needed: there may be more queues than descriptors."""
+        self._open_start = -1
+        self._descriptor()
+
+    def close(self) -> None:
+        """Close without a flush. Later calls raise StoreClosedError."""
+        self._closed = True
+        self.release()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if nothing else is in it. Source: MappedFileQueue.destroy."""
+        self._require_open()
+        if not self._recovered:
+            self.load()
+        self._delete(self._starts[::-1])
+        self._end, self._recovered = 0, True
+        with contextlib.suppress(OSError):  # it was never made, or is not empty
+            self.directory.rmdir()
+            self._changed_directories = {self.directory.parent}
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+
+    def _require_recovered(self) -> None:
+        self._require_open()
+        if not self._recovered:
+            self.recover()
+
+    def _path(self, start: int) -> Path:
+        return self.directory / f"{start:020}"
+
+    def _open(self, start: int) -> int:
+        if start != self._open_start:
+            self.release()
+            try:
+                self._keep(os.open(self._path(start), os.O_RDWR | os.O_CLOEXEC), start)
+            except FileNotFoundError:
+                raise replaced(self._path(start)) from None
+            status = os.fstat(self._fd)
+            if not os.path.samestat(self._opened.setdefault(start, status), status):
+                self.release()
+                raise replaced(self._path(start))
+        return self._fd
+
+    def _keep(self, fd: int, start: int) -> None:
+        self._fd, self._open_start, self._descriptor = fd, start, closing(self, fd)
+
+    def _create(self, start: int) -> None:
+        self.release()
+        made = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
+        for path in reversed(made):
+            with contextlib.suppress(FileExistsError):  # another queue of this topic has made it just now
+                create_directory(path)
+        self._changed_directories.update([self.directory, *(path.parent for path in made)])
+        path, end = self._path(start), self._end
+        try:
+            self._keep(create_file(path), start)
+            os.ftruncate(self._fd, self.mapped_file_size)
+            self._opened[start] = os.fstat(self._fd)
+            self._end = start
+            self._unflushed.add(start)
+            self._starts.append(start)
+        except FileExistsError:
+            raise
+        except BaseException:  # Ctrl-C too, wherever it came: it is made again
+            self._starts = [other for other in self._starts if other != start]
+            self._unflushed.discard(start)
+            self._end = end
+            self.release()
+            path.unlink(missing_ok=True)
+            raise
+
+    def _last_file(self, first_start: int = 0) -> int:
+        """Where the file begins that has room; it is made if there is none. Source: getLastMappedFile."""
+        if not self._starts:
+            self._create(first_start)
+        elif self._end == self._starts[-1] + self.mapped_file_size:
+            self._create(self._end)
+        return self._starts[-1]
+
+    def _delete(self, starts: list[int]) -> None:
+        for start in starts:
+            if start == self._open_start:
+                self.release()
+            self._unflushed.discard(start)
+            try:
+                self._path(start).unlink(missing_ok=True)
+            finally:
+                if not self._path(start).exists():  # Ctrl-C may come when it has gone
+                    del self._starts[bisect_left(self._starts, start)]
+                    self._opened.pop(start, None)
+            self._changed_directories.add(self.directory)
+
+    def _cut(self, end: int, *, zero: bool) -> None:
+        """End here: files behind go, from the last, bytes behind stay unless ``zero``. Source: truncateDirtyFiles."""
+        self._delete([start for start in reversed(self._starts) if start > end])
+        self._end = 0
+        if not self._starts:
+            return
+        last = self._starts[-1]
+        self._end = min(end, last + self.mapped_file_size)
+        if zero:
+            for begin, stop in data_ranges(self._path(last), self._end - last, self.mapped_file_size):
+                if self._read(last + begin, stop - begin).strip(b"\0"):
+                    self._write(bytes(stop - begin), last + begin, last)
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Read bytes that one file has."""
+        start = self._starts[bisect_right(self._starts, position) - 1]
+        data = read_at(self._open(start), size, position - start, self._path(start))
+        if len(data) < size:
+            raise CorruptFileError(self._path(start), position - start, "file size", "the file was cut while open")
+        return data
+
+    def _write(self, data: bytes, position: int, start: int) -> None:
+        """Write bytes of the file that begins at ``start``, all of them."""
+        fd = self._open(start)
+        written = os.pwrite(fd, data, position - start)
+        while written < len(data):
+            written += os.pwrite(fd, data[written:], position - start + written)
+        self._unflushed.add(start)  # not before: a flush in between would take it for done
+
+
+def _sync(path: Path, waiting: set[Any], item: object, opened: os.stat_result | None = None) -> None:
+    """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if opened is not None and not os.path.samestat(os.fstat(fd), opened):
+            raise replaced(path)
+        waiting.discard(item)
+        sync(fd)
+    except BaseException:
+        waiting.add(item)
+        raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,277 @@
+"""A run of files that is not local: read in ranges, into buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, Mappings, Window
+from rocketstore.disk.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
+from rocketstore.errors import StoreClosedError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.limits import LONG_MAX
+
+__all__ = ["RemoteFileQueue", "open_queue"]
+
+AHEAD = 3  # blocks that are read before they are asked for
+BYTES_BEHIND_RECORD = 64  # to read behind a record: zeros there say that it may be half written
+HEAD = 16 << 10  # bytes of a record to read before its size is known
+MOST = 1 << 20  # bytes of records near to each other that are read in one
+AT_ONCE = 64  # reads
+LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
+MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
+KEPT_WINDOWS = 16  # windows of sparing reads
+RECORD_HEAD = 96  # bytes at the start of a record; they include its store time
+LEAST_RECORD = 91  # bytes
+BORN_HOST_V6 = 1 << 4  # of sysFlag
+MAGICS = (bytes.fromhex("DAA320A7"), bytes.fromhex("DAA320AB"))
+
+
+def open_queue(
+    directories: Sequence[Path],
+    *,
+    mapped_file_size: int | None = None,
+    mappings: Mappings | None = None,
+    files: list[LogFile] | None = None,
+) -> MappedFileQueue:
+    """List the files of a run; the documentation is MappedFileQueue's."""
+    kind = RemoteFileQueue if any(is_remote(to_path(directory)) for directory in directories) else MappedFileQueue
+    return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
+
+
+class ReadWindow(NamedTuple):
+    """Bytes of a run that were read. begin: the offset of the first byte; window: the same bytes for kernels."""
+
+    begin: int
+    data: bytes
+    window: Window
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.data)
+
+
+class RemoteFileQueue(MappedFileQueue):
+    """A run of files that are read block by block, some blocks ahead where they are read in order.
+
+    Within ``sparing_reads`` no block is read: a read fetches only the requested bytes, and nothing ahead.
+    """
+
+    part: tuple[int, int] | None = None  # (begin, end) of the offsets that blocks cover; None: whole files
+    _windows: Sequence[ReadWindow] = ()  # of sparing reads, the last used one first
+    _windows_at: Sequence[float] = ()  # when the directories were listed before these reads
+
+    def refresh(self) -> None:
+        """List the directories again, if the last list is not recent."""
+        if self.is_planned:
+            return
+        self._list()
+        listed_at = [remote(directory).listed_at for directory in self.directories]
+        if listed_at != self._windows_at:
+            self._windows, self._windows_at = [], listed_at
+
+    @property
+    def _is_sparing(self) -> bool:
+        return remote(self.directories[0]).blocks.is_sparing
+
+    def span(self, offset: int) -> int:
+        if not self._is_sparing:
+            return LONG_MAX
+        windows = self._windows
+        if windows and windows[0].begin <= offset <= windows[0].end:
+            return max(min(2 * len(windows[0].data), MAX_SPAN), LEAST_SPAN)
+        return LEAST_SPAN
+
+    def forget(self) -> None:
+        self._windows, self.part = [], None
+        for directory in map(remote, self.directories):
+            directory.forget()
+            directory.blocks.clear()
+
+    def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
+        """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
+
+        Parameters: use: "sequential": what follows, up to ``until``, is read ahead; "random": a record begins there,
+        and it is read, whatever the size.
+        """
+        self._require_open()
+        file = self.find(offset)
+        if file is None:
+            return None
+        try:
+            if use == "random":
+                return next(iter(self.records(np.array([offset]))[0]), None)
+            if self._is_sparing:
+                return self._read_window(file, offset, min(offset + size, file.end_offset)).window
+            return self._window(file, offset, size, until if use else 0)
+        except FileNotFoundError:  # it expired since it was listed
+            self.forget()
+            self.list_again()
+            return None
+
+    def pread(self, offset: int, size: int) -> bytes:
+        """Read ``size`` bytes at ``offset``, or as many as their file has."""
+        self._require_open()
+        file = self.find(offset)
+        return b"" if file is None else self._bytes(file, offset, min(offset + size, file.end_offset))
+
+    def _read_window(self, file: LogFile, begin: int, end: int) -> ReadWindow:
+        """Return a kept window that has the bytes from ``begin`` to before ``end``, or read them."""
+        for window in self._windows:
+            if window.begin <= begin and end <= window.end:
+                self._windows = [window, *(other for other in self._windows if other is not window)]
+                return window
+        first = begin - file.file_from_offset
+        data = remote(file.path).pread(first, first + end - begin)
+        window = ReadWindow(begin, data, Window(Buffer(data, file.path), begin))
+        self._windows = [window, *self._windows[: KEPT_WINDOWS - 1]]
+        return window
+
+    def _window(self, file: LogFile, offset: int, size: int, until: int) -> Window:
+        path, start = remote(file.path), file.file_from_offset
+        origin, stop = self._bounds(file)
+        end = min(offset + size, start + stop if offset < start + stop else file.end_offset)
+        number = (offset - start - origin) // BLOCK
+        ahead = range(number + 1, number + 1 + AHEAD) if number >= 0 else ()
+        for following in ahead:
+            if origin + following * BLOCK < min(stop, until - start):
+                path.blocks.read_ahead(path, stop, following, origin)
+        first = origin + number * BLOCK
+        if number >= 0 and end <= start + min(first + BLOCK, stop):
+            return Window(Buffer(path.blocks.get(path, stop, number, origin), path), start + first)
+        return Window(Buffer(self._bytes(file, offset, end), path), offset)
+
+    def _bytes(self, file: LogFile, begin: int, end: int) -> bytes:
+        path, first, last = remote(file.path), begin - file.file_from_offset, end - file.file_from_offset
+        if self._is_sparing:
+            window = self._read_window(file, begin, end)
+            return window.data[begin - window.begin : end - window.begin]
+        origin, stop = self._bounds(file)
+        if not origin <= first <= last <= stop:
+            return path.pread(first, last)
+        parts = []
+        for number in range((first - origin) // BLOCK, -(-(last - origin) // BLOCK)):
+            at = origin + number * BLOCK
+            block = memoryview(path.blocks.get(path, stop, number, origin))
+            parts.append(block[max(first - at, 0) : last - at])
+        return b"".join(parts)
+
+    def _bounds(self, file: LogFile) -> tuple[int, int]:
+        """Return where the first block of a file begins, and where the last one ends, positions in the file."""
+        if self.part is None:
+            return 0, file.size
+        begin, end = (place - file.file_from_offset for place in self.part)
+        origin = min(max(begin, 0), file.size)
+        return origin, min(max(end + BYTES_BEHIND_RECORD, origin), file.size)
+
+    def read_beyond(self, window: Window) -> bool:
+        file, end = self.find(window.from_offset), window.from_offset + window.buffer.size
+        is_end = self.part is not None and file is not None and end == file.file_from_offset + self._bounds(file)[1]
+        if is_end:
+            self.part = None
+        return is_end
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+
+    # ---- records -------------------------------------------------------------------------------------------
+
+    def records(self, offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+        """Give memory that has the records at offsets int64[n], and for each which has it, int32, or -1.
+
+        Records near to each other are read in one; one that is longer than most costs a second read.
+        """
+        self._require_open()
+        groups: list[tuple[LogFile, list[int]]] = []  # and its rows
+        begin = last = 0
+        for row in np.argsort(offsets, kind="stable").tolist():
+            offset = int(offsets[row])
+            file = self.find(offset)
+            if file is None:
+                continue
+            if not groups or groups[-1][0] is not file or offset > last + HEAD or offset > begin + MOST:
+                groups.append((file, []))
+                begin = offset
+            groups[-1][1].append(row)
+            last = offset
+        windows: list[Window] = []
+        window_of = np.full(len(offsets), -1, np.int32)
+        for at in range(0, len(groups), AT_ONCE):
+            part = groups[at : at + AT_ONCE]
+            for (file, rows), data in zip(part, self._read_groups(part, offsets), strict=True):
+                window_of[rows] = len(windows)
+                windows.append(Window(Buffer(data, file.path), int(offsets[rows[0]])))
+        return windows, window_of
+
+    def store_timestamps(self, offsets: Sequence[int]) -> list[int | None]:
+        """Return the store times, epoch ms, of the records at physical offsets. Their heads are read, many at once.
+
+        None stands for an offset without the head of a record. Raises: OSError.
+        """
+        heads = self.pread_many(offsets, RECORD_HEAD)
+        return [store_timestamp_of(head, offset) for offset, head in zip(offsets, heads, strict=True)]
+
+    def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
+        self._require_open()
+        found = [b""] * len(offsets)
+        spans = []
+        for row, offset in enumerate(offsets):
+            file = self.find(offset)
+            if file is not None:
+                first = offset - file.file_from_offset
+                spans.append((row, (remote(file.path), first, min(first + size, file.size))))
+        for at in range(0, len(spans), AT_ONCE):
+            part = spans[at : at + AT_ONCE]
+            for (row, _), data in zip(part, read_parts([span for _, span in part]), strict=True):
+                found[row] = data
+        return found
+
+    def _read_groups(self, groups: list[tuple[LogFile, list[int]]], offsets: np.ndarray) -> list[bytes]:
+        spans = []
+        for file, rows in groups:
+            first, last = (int(offsets[row]) - file.file_from_offset for row in (rows[0], rows[-1]))
+            spans.append((remote(file.path), first, min(last + HEAD, file.size)))
+        found = read_parts(spans)
+        more = {}
+        for i, ((file, rows), (path, begin, end)) in enumerate(zip(groups, spans, strict=True)):
+            places = [int(offsets[row]) - file.file_from_offset - begin for row in rows]
+            needed = min(max(record_end(found[i], place) for place in places), file.size - begin)
+            if needed > end - begin:
+                more[i] = path, end, begin + needed
+            else:
+                found[i] = found[i][: needed if len(rows) == 1 and needed else None]
+        for i, data in zip(more, read_parts(list(more.values())), strict=True):
+            found[i] += data
+        return found
+
+
+def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
+    """Return the store time in the head of a record, epoch ms; None if no record with this offset has that head.
+
+    Source: MessageDecoder.decode.
+    """
+    if len(head) < LEAST_RECORD:
+        return None
+    has_offset = int.from_bytes(head[28:36], "big", signed=True) == phy_offset
+    if head[4:8] not in MAGICS or not has_offset or int.from_bytes(head[:4], "big", signed=True) < LEAST_RECORD:
+        return None
+    is_ipv6 = int.from_bytes(head[36:40], "big") & BORN_HOST_V6
+    place = 68 if is_ipv6 else 56
+    return int.from_bytes(head[place : place + 8], "big", signed=True)
+
+
+def record_end(data: bytes, place: int) -> int:
+    """Where a record ends by its own size, and the next one's size: zeros there say that it may be half written.
+
+    0 where none begins.
+    """
+    is_record = data[place + 4 : place + 8] in MAGICS
+    return place + max(int.from_bytes(data[place : place + 4], "big", signed=True), 0) + 4 if is_record else 0
+
+
+def remote(path: Path) -> RemotePath:
+    return cast("RemotePath", path)

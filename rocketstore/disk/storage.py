@@ -1,0 +1,570 @@
+"""Where a store is: on a local path, or on any file system that fsspec has or wraps, which is only read."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import functools
+import io
+import os
+import re
+import stat
+import tempfile
+import threading
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+from rocketstore.disk.remote_lists import DirectoryLists, Listing
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+
+__all__ = ["RemotePath", "closing", "held_lists", "identity", "is_remote", "local_path", "read_parts", "scandir"]
+__all__ += ["sparing_reads", "to_path"]
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
+LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
+AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
+BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
+MAX_BLOCKS = 16  # kept, of all files of a store
+THREADS = 16  # to read parts of files, if the file system itself reads one part after the other
+COPIES = 16  # local copies of whole files that are kept for the next who opens one
+CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
+VERSION = ("ETag", "etag", "generation")
+KEPT = ("name", "type", "size", *CHANGED, *VERSION)
+Entry = dict[str, Any]
+
+
+def to_path(path: Any) -> Path:
+    """Give a local Path, or the RemotePath of a URI such as ``s3://bucket/store``, or of a path of universal_pathlib.
+
+    A local one is absolute: what is opened stays where it is when the process goes to another directory.
+    What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
+    Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not, and
+    for a file of another host.
+    """
+    if isinstance(path, RemotePath):
+        return cast("Path", path)
+    if hasattr(path, "fs"):
+        is_local = path.protocol in ("", "file")
+        return Path(path.path).absolute() if is_local else cast("Path", RemotePath(path.fs, path.path))
+    if isinstance(path, str) and path.startswith("file:/"):
+        host, _, place = path.removeprefix("file:").removeprefix("//").partition("/")
+        if host not in ("", "localhost"):
+            raise ValueError(f"{path}: names the host {host!r}: file:///... is a path of this machine")
+        return Path(f"/{place}")
+    if isinstance(path, str) and URI.match(path):
+        core = import_extra("fsspec.core", "remote")
+        try:
+            return cast("Path", RemotePath(*core.url_to_fs(path)))
+        except ImportError as error:
+            raise ModuleNotFoundError(f"{path}: {error}", name=error.name) from error
+    return Path(path).absolute()
+
+
+def is_remote(path: object) -> TypeGuard[RemotePath]:
+    return isinstance(path, RemotePath)
+
+
+def local_path(path: Any) -> Path:
+    """Give the Path of what must be local. Raises: io.UnsupportedOperation if it is not."""
+    local = to_path(path)
+    if is_remote(local):
+        why = "stores elsewhere are opened for reading, and for no more"
+        raise io.UnsupportedOperation(f"{local} is remote: {why}: copy it to a local path")
+    return local
+
+
+def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
+    """List a directory as os.scandir does. The entries answer from the list, without new requests.
+
+    Raises: FileNotFoundError, NotADirectoryError.
+    """
+    return contextlib.nullcontext(map(ListedEntry, path.iterdir())) if is_remote(path) else os.scandir(path)
+
+
+def held_lists(path: object) -> AbstractContextManager[None]:
+    """Use each list of a remote directory until the end of a ``with`` block, so that a plan lists it only once.
+
+    Parameters: path: any path of the store; a local path changes nothing. If a file turns out to be
+    missing, its directory is listed again all the same.
+    """
+    return path.hold_lists() if is_remote(path) else contextlib.nullcontext()
+
+
+def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
+    """Give what closes a descriptor, once: when it is called, or its owner is dropped.
+
+    Not when the interpreter ends: threads still write then, to whatever got the number of a closed one.
+    """
+    finalizer = weakref.finalize(owner, os.close, fd)
+    finalizer.atexit = False
+    return finalizer
+
+
+@contextlib.contextmanager
+def sparing_reads(path: object) -> Iterator[None]:
+    """Until the end of a ``with`` block, read only the requested bytes of a remote store's files.
+
+    Otherwise files are read in blocks of 8 MiB, some of them ahead. That suits a scan, and not a few small reads.
+    Parameters: path: the root that the readers were opened by, or another path made of it; a local path changes
+    nothing. It holds for all threads that use the store.
+    """
+    blocks = path.blocks if is_remote(path) else Blocks()
+    before, blocks.is_sparing = blocks.is_sparing, True
+    try:
+        yield
+    finally:
+        blocks.is_sparing = before
+
+
+def identity(path: Any) -> object:
+    """What differs when another file takes the place of one: what is mapped, or was fetched, is then old.
+
+    Parameters: path: a path, or an entry of ``scandir``. A remote one is another file whenever it changed.
+    """
+    return path.version() if isinstance(path, RemotePath | ListedEntry) else path.stat().st_ino
+
+
+class RemotePath:
+    """A path on a file system of fsspec, with what readers use of pathlib.
+
+    All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
+    last. Pickles as file system and path. A file from a list pickles with its entry: it answers as it was listed, so
+    that a task of Spark does not list again what the driver listed.
+    """
+
+    __slots__ = ("_entry", "_is_as_listed", "_lists", "blocks", "fs", "path")
+
+    def __init__(self, fs: Any, path: str, parent: RemotePath | None = None, entry: Entry | None = None) -> None:
+        """Parameters: fs: a file system of fsspec or of pyarrow.fs. path: as the file system names it."""
+        if not hasattr(fs, "cat_ranges"):
+            fs = import_extra("fsspec.implementations.arrow", "remote").ArrowFSWrapper(fs)
+        self.fs = fs
+        self.path = path.rstrip("/")
+        self._entry = entry
+        self._is_as_listed = False  # whether it answers from its entry, and not from a new list
+        self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
+        self.blocks: Blocks = parent.blocks if parent else Blocks()
+
+    # ---- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> RemotePath:
+        return RemotePath(self.fs, self.path.rpartition("/")[0], self)
+
+    def __truediv__(self, name: str) -> RemotePath:
+        """Give a path in this directory: as it is listed, if that was just now."""
+        listed = self._list_known() or {}
+        return listed[name] if name in listed else RemotePath(self.fs, f"{self.path}/{name}", self)
+
+    def with_name(self, name: str) -> RemotePath:
+        return self.parent / name
+
+    def absolute(self) -> RemotePath:
+        return self
+
+    def __str__(self) -> str:
+        return str(self.fs.unstrip_protocol(self.path))
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and (self.path, self.fs) == (other.path, other.fs)
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return self.path < other.path
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.fs))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._entry is None or self._entry["type"] != "file":
+            return RemotePath, (self.fs, self.path)
+        kept = {name: self._entry[name] for name in KEPT if name in self._entry}
+        return _as_listed, (self.fs, self.path, kept)
+
+    # ---- directories ---------------------------------------------------------------------------------------
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """List a directory. Raises: FileNotFoundError, NotADirectoryError, OSError."""
+        return iter(list(self._list().values()))
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Give what is in the directory and has a name like this."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+
+    def hold_lists(self) -> AbstractContextManager[None]:
+        """Use each list of this store's directories until the end of a ``with`` block."""
+        return self._lists.held(LISTED)
+
+    def _list_known(self) -> dict[str, RemotePath] | None:
+        listing = self._lists.find(self.path, LISTED)
+        return None if listing is None else listing.entries
+
+    def _list(self) -> dict[str, RemotePath]:
+        listing: Listing[RemotePath] | None = self._lists.find(self.path, LISTED)
+        if listing is None:
+            begun = time.monotonic()
+            listing = self._lists.keep(self.path, self._list_now(), begun)
+        if listing.entries is None:
+            raise self.error(FileNotFoundError())
+        return listing.entries
+
+    def _list_now(self) -> dict[str, RemotePath] | None:
+        """List the directory, None if there is none."""
+        where = self.path or self.fs.root_marker
+        with self.named():
+            self.fs.invalidate_cache(where)
+            try:
+                entries = self.fs.ls(where, detail=True)
+            except FileNotFoundError:
+                return None
+        listed = {}
+        for entry in entries:
+            path = entry["name"].rstrip("/")
+            if path.lstrip("/") != self.path.lstrip("/"):
+                name = path.rpartition("/")[2]
+                found = RemotePath(self.fs, f"{self.path}/{name}", self, entry)
+                if found._complete(entry):
+                    listed[name] = found
+            elif entry["type"] != "directory" and not entry["name"].endswith("/"):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
+        return listed
+
+    def _complete(self, entry: Entry) -> bool:
+        """Ask for what a list may leave out: a file's size, and what a link leads to. Whether there is such a thing."""
+        kind = entry["type"]
+        if kind == "directory" or (kind == "file" and entry.get("size") is not None):
+            return True
+        try:
+            with self.named():
+                self._entry = entry | self.fs.info(self.path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @property
+    def listed_at(self) -> float:
+        """When the directory was listed last, seconds of the monotonic clock; 0 if it was not."""
+        return self._lists.begin_of(self.path)
+
+    def forget(self) -> None:
+        """List the directory again at the next look: something has changed."""
+        self._lists.forget(self.path)
+
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Give what is anywhere below the directory, and has a name like this."""
+        for path in self.glob("*"):
+            if fnmatch.fnmatchcase(path.name, pattern):
+                yield path
+            if path.is_dir():
+                yield from path.rglob(pattern)
+
+    def exists(self) -> bool:
+        return self._look() is not None
+
+    def is_file(self) -> bool:
+        entry = self._look()
+        return entry is not None and entry["type"] == "file"
+
+    def is_dir(self) -> bool:
+        listed = self.parent._list_known()
+        if listed is not None:
+            return self.name in listed and stat.S_ISDIR(listed[self.name].stat().st_mode)
+        try:
+            self._list()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def stat(self) -> os.stat_result:
+        """Give type, size and time of change. Raises: FileNotFoundError; OSError for a file whose size nobody tells."""
+        entry = self._look()
+        if entry is None:
+            raise self.error(FileNotFoundError())
+        return self._status_of(entry)
+
+    def _status_of(self, entry: Entry) -> os.stat_result:
+        mode = stat.S_IFDIR if entry["type"] == "directory" else stat.S_IFREG
+        size = entry.get("size")
+        if size is None and mode == stat.S_IFREG:
+            raise OSError(errno.EOPNOTSUPP, "the file system does not tell its size", str(self))
+        times = {"st_mtime": changed(entry), "st_mtime_ns": int(changed(entry) * 1e9)}
+        return os.stat_result((mode, 0, 0, 1, 0, 0, size or 0, 0, int(changed(entry)), 0), times)
+
+    def _look(self) -> Entry | None:
+        if self._is_as_listed:
+            return self._entry
+        try:
+            found = self.parent._list().get(self.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if found is None else found._entry
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def version(self) -> tuple[object, ...]:
+        """What differs when the file does, as it was listed; at each new list, if nothing would show it."""
+        entry = self._entry or self._look() or {}
+        at_list = 0.0 if shows_change(entry) else self.list_time()
+        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), at_list
+
+    def list_time(self) -> float:
+        """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
+        entry = self._entry or {}
+        at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
+        return 0.0 if at_rest else self._lists.begin_of(self.path.rpartition("/")[0])
+
+    @property
+    def reading(self) -> Entry:
+        """The options of a read: fsspec opens a file of pyarrow so that it cannot seek, and then seeks."""
+        return {"seekable": True} if any(kind.__name__ == "ArrowFSWrapper" for kind in type(self.fs).__mro__) else {}
+
+    def pread(self, begin: int, end: int) -> bytes:
+        """Read a part of the file, all of it. Raises: OSError; CorruptFileError if the file is shorter."""
+        if begin >= end:
+            return b""
+        with self.named():
+            data: bytes = self.fs.cat_file(self.path, start=begin, end=end, **self.reading)
+        return self._whole(data, begin, end)
+
+    def _whole(self, data: bytes, begin: int, end: int) -> bytes:
+        if len(data) != end - begin:
+            reason = f"{end - begin} bytes were asked for, {len(data)} came: the file was cut, or exchanged, while open"
+            raise CorruptFileError(self, begin + len(data), "file size", reason)
+        return data
+
+    def read_bytes(self) -> bytes:
+        """Read a file whole. Raises: OSError; CorruptFileError if it was cut meanwhile."""
+        status = self.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
+        return self.pread(0, status.st_size)
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+        """Open the file to read it. Parameters: buffering: 0 to fetch no more than is read. Raises: OSError."""
+        with self.named():
+            return self.fs.open(self.path, mode, cache_type="readahead" if buffering else "none", **self.reading)
+
+    def open_copy(self) -> int:
+        """Open a copy of the file in local memory or on a local disk, to be mapped: give a descriptor.
+
+        The copy is in the directory for temporary files, without a name, and goes with its last user.
+        """
+        size = self.stat().st_size
+        with COPYING:
+            return os.dup(copy_of(self, size, self.version()).fd)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Make whatever the file system raises an OSError that names this path."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self.error(error) from None
+        except Exception as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception) -> OSError:
+        known = {"FileNotFoundError": errno.ENOENT, "PermissionError": errno.EACCES}
+        number = known.get(type(error).__name__) or getattr(error, "errno", None) or errno.EIO
+        text = os.strerror(number) if number in known.values() else f"{type(error).__name__}: {error}"
+        return OSError(number, text, str(self))
+
+
+def _as_listed(fs: Any, path: str, entry: Entry) -> RemotePath:
+    found = RemotePath(fs, path, None, entry)
+    found._is_as_listed = True
+    return found
+
+
+class ListedEntry:
+    """An entry of a remote directory as ``scandir`` gives it, with what readers use of os.DirEntry."""
+
+    __slots__ = ("_entry", "_path")
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        self._entry: Entry = path._entry or {}
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def is_file(self) -> bool:
+        return bool(self._entry["type"] == "file")
+
+    def is_dir(self) -> bool:
+        return bool(self._entry["type"] == "directory")
+
+    def stat(self) -> os.stat_result:
+        """Return type, size and time of change as they were listed. Raises: OSError for a file without a size."""
+        return self._path._status_of(self._entry)
+
+    def version(self) -> tuple[object, ...]:
+        """Return the version of the file as it was listed, see ``RemotePath.version``."""
+        return self._path.version()
+
+
+COPYING = threading.Lock()
+ALL_BLOCKS: weakref.WeakSet[Blocks] = weakref.WeakSet()
+
+
+def renew_locks() -> None:
+    """Replace the locks in a forked process, which lacks the threads that may hold them or be reading blocks."""
+    global COPYING
+    COPYING = threading.Lock()
+    for blocks in list(ALL_BLOCKS):
+        blocks.renew()
+
+
+os.register_at_fork(after_in_child=renew_locks)
+
+
+class Copy:
+    """A file without a name, which goes with the last descriptor of it."""
+
+    def __init__(self) -> None:
+        self.fd, name = tempfile.mkstemp(prefix="rocketstore-")
+        closing(self, self.fd)
+        Path(name).unlink()
+
+
+@functools.lru_cache(COPIES)
+def copy_of(path: RemotePath, size: int, version: tuple[object, ...]) -> Copy:
+    copy, step = Copy(), 4 * BLOCK
+    with open(copy.fd, "wb", closefd=False) as file:
+        for begin in range(0, size, step):
+            ends = [(at, min(at + BLOCK, size)) for at in range(begin, min(begin + step, size), BLOCK)]
+            file.writelines(read_parts([(path, *part) for part in ends]))
+    return copy
+
+
+def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
+    """Read parts of files, from begin to end each, as many at once as the file system can. Raises: as ``pread``."""
+    if not parts:
+        return []
+    paths, begins, ends = map(list, zip(*parts, strict=True))
+    first = parts[0][0]
+    if len(parts) > 1 and reads_one_by_one(first.fs):
+        with ThreadPoolExecutor(min(len(parts), THREADS), "rocketstore-read") as threads:
+            return list(threads.map(RemotePath.pread, paths, begins, ends))
+    with first.named():
+        where = [path.path for path in paths]
+        found = first.fs.cat_ranges(where, begins, ends, on_error="return", **first.reading)
+    for (path, begin, end), data in zip(parts, found, strict=True):
+        if isinstance(data, Exception):
+            raise path.error(data) from data
+        path._whole(data, begin, end)
+    return cast("list[bytes]", found)
+
+
+def reads_one_by_one(fs: Any) -> bool:
+    """Return whether ``cat_ranges`` of a file system reads parts one by one, so that threads may read them instead.
+
+    False for a file system that keeps copies of files: threads would fetch one file several times.
+    """
+    spec = import_extra("fsspec.spec", "remote")
+    is_cache = any(kind.__name__ == "CachingFileSystem" for kind in type(fs).__mro__)
+    return not is_cache and type(fs).cat_ranges is spec.AbstractFileSystem.cat_ranges
+
+
+class Blocks:
+    """The parts of files that were read last, or are being read ahead."""
+
+    def __init__(self) -> None:
+        ALL_BLOCKS.add(self)
+        self.is_sparing = False  # whether readers of this store fetch only the requested bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], Future[bytes]] = OrderedDict()
+
+    def get(self, path: RemotePath, size: int, number: int, origin: int = 0) -> bytes:
+        """Give a block of the first ``size`` bytes of a file. Raises: as ``RemotePath.pread``.
+
+        Parameters: origin: where block 0 begins.
+        """
+        return self._read(path, size, number, origin, lambda read: read()).result()
+
+    def read_ahead(self, path: RemotePath, size: int, number: int, origin: int = 0) -> None:
+        """Have a block read by another thread, if one can be started."""
+        with contextlib.suppress(RuntimeError):
+            self._read(path, size, number, origin, self._start_thread)
+
+    @staticmethod
+    def _start_thread(read: Callable[[], None]) -> None:
+        threading.Thread(target=read, daemon=True).start()
+
+    def renew(self) -> None:
+        """Begin anew in a forked process."""
+        self._lock = threading.Lock()
+        self._kept = OrderedDict()
+
+    def clear(self) -> None:
+        """Read all anew: somebody may have written."""
+        with self._lock:
+            self._kept.clear()
+
+    def _read(self, path: RemotePath, size: int, number: int, origin: int, run: Any) -> Future[bytes]:
+        begin = origin + number * BLOCK
+        end = min(begin + BLOCK, size)
+        key = *path.version(), path.list_time(), begin, end
+        new: Future[bytes] = Future()
+        try:  # from before it is kept: Ctrl-C may come at once
+            with self._lock:
+                block = self._kept.pop(key, new)
+                self._kept[key] = block
+                while len(self._kept) > MAX_BLOCKS:
+                    self._kept.popitem(last=False)
+            if block is new:
+                run(functools.partial(self._fill, new, key, path, begin, end))
+        except BaseException as error:
+            self._fail(new, key, error)
+            raise
+        return block
+
+    def _fill(self, block: Future[bytes], key: object, path: RemotePath, begin: int, end: int) -> None:
+        try:
+            block.set_result(path.pread(begin, end))
+        except BaseException as error:
+            self._fail(block, key, error)
+
+    def _fail(self, block: Future[bytes], key: object, error: BaseException) -> None:
+        """Let nobody wait for a block that does not come, and have the next who wants it read it."""
+        with self._lock:
+            self._kept.pop(cast("tuple[object, ...]", key), None)
+        with contextlib.suppress(InvalidStateError):
+            block.set_exception(error)
+
+
+def changed(entry: Entry) -> float:
+    """When a file was changed last, epoch seconds; 0 where the file system does not say."""
+    found = first_of(entry, CHANGED)
+    if isinstance(found, str):
+        with contextlib.suppress(ValueError):
+            found = datetime.fromisoformat(found)
+    if isinstance(found, datetime):
+        return found.timestamp()
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def shows_change(entry: Entry) -> bool:
+    """Whether a file system tells what differs when a file of one size does."""
+    return changed(entry) > 0 or first_of(entry, VERSION) is not None
+
+
+def first_of(entry: Entry, names: Sequence[str]) -> Any:
+    return next((entry[name] for name in names if entry.get(name) is not None), None)

@@ -1,1 +1,0 @@
-"""One thin class for each kind of file: opening, naming, sizes, closing."""

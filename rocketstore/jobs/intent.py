@@ -1,0 +1,260 @@
+"""The intent of a write: what a job is about to append, for whoever opens the store after a crash in the middle.
+
+The intent is on the disk before the first byte is appended, and goes when the last is on the disk: with it the write is
+done, and before that nothing of it is, for whoever asked for it was told so or was killed. The pieces that the records
+come from stay until then, so that the records of the job are known from anyone else's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.errors import CorruptFileError
+from rocketstore.jobs.pieces import Piece, read_blocks
+from rocketstore.jobs.transactions import Transaction, commit_transaction
+from rocketstore.kernels.appender import count_appended
+from rocketstore.kernels.commit_log import BLANK
+from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.state.broker_config import replace_file
+
+__all__ = [
+    "PIECES", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path",
+]
+
+PIECES = "rocketstore-write-"  # and the job: a directory under the root
+NO_HOST = "0.0.0.0:0"
+KEPT_TIMES = 10  # as long as it took to find whether records are committed, the answer is kept
+
+logger = logging.getLogger("rocketstore")
+
+
+class WriteIntent(NamedTuple):
+    """What a job appends: its pieces in order, from a physical offset on, and before another at the most, bytes.
+
+    store_timestamp: epoch ms of all records; None: they have their own. append_prop_crc: as they are encoded.
+    transaction: which is committed with the write, if the job has one.
+    """
+
+    job: str
+    begin: int
+    end: int
+    store_timestamp: int | None
+    append_prop_crc: bool
+    pieces: list[Piece]
+    transaction: Transaction | None = None
+
+    @classmethod
+    def read(cls, root: Path) -> WriteIntent | None:
+        """Read that of a store, None if there is none. Raises: CorruptFileError."""
+        path = intent_path(root)
+        try:
+            fields = json.loads(read_small_file(path))
+            intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
+            if intent.transaction is not None:
+                intent = intent._replace(transaction=Transaction.of(*intent.transaction))
+            names = [intent.job, *(piece.name for piece in intent.pieces)]
+            if not all(re.fullmatch(r"\w[\w.-]*", name) for name in names):
+                raise ValueError(f"{names}: must be names of files")
+            numbers = [intent.begin, intent.end, *(number for piece in intent.pieces for number in piece[1:])]
+            if not all(type(number) is int and 0 <= number <= LONG_MAX for number in numbers):
+                raise ValueError(f"{numbers}: must be offsets and sizes")
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = f"{error}: an intent of a write is made whole or not at all; remove it to keep the log as it is"
+            raise CorruptFileError(path, 0, "JSON", reason) from None
+        return intent
+
+    def save(self, root: Path) -> None:
+        """Bring it to the disk, after the names of the pieces. Raises: OSError."""
+        sync_path(pieces_path(root, self.job))
+        fields = {name: value for name, value in self._asdict().items() if name != "transaction" or value is not None}
+        replace_file(intent_path(root), json.dumps(fields).encode())
+
+    def fulfil(self, root: Path) -> None:
+        """Have it gone for good: all of it is on the disk. Raises: OSError; then it is there, and to be undone.
+
+        Its transaction is committed in the same step.
+        """
+        if self.transaction is not None:
+            commit_transaction(root, self.transaction, intent_path(root))
+            return
+        try:
+            intent_path(root).unlink()
+            sync_path(root)  # or a loss of power brings it back, and what is done is undone
+        except BaseException:
+            self.save(root)
+            raise
+
+    @property
+    def records(self) -> int:
+        """How many there are to append."""
+        return sum(piece.records for piece in self.pieces)
+
+    def count_in(self, log: CommitLog, directory: Path, end: int) -> tuple[int, int]:
+        """Count its records at the beginning of its range in a log that ends at ``end``, and say where they end.
+
+        Raises: CorruptFileError, FileNotFoundError for its pieces.
+        """
+        encoder = RecordEncoder(NO_HOST, lambda topic: 0, append_prop_crc=self.append_prop_crc)
+        blocks = (block for piece in self.pieces for block in read_blocks(directory, piece))
+        count, offset = 0, self.begin
+        while offset < end and (block := next(blocks, None)) is not None:
+            encoder.load(*block)
+            done = 0
+            while done < len(encoder):
+                before = offset
+                done, offset = self._count(encoder, done, log, offset, end)
+                if offset == before and (offset := behind_blank(log, offset, end)) == before:
+                    return count + done, offset
+            count += done
+        return count, offset
+
+    def _count(self, encoder: RecordEncoder, done: int, log: CommitLog, offset: int, end: int) -> tuple[int, int]:
+        window = log.queue.read(offset, encoder.size, "sequential") if offset < end else None
+        if window is None:
+            return done, offset
+        begin, stop = window.from_offset, min(end - window.from_offset, window.buffer.size)
+        done, position = count_appended(encoder, done, self.store_timestamp, window.buffer, begin, offset - begin, stop)
+        return done, begin + position
+
+
+def behind_blank(log: CommitLog, offset: int, end: int) -> int:
+    """Where the next file begins, if the one that has ``offset`` is closed there."""
+    step = log.step(log.scanner(()), offset, offset + 1) if offset < end else None
+    return step[0] if step is not None and step[1] == BLANK else offset
+
+
+@dataclass
+class UnfinishedWrite:
+    """A write that was ended in the middle, and what is to be done about it.
+
+    ``what``: "undo", cut its records off, for nothing follows them; "finish", none is there, or others follow all of
+    them; "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records
+    in the log, bytes; ``count``: how many they are, -1 where nothing tells.
+    """
+
+    root: Path
+    intent: WriteIntent
+    what: str
+    count: int
+    begin: int
+    end: int
+
+    def settle(self) -> None:
+        """After it was done: have nobody do it again. A write that was left is told of, and its intent renamed."""
+        path, job = intent_path(self.root), self.intent.job
+        told = f"{self.root}: write {job} was ended in the middle: {self}"
+        logger.warning("%s", told)
+        with suppress(FileNotFoundError):  # that was done before
+            if self.what == "leave":
+                path.rename(path.with_stem(f"{path.stem}-{job}"))
+            elif self.intent.transaction is not None and self._is_whole:
+                commit_transaction(self.root, self.intent.transaction, path)
+            else:
+                path.unlink()
+        sync_path(self.root)
+        shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
+        if self.what == "leave":  # which is for somebody to decide about
+            warnings.warn(told, stacklevel=1)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all records of the write stay in the log."""
+        return self.what == "finish" and self.count == self.intent.records > 0
+
+    def __str__(self) -> str:
+        if self.what == "undo":
+            return f"the {self.count} messages that it put are cut off at {self.begin}"
+        if self.what == "finish":
+            return f"all of its {self.count} messages stay, others follow them" if self.count else "it had put nothing"
+        some = f"{self.count} of its {self.intent.records} messages" if self.count >= 0 else "some of its messages"
+        return f"{some} may stay in the log, from {self.begin} to {self.end}: it is not known that nothing follows them"
+
+
+def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | None:
+    """See what became of a write that a store says it was in. Changes nothing.
+
+    Parameters: end: where the last sound record of the log ends, bytes. Raises: CorruptFileError for the intent.
+    """
+    intent = WriteIntent.read(root)
+    if intent is None:
+        return None
+    try:
+        count, own_end = intent.count_in(log, pieces_path(root, intent.job), end)
+    except (FileNotFoundError, CorruptFileError):
+        count, own_end = (-1, min(end, intent.end)) if end > intent.begin else (0, intent.begin)
+    what = "leave"
+    if count > 0 and own_end == end <= intent.end:
+        what = "undo"
+    elif count in (0, intent.records):
+        what = "finish"
+    return UnfinishedWrite(root, intent, what, count, intent.begin, own_end)
+
+
+class UncommittedRecords:
+    """The records of an unfinished write at the end of a log, which readers leave out.
+
+    They are cut off if the write fails. Once records of others follow them, they stay. To find that out, all records of
+    the write are read. So the answer is kept for a time that is in proportion to the time of reading.
+    """
+
+    def __init__(self, root: Path, log: CommitLog) -> None:
+        self._root = root
+        self._path = intent_path(root)
+        self._log = log
+        self._staying: WriteIntent | None = None
+        self._uncommitted: WriteIntent | None = None
+        self._kept_until = 0.0  # seconds of the monotonic clock
+
+    def find_begin(self) -> int:
+        """Return the physical offset, bytes, where they begin; LONG_MAX if there are none.
+
+        Damage within the range of the write is the end of the log. Raises: CorruptFileError for the intent.
+        """
+        try:
+            self._path.stat()  # a get asks several times, and opening a missing file takes much longer
+        except FileNotFoundError:
+            return LONG_MAX
+        while (intent := WriteIntent.read(self._root)) not in (None, self._staying):
+            started = time.monotonic()
+            if intent == self._uncommitted and started < self._kept_until:
+                return intent.begin
+            end = self._find_sound_end(intent)
+            if end <= intent.end and self._ends_with(end):
+                self._uncommitted = intent
+                self._kept_until = time.monotonic() + KEPT_TIMES * (time.monotonic() - started)
+                return intent.begin
+            if self._find_sound_end(intent) >= end:  # else the records are being cut off
+                self._staying = intent
+        return LONG_MAX
+
+    def _find_sound_end(self, intent: WriteIntent) -> int:
+        self._log.refresh()
+        return self._log.walk(self._log.scanner(()), intent.begin, intent.end)
+
+    def _ends_with(self, end: int) -> bool:
+        """Whether all sound records before ``end`` are of the write."""
+        found = find_unfinished(self._root, self._log, end)
+        return found is not None and found.end == end and found.what != "leave"
+
+
+def intent_path(root: Path) -> Path:
+    return root / "rocketstore-intent.json"
+
+
+def pieces_path(root: Path, job: str) -> Path:
+    return root / f"{PIECES}{job}"

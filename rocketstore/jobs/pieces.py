@@ -1,0 +1,168 @@
+"""Pieces: files of records that several processes encode, to be appended to a log together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.create import create_file
+from rocketstore.disk.mapped_file import sync
+from rocketstore.disk.small_file import open_at_once, require_regular
+from rocketstore.disk.storage import is_remote
+from rocketstore.dispatch.dispatch import check_more_queues
+from rocketstore.errors import CorruptFileError, PutMessageError
+from rocketstore.kernels.csrc import crc32
+from rocketstore.kernels.record_encoder import ENCODED
+from rocketstore.log.log_writer import at_row, check_queue, encode_batch, encoder_of, illegal, naming_row
+from rocketstore.messages.message import INNER_BATCH
+from rocketstore.messages.message_batch import MessageBatch
+
+__all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
+
+ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
+
+
+class Piece(NamedTuple):
+    """A file of encoded records: how many, bytes of all and of the largest, and of the file."""
+
+    name: str
+    records: int
+    size: int
+    largest: int
+    file_size: int
+
+
+class Block(NamedTuple):
+    """Records that were encoded together, as RecordEncoder.dump gives them, and their queues."""
+
+    data: bytes
+    encoded: NDArray[Any]
+    queues: list[tuple[str, int]]
+
+    def with_queues(self, take_turns: Callable[[str, int], list[int]]) -> Block:
+        """Give queues to the records that have none yet.
+
+        Parameters: take_turns: gives for so many messages of a topic the queue ids that come in turn, each once.
+        """
+        if all(queue_id != ANY_QUEUE for _, queue_id in self.queues):
+            return self
+        encoded = self.encoded.view(np.uint8).copy().view(ENCODED)  # as bytes, which is faster than field by field
+        numbers = dict[tuple[str, int], int]()
+        queue = np.ascontiguousarray(encoded["queue"])
+        order = np.argsort(queue, kind="stable")
+        bounds = np.searchsorted(queue, np.arange(len(self.queues) + 1), sorter=order)
+        for (topic, queue_id), (begin, end) in zip(self.queues, pairwise(bounds.tolist()), strict=True):
+            rows = order[begin:end]
+            turns = take_turns(topic, len(rows)) if queue_id == ANY_QUEUE else [queue_id]
+            given = [numbers.setdefault((topic, one), len(numbers)) for one in turns]
+            turn = np.arange(len(rows)) % len(turns)
+            encoded["queue_id"][rows] = np.array(turns)[turn]
+            encoded["queue"][rows] = np.array(given)[turn]
+        return Block(self.data, encoded, list(numbers))
+
+
+class PieceWriter:
+    """Encodes messages into a file, as the store does that they are for.
+
+    Attributes: rows: messages so far.
+    """
+
+    def __init__(self, path: Path, config: StoreConfig, *, keeps_store: bool) -> None:
+        """Make a new file.
+
+        Parameters: config: the store's, with every size. keeps_store: messages have store times and hosts of their own.
+        """
+        self.path = path
+        self.rows = self._size = self._largest = 0
+        self._config: Any = config
+        self._keeps_store = keeps_store
+        self._encoder = encoder_of(config, lambda topic: ANY_QUEUE)
+        self._file = os.fdopen(create_file(path), "wb")
+
+    def add(self, batch: MessageBatch) -> None:
+        """Add messages; queue id -1 or no such column: the queue is given when they are appended.
+
+        Raises: PutMessageError, ValueError: one is refused, named by its row among all of the file.
+        """
+        if not len(batch):
+            return
+        encoder = self._encoder
+        with naming_row(encoder, self.rows):
+            encode_batch(encoder, batch, keeps_store=self._keeps_store)
+        block = Block(*encoder.dump(), list(encoder.queues))
+        self._check(batch, block)
+        encoded = block.encoded.tobytes()
+        checksum = crc32(encoded, crc32(block.data))
+        head = {"records": len(batch), "size": len(block.data), "crc32": checksum, "queues": block.queues}
+        text = json.dumps(head).encode()
+        self._file.writelines((b"%08x " % crc32(text), text, b"\n", block.data, encoded))
+        self.rows += len(batch)
+        self._size += len(block.data)
+        self._largest = max(self._largest, encoder.largest)
+
+    def _check(self, batch: MessageBatch, block: Block) -> None:
+        """Refuse what the store would refuse, or could not take as it is encoded here."""
+        for number, (topic, queue_id) in enumerate(block.queues):
+            try:
+                check_queue(topic, max(queue_id, 0))
+            except PutMessageError as error:
+                row = int(np.argmax(block.encoded["queue"] == number))
+                raise at_row(self.rows + row, error) from None
+        config = self._config
+        is_light = config.enable_lmq or (config.enable_multi_dispatch and Compat.of(config.compat).has_multi_dispatch)
+        for row, message in enumerate(batch) if self._encoder.is_special else ():
+            is_inner = "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH
+            if is_inner or (is_light and "INNER_MULTI_DISPATCH" in message.properties):
+                reason = "an inner batch, or a message for light queues: put_messages takes these"
+                raise at_row(self.rows + row, illegal(reason))
+            try:
+                check_more_queues(message.topic, message.properties, config, ())
+            except PutMessageError as error:
+                raise at_row(self.rows + row, error) from None
+
+    def finish(self, path: Path) -> Piece:
+        """Bring the file to the disk, under the name that it is to have."""
+        self._file.flush()
+        sync(self._file.fileno())
+        file_size = self._file.tell()
+        self._file.close()
+        self.path.rename(path)
+        return Piece(path.name, self.rows, self._size, self._largest, file_size)
+
+    def close(self) -> None:
+        """Close the file, and remove it unless it was finished."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+
+def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
+    """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
+    path = directory / piece.name
+    with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
+        status = path.stat() if is_remote(path) else os.fstat(file.fileno())
+        require_regular(path, status)
+        if (size := status.st_size) != piece.file_size:
+            raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")
+        while line := file.readline():
+            at = file.tell() - len(line)
+            try:
+                checksum, _, text = line[:-1].partition(b" ")
+                if checksum != b"%08x" % crc32(text):
+                    raise ValueError("the CRC of its head is another")
+                head = json.loads(text)
+                data, encoded = file.read(head["size"]), file.read(head["records"] * ENCODED.itemsize)
+                if crc32(encoded, crc32(data)) != head["crc32"]:
+                    raise ValueError("the CRC is another")
+                queues = [(topic, queue_id) for topic, queue_id in head["queues"]]
+                block = Block(data, np.frombuffer(encoded, ENCODED), queues)
+            except (ValueError, KeyError, TypeError) as error:
+                raise CorruptFileError(path, at, "block", f"is not what was written: {error}") from None
+            yield block

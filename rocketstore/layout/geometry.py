@@ -1,0 +1,264 @@
+"""The sizes of a store's files, which no file says: what to write with, and none of it guessed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rocketstore.broker_file import BrokerFile
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, size_problem
+from rocketstore.disk.mapped_file import MappedFile, MappedFileQueue, make_directory
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import scandir, to_path
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.index.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
+from rocketstore.index.index_service import index_paths
+from rocketstore.layout.layout import has_dledger_log
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.state.broker_config import replace_file
+
+__all__ = [
+    "known_config",
+    "read_saved",
+    "require_batch_size",
+    "require_sizes",
+    "require_store",
+    "save_geometry",
+    "saved_path",
+    "with_default_sizes",
+    "writing_config",
+]
+
+LOG, SLOTS, ITEMS = "mapped_file_size_commit_log", "max_hash_slot_num", "max_index_num"
+PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt))
+NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
+QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
+PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
+# What rocketstore.json has: all that the bytes of a store depend on.
+SAVED: dict[str, type] = {
+    **dict.fromkeys(DEFAULT_SIZES, int),
+    **dict.fromkeys((*PATHS, "message_delay_level", "store_host", "compat"), str),
+    **dict.fromkeys(("enable_consume_queue_ext", "enable_multi_dispatch", "enable_lmq"), bool),
+    **dict.fromkeys(("enabled_append_prop_crc", "message_index_enable", "allocate_file_ahead"), bool),
+}
+
+
+def require_store(root: Path, config: StoreConfig) -> None:
+    """Raise StoreError if a directory is no store's root, OSError if it is none at all."""
+    with scandir(root):
+        pass
+    parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
+    if not any(part.is_dir() for part in parts) and not has_dledger_log(root):
+        raise StoreError(f"{root}: no store is here, neither commitlog nor consumequeue nor index")
+
+
+def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
+    """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none.
+
+    Raises: as ``known_config``; ValueError if there are messages but no queue, or no index, whose size is not known.
+    """
+    root = to_path(store_path_root_dir)
+    known = known_config(root, config)
+    names = [] if getattr(known, PLAIN) or getattr(known, BATCH) else [PLAIN]
+    names += [SLOTS, ITEMS] if known.message_index_enable else []
+    if any(getattr(known, name) is None for name in names) and _has_messages(root, known):
+        require_sizes(root, known, names)
+    return with_default_sizes(known)
+
+
+def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
+    """Raise ValueError for sizes that no file shows: what is made with another the broker would not load."""
+    unknown = [name for name in names if getattr(known, name) is None]
+    if unknown:
+        defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
+        hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
+        raise ValueError(
+            f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
+            "(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are "
+            f"{defaults}{hint}"
+        )
+
+
+def with_default_sizes(config: StoreConfig) -> StoreConfig:
+    """Return a configuration to write with: RocketMQ's default for each size that is not known.
+
+    Raises: ValueError if queues cannot be written with a file size, or if the broker's properties file has a value that
+    is needed and cannot be used. For batch queues also call ``require_batch_size``.
+    """
+    config.require_usable(LOG, PLAIN, *(SLOTS, ITEMS) * config.message_index_enable, "message_delay_level")
+    sizes: dict[str, Any] = {name: getattr(config, name) or size for name, size in DEFAULT_SIZES.items()}
+    if config.enable_consume_queue_ext:
+        config.require_usable(EXT)
+    unusable = config.other.unusable if isinstance(config.other, BrokerFile) else {}
+    for name in (BATCH, EXT):
+        if name not in unusable and (problem := size_problem(name, sizes[name])):
+            raise ValueError(problem)
+    return replace(config, **sizes)
+
+
+def require_batch_size(config: StoreConfig) -> None:
+    """Raise ValueError if the broker's properties file has a size for batch queues that cannot be used."""
+    is_default = getattr(config, BATCH) == DEFAULT_SIZES[BATCH]
+    (replace(config, **NO_BATCH_SIZE) if is_default else config).require_usable(BATCH)
+
+
+def known_config(
+    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, replaced: Collection[str] = ()
+) -> StoreConfig:
+    """Give what a store is laid out and written with, a size None where there is no file of that kind. Changes nothing.
+
+    A size is what ``config`` says; else what ``config/rocketstore.json`` says, which every rocketstore writer leaves;
+    else what the files show beyond doubt.
+
+    Parameters: config: None for all as the store was last written; else only its sizes that are None are filled in.
+    replaced: sizes of files that are to be replaced: where these are known, no file is asked.
+    Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
+    would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
+    """
+    root = to_path(store_path_root_dir)
+    saved = read_saved(saved_path(root))
+    for name in PATHS:  # of a copy of a store they lead to the log of the other one
+        if name in saved and (config is None or getattr(config, name) is None):
+            raise ValueError(f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's")
+    config = config or StoreConfig(**saved)
+    given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
+    shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
+    for name, kind in QUEUES.items():
+        if not (name in replaced and given[name]):
+            directories = queue_directories(root / kind.directory_name)
+            shown[name] = _length(name, directories, given[name], saved.get(name), kind.unit_size)
+    if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
+        shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
+    if not (shown[LOG] or given[LOG]) and any(shown.values()):
+        raise ValueError(
+            f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
+            f"{LOG} if it is lost"
+        )
+    sizes: dict[str, Any] = {name: given[name] or shown.get(name) for name in DEFAULT_SIZES}
+    return replace(config, **sizes)
+
+
+def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
+    """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
+    path = saved_path(Path(store_path_root_dir))
+    root = Path(store_path_root_dir).absolute()
+    is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
+    names = SAVED.keys() - PATHS if is_moved else SAVED.keys()
+    values = {name: value for name in SAVED if name in names and (value := getattr(config, name)) is not None}
+    if read_saved(path) != values:
+        make_directory(path.parent)
+        replace_file(path, json.dumps(values, indent="\t").encode())
+
+
+def saved_path(root: Path) -> Path:
+    return root / "config" / "rocketstore.json"
+
+
+def read_saved(path: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(read_small_file(path))
+        for name, value in values.items():
+            if name not in SAVED or type(value) is not SAVED[name]:
+                raise ValueError(f"{name}={value!r} is not known here")
+        with_default_sizes(StoreConfig(**values))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError, RecursionError) as error:
+        reason = f"{error}: repair the file, or remove it and give what it had"
+        raise CorruptFileError(path, getattr(error, "pos", 0), "JSON", reason) from None
+    return values
+
+
+def _has_messages(root: Path, config: StoreConfig) -> bool:
+    for directory in config.commit_log_paths(root):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            queue = MappedFileQueue([directory])
+            if any(any(queue.pread(file.file_from_offset, 8)) for file in queue.files):
+                return True
+    return False
+
+
+def _length(
+    name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int
+) -> int | None:
+    """Give the one length that the files of all these runs have, None if there are no files.
+
+    A file of no length is none: RocketMQ deletes a last one, a rocketstore writer leaves one where the power went. A
+    last one that is shorter than what is known was cut, or made when
+    the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
+    """
+    known, whose = given, "config/rocketstore.json" if given == saved else "what is given"
+    found = None
+    for directory in directories:
+        try:
+            files = MappedFileQueue([directory]).files
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for file in files:
+            if file.size == 0 and (saved is not None or file is files[-1]):
+                continue
+            if known is None:
+                known, whose = file.size, str(file.path)
+            if file.size < known and file is files[-1] and known in (saved, found):
+                continue
+            if file.size != known:
+                reason = f"{known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it"
+                hint = f"; rebuild{'' if given else ' with this size given'} writes the queues again"
+                raise ValueError(f"{name}: {reason}{hint if name in QUEUES else ''}")
+            if given is None and (known == 0 or known % unit or file.file_from_offset % known):
+                raise ValueError(f"{name}: give it: {known}, the length of {file.path}, does not fit its name or units")
+            found = known
+    return found
+
+
+def _index_geometry(directory: Path, slots: int | None, items: int | None) -> tuple[int, int] | None:
+    """Give the geometry of the index files, None if there are none. Half of one and their length give the rest."""
+    lengths = {}
+    with contextlib.suppress(FileNotFoundError):
+        lengths = {path: length for path in index_paths(directory) if (length := path.stat().st_size)}
+    if not lengths:
+        return None
+    paths = list(lengths)
+    length = lengths[paths[-1]]
+    if slots is None and items is None:
+        slots, items = _shown_geometry(paths)
+    slots = slots or max(1, (length - file_size(0, items or 0)) // SLOT_SIZE)
+    items = items or max(2, (length - file_size(slots, 0)) // ITEM_SIZE)
+    expected = file_size(slots, items)
+    for path, length in lengths.items():
+        if length != expected:
+            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}")
+    _check_items(paths, slots, items)
+    return slots, items
+
+
+def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
+    try:
+        return geometry_of(paths, for_writing=True)
+    except ValueError:
+        hint = ": config=StoreConfig(...)"
+    with contextlib.suppress(ValueError, CorruptFileError):
+        slots, items = geometry_of(paths[:1], for_writing=False)
+        hint = f" (it looks like config=StoreConfig({SLOTS}={slots}, {ITEMS}={items}))"
+    raise ValueError(f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}")
+
+
+def _check_items(paths: list[Path], slots: int, items: int) -> None:
+    """Refuse a geometry if the newest items are found with another alone."""
+    for path in reversed(paths):
+        with MappedFile(path) as file:
+            other = other_geometry(file, slots, items)
+            with file.reading() as view:
+                is_empty = int.from_bytes(view[36:40], "big", signed=True) <= 1
+        if other is not None:
+            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
+        if not is_empty:
+            return

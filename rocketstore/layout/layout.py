@@ -1,0 +1,221 @@
+"""The parts of a store in formats that are not read: DLedger's log, RocksDB, compaction and tiered storage.
+
+Every command that reads or writes a store checks here first, so that it uses no files that the broker no longer uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import scandir
+from rocketstore.dispatch.dispatch import LMQ_PREFIX
+from rocketstore.errors import UnsupportedFormatError
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.state.config_values import LMQ_OFFSETS
+from rocketstore.state.rocksdb import (
+    ROCKSDB,
+    find_config_databases,
+    has_rocksdb_data,
+    holds_index,
+    is_rocksdb,
+    store_type,
+)
+
+__all__ = ["ROCKSDB_QUEUES", "StoreLayout", "find_elsewhere", "has_dledger_log", "has_file_queues", "look_at_store",
+           "require_file_log"]
+
+ROCKSDB_QUEUES = "consumequeue_rocksdb"
+QUEUE_DATABASES = (ROCKSDB_QUEUES, "consumequeue")
+GO_BACK = "if the broker uses files again, give its properties file with storeType=default (--broker-conf)"
+
+
+@dataclass(frozen=True)
+class StoreLayout:
+    """The parts of a store that are not files of RocketMQ's default store. Nothing is kept open.
+
+    ``queue_database``: the RocksDB of consume queues; None without one. ``are_queues_in_database``: consumers are
+    served from it, and queues in files are older, if they exist. ``is_store_type_given``: the broker's properties file
+    has storeType. ``config_databases``: by name of each file of ``config`` that the broker does not use, the RocksDB
+    that it uses in its place. ``index_database``: the RocksDB that has an index. ``has_other_data``: ``rocksdbstore``
+    has timers or transactions, and no index. ``has_light_queues``: consumers of light queues have stored offsets.
+    ``compacted_topics``: consumers of these topics are served from ``compaction``. ``is_tiered``: older messages may be
+    only in tiered storage.
+
+    Source: DefaultMessageStore.createConsumeQueueStore, BrokerController.initializeMetadata.
+    """
+
+    root: Path
+    queue_database: Path | None
+    are_queues_in_database: bool
+    is_store_type_given: bool
+    config_databases: Mapping[str, Path]
+    index_database: Path | None
+    has_other_data: bool
+    has_light_queues: bool
+    compacted_topics: tuple[str, ...]
+    is_tiered: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether queues, topics, groups and consumer offsets are all in files."""
+        return self.queue_database is None and not self.config_databases
+
+    def require_file_queues(self, what: str, topic: str = "") -> None:
+        """Raise UnsupportedFormatError if the broker has the queues, or those of ``topic``, in RocksDB.
+
+        Parameters: what: what cannot be done with RocksDB, for the error: "read" or "written". topic: a topic without
+        queues in files, if given.
+        """
+        if self.are_queues_in_database:
+            older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.root) else ""
+            reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+        if self.queue_database is not None and topic.startswith(LMQ_PREFIX):
+            reason = f"light queues such as {topic!r} may be only in this RocksDB, which is not {what}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_written_queues(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the broker writes queues in RocksDB, or may do so beside those in files."""
+        self.require_file_queues(what)
+        if self.queue_database is not None and not self.is_store_type_given:
+            reason = f"the broker may also write its queues to this RocksDB, which is not {what}; {GO_BACK}"
+            raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
+
+    def require_config_files(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the broker has its topics or consumer offsets in RocksDB."""
+        for database in self.config_databases.values():
+            reason = f"the broker's topics and consumer offsets are in RocksDB, which is not {what}; {GO_BACK}"
+            raise UnsupportedFormatError(f"{database}: {reason}")
+
+    def require_file_index(self, what: str) -> None:
+        """Raise UnsupportedFormatError if the index is in RocksDB."""
+        if self.index_database is not None:
+            raise UnsupportedFormatError(f"{self.index_database}: the index is in RocksDB, which is not {what}")
+
+    def problems(self) -> list[str]:
+        """Return the problems of a store whose answers may lack messages, because RocksDB is not read."""
+        if self.queue_database is None or self.are_queues_in_database or not self.has_light_queues:
+            return []
+        return [f"{self.queue_database}: light queues may be only in this RocksDB, which is not read"]
+
+    def notes(self, topics: Collection[str] | None = None) -> list[str]:
+        """Return notes on topics whose consumers are not served from log and queues.
+
+        Parameters: topics: report only those of these topics that are compacted; None reports all.
+        """
+        found = [topic for topic in self.compacted_topics if topics is None or topic in topics]
+        return _describe_elsewhere(self.root, found, self.is_tiered)
+
+    def left_behind(self) -> list[str]:
+        """Return notes on what stays in RocksDB after queues were built in files."""
+        left = []
+        if self.are_queues_in_database:
+            left.append(f"{self.root}: the queues were in RocksDB: start the broker with storeType=default, "
+                        "or it does not use the queues that were built")
+        if self.config_databases:
+            places = ", ".join(dict.fromkeys(str(path) for path in self.config_databases.values()))
+            left.append(f"{self.root}: topics, consumer groups and offsets stay behind in RocksDB ({places}): "
+                        "with storeType=default and configManagerVersion=v1 the broker starts without them")
+        return left
+
+
+def look_at_store(root: Path, config: StoreConfig | None = None) -> StoreLayout:
+    """Find the parts of a store that are in formats that are not read. Changes nothing.
+
+    Parameters: config: the settings of the broker's properties file. Its storeType decides whether the broker uses
+    RocksDB. Without storeType, the files that exist decide.
+    """
+    names, in_config = _names_in(root), _names_in(root / "config")
+    config_databases = find_config_databases(root, config) if in_config else {}
+    database = next((root / name for name in QUEUE_DATABASES if name in names and is_rocksdb(root / name)), None)
+    has_data = "rocksdbstore" in names and has_rocksdb_data(root / "rocksdbstore")
+    has_index = has_data and holds_index(root / "rocksdbstore")
+    return StoreLayout(
+        root=root,
+        queue_database=database,
+        is_store_type_given=store_type(config) is not None,
+        are_queues_in_database=database is not None and _are_queues_in_database(root, config, config_databases),
+        config_databases=config_databases,
+        index_database=root / "rocksdbstore" if has_index else None,
+        has_other_data=has_data and not has_index,
+        has_light_queues=LMQ_OFFSETS in in_config,
+        compacted_topics=_find_compacted_topics(root, names),
+        is_tiered=_is_tiered(names, in_config),
+    )
+
+
+def find_elsewhere(root: Path, is_wanted: Callable[[str], bool]) -> list[str]:
+    """Say where consumers get other messages than those of log and queues, as ``StoreLayout.notes`` does.
+
+    Two directories are listed, and a third if a topic was compacted.
+
+    Parameters: is_wanted: whether a topic is read.
+    """
+    names = _names_in(root)
+    topics = filter(is_wanted, _find_compacted_topics(root, names))
+    return _describe_elsewhere(root, topics, _is_tiered(names, _names_in(root / "config")))
+
+
+def _find_compacted_topics(root: Path, names: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(_names_in(root / "compaction" / "compactionLog"))) if "compaction" in names else ()
+
+
+def _is_tiered(names: Collection[str], in_config: Collection[str]) -> bool:
+    return "tiered_index_file" in names or "tieredStoreMetadata.json" in in_config
+
+
+def _describe_elsewhere(root: Path, compacted_topics: Iterable[str], is_tiered: bool) -> list[str]:
+    texts = [
+        f"{root / 'compaction'}: topic {topic!r} is compacted: its consumers get the newest message of each "
+        "key from here, which is not read; log and queue have all messages"
+        for topic in compacted_topics
+    ]
+    if is_tiered:
+        texts.append(f"{root}: the broker uses tiered storage: older messages may be in the tier only, "
+                     "which is not read")
+    return texts
+
+
+def _are_queues_in_database(root: Path, config: StoreConfig | None, config_databases: Mapping[str, Any]) -> bool:
+    """Return whether consumers are served from the RocksDB of queues, which exists.
+
+    With rocksdbCQDoubleWriteEnable a broker with the default storeType writes RocksDB and files, and reads the files.
+    """
+    given = store_type(config)
+    if given is not None:
+        return given == ROCKSDB
+    with contextlib.suppress(OSError):
+        return bool(config_databases) or not has_file_queues(root)
+    return False  # the caller gets the error when it lists the queues
+
+
+def _names_in(directory: Path) -> set[str]:
+    """Return the names in a directory; none if it cannot be listed: then the next call that reads it raises."""
+    with contextlib.suppress(OSError), scandir(directory) as entries:
+        return {entry.name for entry in entries}
+    return set()
+
+
+def has_dledger_log(root: Path) -> bool:
+    return any(root.glob("dledger-*"))
+
+
+def require_file_log(root: Path, config: StoreConfig, what: str) -> None:
+    """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages.
+
+    Parameters: what: what cannot be done with it, for the error: "read", "written" and so on.
+    """
+    if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
+        is_mixed = any(path.is_dir() for path in config.commit_log_paths(root))
+        hint = "; CommitLog.open reads, and salvage saves, the older log beside it: pass its directory" * is_mixed
+        raise UnsupportedFormatError(f"{root}: the commit log is DLedger's, which is not {what}{hint}")
+
+
+def has_file_queues(root: Path) -> bool:
+    return any(any(queue_directories(root / kind.directory_name)) for kind in QUEUE_KINDS)

@@ -1,0 +1,173 @@
+"""To which store the directories belong that a writer changes, and the locks that it takes for them.
+
+The rule, for every writer:
+
+1. A directory belongs to the nearest directory above it, links resolved, that is the root of a store.
+2. If there is none, a directory that the broker's file names belongs to the root that the file names, and any other
+   directory to STORE.
+3. A writer of STORE changes only what belongs to STORE. With ``write_elsewhere`` it also changes what belongs to
+   another store, and takes the lock of that store, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketstore.broker_file import BrokerFile
+from rocketstore.config import StoreConfig, is_same_directory
+from rocketstore.disk.lock_file import StoreLock
+from rocketstore.errors import StoreError
+
+__all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
+
+ROOT_FILES = ("lock", "checkpoint", "abort")  # any of these is in the root of a store alone
+QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+LAST_FILES = 3  # files of a log or a queue that a recovery may write to
+
+
+def acquire_locks(root: Path, config: StoreConfig) -> list[StoreLock]:
+    """Take the locks of all stores that a writer of a store changes: its own first.
+
+    Raises: StoreLockedError if one is held; StoreError for a directory of another store, unless
+    ``config.write_elsewhere``; OSError. No lock is taken then.
+    """
+    owners = require_own_places(root, config)
+    with contextlib.ExitStack() as stack:
+        locks = [StoreLock(directory / "lock") for directory in (root, *owners)]
+        for lock in locks:
+            lock.acquire()
+            stack.callback(lock.release)
+        stack.pop_all()
+    return locks
+
+
+@contextlib.contextmanager
+def lock_for_writing(root: Path, config: StoreConfig) -> Iterator[None]:
+    """Hold the locks of ``acquire_locks``. Raises: as it does."""
+    locks = acquire_locks(root, config)
+    try:
+        yield
+    finally:
+        for lock in reversed(locks):
+            lock.release()
+
+
+@contextlib.contextmanager
+def lock_owner_of(out: Path) -> Iterator[None]:
+    """Hold the lock of the store that a new directory is made in, if it is in a store.
+
+    Raises: StoreLockedError, OSError.
+    """
+    owner = find_owner(Path(os.path.realpath(out)).parent)
+    if owner is None or not (owner / "lock").is_file():
+        yield
+        return
+    lock = StoreLock(owner / "lock")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def require_own_places(root: Path, config: StoreConfig) -> list[Path]:
+    """Return the roots of the other stores that own directories which a writer of a store changes.
+
+    Raises: StoreError naming both paths if there is one, unless ``config.write_elsewhere``; OSError.
+    """
+    owners: dict[Path, None] = {}
+    named = [path for path in config.commit_log_paths(root) if path != root / "commitlog"]
+    lists = list(_list_directories(root, [root / "commitlog", *named]))
+    links = [Path(entry.path) for entries in lists for entry in entries if entry.is_symlink()]
+    for place in [*named, *links]:
+        owner = _owner_of(place, root, config if place in named else StoreConfig())
+        if owner is None:
+            continue
+        if not config.write_elsewhere:
+            target = os.path.realpath(place)
+            leads = f"leads to {target}, which belongs" if target != str(place) else "belongs"
+            raise StoreError(
+                f"{place}: {leads} to the store at {owner}, not to {root}, and would be changed: give {owner} as the "
+                "store, or a configuration that names directories of this one; to change the other store as well, and "
+                "take its lock, pass write_elsewhere=True (on the command line --write-elsewhere)"
+            )
+        owners[owner] = None
+    if not config.write_elsewhere:
+        _refuse_shared_files(root, lists)
+    return [owner for owner in owners if owner.is_dir()]
+
+
+def _owner_of(place: Path, root: Path, config: StoreConfig) -> Path | None:
+    """Return the root of the other store that a directory belongs to, None if it belongs to this store."""
+    real_root = Path(os.path.realpath(root))
+    owner = find_owner(Path(os.path.realpath(place)), real_root)
+    if owner is None and isinstance(config.other, BrokerFile):
+        owner = Path(os.path.realpath(config.other.store_path_root_dir))
+    return None if owner is None or is_same_directory(owner, root) else owner
+
+
+def find_owner(place: Path, root: Path | None = None) -> Path | None:
+    """Return the nearest directory that is ``root`` or looks like the root of a store, from a directory upwards.
+
+    Parameters: place, root: absolute paths without links. Returns: None if there is no such directory.
+    """
+    for directory in (place, *place.parents):
+        has_root_file = any((directory / name).is_file() for name in ROOT_FILES)
+        if directory == root or has_root_file or (directory / "consumequeue").is_dir():
+            return directory
+    return None
+
+
+def _list_directories(root: Path, logs: list[Path]) -> Iterator[list[os.DirEntry[str]]]:
+    """Yield the entries of each directory that a writer changes files in: root, log, index, topics and queues."""
+    yield _entries(root)
+    for directory in (*logs, root / "index"):
+        yield _entries(directory)
+    for part in QUEUE_PARTS:
+        topics = _entries(root / part)
+        yield topics
+        for topic in filter(os.DirEntry.is_dir, topics):
+            queues = _entries(topic)
+            yield queues
+            yield from map(_entries, filter(os.DirEntry.is_dir, queues))
+
+
+def _entries(directory: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        return list(entries)
+    return []
+
+
+def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> None:
+    """Raise StoreError if a file that a writer may change is a hard link: another store may have it, too."""
+    for entries in lists:
+        numbered = sorted((entry for entry in entries if entry.name.isdecimal()), key=lambda entry: entry.name)
+        changed = [*numbered[-LAST_FILES:], *(entry for entry in entries if entry.name == "checkpoint")]
+        for entry in changed:
+            if entry.is_file() and entry.stat().st_nlink > 1:
+                raise StoreError(
+                    f"{entry.path}: is a hard link, so that a store that shares the file would be changed with {root}: "
+                    "replace it by a copy; to change both, pass write_elsewhere=True (on the command line "
+                    "--write-elsewhere)"
+                )
+
+
+# ---- a commit log that is not where it should be -----------------------------------------------------------
+
+
+def require_log_directory(root: Path, config: StoreConfig) -> None:
+    """Raise StoreError if the configuration names directories of the commit log, and none of them is there.
+
+    A commit log that is elsewhere is not lost: whoever called must not take it for empty.
+    """
+    paths = config.commit_log_paths(root)
+    own = root / "commitlog"
+    if not config.store_path_commit_log or own in paths or any(path.is_dir() for path in paths):
+        return
+    file = config.other
+    where = f"{file.path} says" if isinstance(file, BrokerFile) else "store_path_commit_log says"
+    hint = f"; {own} is there: leave the configuration out, or name this directory, to use it" * own.is_dir()
+    raise StoreError(f"{root}: the commit log is not at {', '.join(map(str, paths))}, where {where}{hint}")

@@ -1,0 +1,51 @@
+"""LogPlan: a part of a commit log as the driver of a distributed job listed it, for a task that reads this part."""
+
+from __future__ import annotations
+
+import bisect
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore.disk.mapped_file import FROM_OFFSET, LogFile
+from rocketstore.disk.remote_file import RemoteFileQueue, open_queue
+from rocketstore.log.commit_log import CommitLog
+
+__all__ = ["LogPlan"]
+
+
+class LogPlan(NamedTuple):
+    """The files of a part of a log, and the file behind them. A task opens them without listing the directories.
+
+    Attributes: begin, end: physical offsets of the part. directories, options: of the log. files: of the part, as the
+    driver listed them. mapped_file_size: bytes of a whole file. whole_to: nobody writes before this physical offset.
+    """
+
+    begin: int
+    end: int
+    directories: list[Path]
+    files: list[LogFile]
+    mapped_file_size: int
+    options: dict[str, Any]
+    whole_to: int
+
+    @classmethod
+    def of(cls, log: CommitLog, begin: int, end: int, whole_to: int = 0) -> LogPlan:
+        """Plan the bytes from ``begin`` to before ``end``, physical offsets, of an open log."""
+        files = log.queue.files
+        first = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
+        last = bisect.bisect_left(files, end, key=FROM_OFFSET)
+        return cls(begin, end, log.directories, files[first : last + 1], log.mapped_file_size, log.options, whole_to)
+
+    def open(self) -> CommitLog:
+        """Open the part. Its directories are listed only if a file is missing or has damage."""
+        queue = open_queue(self.directories, mapped_file_size=self.mapped_file_size, files=self.files)
+        log = CommitLog(queue, self.options)
+        log.whole_to = self.whole_to
+        return log
+
+    def open_part(self) -> CommitLog:
+        """Open the part for a scan: of remote files, only the bytes of the part are read."""
+        log = self.open()
+        if isinstance(log.queue, RemoteFileQueue):
+            log.queue.part = self.begin, self.end
+        return log

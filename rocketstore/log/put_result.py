@@ -1,0 +1,71 @@
+"""What a put gives: where the messages are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketstore.messages.message_id import offset_msg_id
+
+__all__ = ["PutMessageResult", "PutMessagesResult"]
+
+
+class PutMessageResult(NamedTuple):
+    """Where a message was put: physical offset and size of its record, bytes; store time, epoch ms.
+
+    Source: PutMessageResult, AppendMessageResult. A message that is refused is a PutMessageError instead.
+    """
+
+    phy_offset: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    store_host: str
+
+    @property
+    def offset_msg_id(self) -> str:
+        """Source: MessageDecoder.createMessageId."""
+        return offset_msg_id(self.store_host, self.phy_offset)
+
+
+@dataclass(frozen=True, eq=False)
+class PutMessagesResult:
+    """Where messages were put: columns as in PutMessageResult. ``result[i]`` is one."""
+
+    phy_offsets: NDArray[np.int64]
+    sizes: NDArray[np.int32]
+    queue_ids: NDArray[np.int32]
+    queue_offsets: NDArray[np.int64]
+    store_timestamps: NDArray[np.int64]
+    store_hosts: list[str]
+
+    @classmethod
+    def of(cls, results: Sequence[PutMessageResult]) -> Self:
+        """Make one of single results."""
+        columns: list[Any] = list(zip(*results, strict=True)) or [()] * 6
+        types = np.int64, np.int32, np.int32, np.int64, np.int64
+        arrays: list[Any] = [np.array(column, kind) for column, kind in zip(columns, types, strict=False)]
+        return cls(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], list(columns[5]))
+
+    @classmethod
+    def join(cls, parts: Sequence[PutMessagesResult]) -> Self:
+        """Make one of several."""
+        if not parts:
+            return cls.of([])
+        columns: dict[str, Any] = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)[:-1]
+        }
+        return cls(**columns, store_hosts=[host for part in parts for host in part.store_hosts])
+
+    def __len__(self) -> int:
+        return len(self.phy_offsets)
+
+    def __getitem__(self, i: int) -> PutMessageResult:
+        columns = self.phy_offsets, self.sizes, self.queue_ids, self.queue_offsets, self.store_timestamps
+        phy_offset, size, queue_id, queue_offset, timestamp = (int(column[i]) for column in columns)
+        return PutMessageResult(phy_offset, size, queue_id, queue_offset, timestamp, self.store_hosts[i])

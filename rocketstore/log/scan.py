@@ -1,0 +1,287 @@
+"""Scan: the messages of a commit log from one offset to another, as batches."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+from rocketstore.kernels.arrow_export import consume, export_stream
+from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
+from rocketstore.kernels.message_columns import Field
+from rocketstore.limits import LONG_MAX
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message_batch import MessageBatch, lazy_batch_of
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from rocketstore.log.commit_log import CommitLog
+
+__all__ = ["LOOK_BACK", "MAX_BATCH_BYTES", "Scan", "Skipped"]
+
+CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
+MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
+LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes, at last LARGE_RECORD: remotely, what is near costs less
+ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
+
+
+class Skipped(NamedTuple):
+    """A part of the log that a scan left out: from ``begin`` to before ``end``, bytes, and why."""
+
+    begin: int
+    end: int
+    error: CorruptFileError
+
+
+class Scan:
+    """Messages of a commit log, batch by batch. Each iteration reads the log again.
+
+    Attributes: skipped: what the last iteration left out, in the log's order, if the scan was to skip what is
+    corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
+    where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
+    whether to begin behind the record that the scan's begin is within; False: it is where a record begins. choose:
+    leaves out what is not wanted of each batch, before its bodies are decompressed. bad_bodies: counts the messages of
+    the last iteration whose bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a
+    UserWarning with that count; False if the caller reports the count.
+    Source: none; a broker goes over its log when it recovers and when it dispatches.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        fields: dict[str, Field],
+        begin_offset: int | None,
+        end_offset: int | None,
+        new_scanner: Callable[[], RecordScanner],
+        on_corrupt: str,
+        batch_size: int,
+        threads: int,
+    ) -> None:
+        self.skipped: list[Skipped] = []
+        self.has_expired = False
+        self.bad_bodies = BadBodies()
+        self.warns = True
+        self.position = 0
+        self.resync = True
+        self.choose: Callable[[MessageBatch], MessageBatch] | None = None
+        self._log = log
+        self._fields = fields
+        self._begin, self._end = begin_offset, end_offset
+        self._new_scanner = new_scanner
+        self._on_corrupt = on_corrupt
+        self._batch_size = batch_size
+        self._threads = threads
+        self._stop = 0
+
+    def __iter__(self) -> Iterator[MessageBatch]:
+        self.skipped = []
+        self.bad_bodies = BadBodies()
+        self._log.refresh()
+        files = self._log.queue.files
+        first = files[0].file_from_offset if files else 0
+        self.has_expired = self._begin is not None and self._begin < first
+        last = min(self._log.end_of(files[-1]) if files else 0, self._log.find_limit())
+        begin = self.position = max(first, 0 if self._begin is None else self._begin)
+        end = self._stop = self._log.ending.bound(begin, last if self._end is None else min(self._end, last))
+        return self._then_warn(self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end))
+
+    def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
+        yield from batches
+        if self.warns:
+            self.bad_bodies.warn()
+
+    def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
+        yield from self._walk(self._first(offset), end)
+
+    def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
+        """Give the batches of a range, one piece after the other. Returns where to go on, None at the log's end."""
+        scanner = self._new_scanner()
+        goes_on = True
+        while offset < end and goes_on:
+            offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
+            self.position = offset
+            if status not in (OK, BLANK):
+                yield from self._batches(scanner, self.bad_bodies)
+                offset, goes_on = self._at_bad_bytes(scanner, offset, status, end)
+                self.position = offset
+            if self._is_full(scanner):
+                yield from self._batches(scanner, self.bad_bodies)
+        yield from self._batches(scanner, self.bad_bodies)
+        return offset if goes_on else None
+
+    def _is_full(self, scanner: RecordScanner) -> bool:
+        return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
+
+    def _batches(self, scanner: RecordScanner, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
+        """Take what was scanned, in none, one or more batches."""
+        if not scanner.rows:
+            return iter(())
+        batch = lazy_batch_of(scanner.take(), self._fields)
+        if self.choose is not None:
+            batch = self.choose(batch)
+        return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+
+    def _first(self, offset: int) -> int:
+        """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""
+        if not self.resync or self._may_begin(offset):
+            return offset
+        ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
+        return next((end for end in ends if end > offset), offset)
+
+    def _may_begin(self, offset: int) -> bool:
+        """Whether a record begins here, or is to: where a file does, or where none is."""
+        file = self._log.queue.find(offset)
+        return file is None or file.file_from_offset == offset or self._log.begins_record(offset)
+
+    def _resync(self, offset: int, end: int) -> int:
+        """Give the first offset from this one on where a record begins, if this one is inside a file."""
+        if self._may_begin(offset):
+            return offset
+        found = self._log.find_later(offset, end)
+        return end if found is None else found
+
+    def _at_bad_bytes(self, scanner: RecordScanner, offset: int, status: int, end: int) -> tuple[int, bool]:
+        """Decide what bytes are that are no record: (where to go on, whether to)."""
+        log = self._log
+        log.list_again()  # the records behind a planned part tell whether this is damage
+        later = log.find_later(offset + 1, LONG_MAX)
+        if later is not None and not self._is_bad_crc(offset) and log.ending.is_at(offset):
+            return offset, False
+        if later is None and status not in (END, HALF):
+            whole_to = log.walk(log.scanner(()), offset, offset + 1)
+            later = whole_to if whole_to > offset else None  # the last record is whole, but its CRC is wrong
+        for _ in range(ATTEMPTS):
+            if later is None and status in (END, HALF):
+                return offset, False
+            if later is not None and log.is_at_rest(offset):
+                break
+            time.sleep(ATTEMPT_SECONDS)  # a broker may be writing just here
+            log.queue.forget()
+            step = log.step(scanner, offset, end, self._batch_size)
+            if step is not None and (step[0] > offset or step[1] in (OK, BLANK)):
+                return step[0], True
+        if later is None:
+            return offset, False
+        if offset < log.min_phy_offset:
+            self.has_expired = True
+            return later, True
+        error = log.error(offset, status)
+        if self._on_corrupt == "raise" or not isinstance(error, CorruptFileError):
+            raise error
+        self.skipped.append(Skipped(offset, min(later, self._stop), error))
+        return later, True
+
+    def _is_bad_crc(self, offset: int) -> bool:
+        """Return whether a record is sound except for its CRC, which a running broker does not check."""
+        return self._log.walk(self._log.scanner(()), offset, offset + 1) > offset
+
+    # ---- several threads -----------------------------------------------------------------------------------
+
+    def _read_ahead(self, offset: int, end: int) -> Iterator[MessageBatch]:
+        """Scan chunks of the log at once, and give their batches in order.
+
+        A chunk begins at the first record found in it. If the record before does not end just there, a body looked
+        like a record: the chunk is read again from where that one ends.
+        """
+        chunks = self._chunks(offset, end)
+        waiting: deque[tuple[int, Future[ScannedChunk]]] = deque()
+        place: int | None = self._first(offset)
+        with ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool:
+            try:
+                while place is not None:
+                    while len(waiting) <= self._threads and (chunk := next(chunks, None)):
+                        waiting.append((chunk[1], pool.submit(self._scan_chunk, *chunk)))
+                    if not waiting:
+                        if place < end:  # files may be missing there
+                            yield from self._walk(place, end)
+                        return
+                    chunk_end, future = waiting.popleft()
+                    if place >= chunk_end:
+                        continue
+                    chunk_result = future.result()
+                    if chunk_result.begin == place:
+                        yield from chain.from_iterable(chunk_result.batches)
+                        self.bad_bodies.add_all(chunk_result.bad_bodies)
+                        place = self.position = chunk_result.end
+                    if place < chunk_end:
+                        place = yield from self._walk(place, chunk_end)
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+
+    def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
+        for file in self._log.queue.between(begin, end):
+            start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
+            data = merge_ranges(self._log.data_of(file, start)) if start < stop else []
+            for at in range(start, stop, CHUNK):
+                place = at - file.file_from_offset
+                if find_overlap(data, place, place + CHUNK):
+                    yield at, min(at + CHUNK, stop)
+
+    def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:
+        """Scan one chunk up to its end, or to the first bytes that are no record.
+
+        Bytes that look like a record may be part of a body. So bad bodies of a chunk count only if the chunk is used.
+        """
+        scanner = self._new_scanner()
+        first = offset = self._resync(begin, end)
+        batches: list[Iterable[MessageBatch]] = []
+        bad_bodies = BadBodies()
+        while offset < end:
+            step = self._log.step(scanner, offset, end, self._batch_size)
+            if step is not None:
+                offset = step[0]
+            if self._is_full(scanner):
+                batches.append(begun(self._batches(scanner, bad_bodies)))
+            if step is None or step[1] not in (OK, BLANK):
+                break
+        batches.append(begun(self._batches(scanner, bad_bodies)))
+        return ScannedChunk(first, offset, batches, bad_bodies)
+
+    # ---- as a table ----------------------------------------------------------------------------------------
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export as an Arrow stream of record batches, with the names of tables."""
+        return export_stream(self._fields.values(), ((tuple(b.columns.values()), len(b)) for b in self))
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return all messages as a pyarrow.Table."""
+        return consume(self, import_extra("pyarrow", "arrow").table)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return all messages as a pandas.DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return all messages as a polars.DataFrame."""
+        frame: polars.DataFrame = consume(self, import_extra("polars", "arrow").DataFrame)
+        return frame
+
+    def __repr__(self) -> str:
+        begin = "the beginning" if self._begin is None else f"{self._begin:,}"
+        end = "the end" if self._end is None else f"{self._end:,}"
+        return f"<Scan of {self._log!r} from {begin} to {end}: {', '.join(self._fields)}>"
+
+
+class ScannedChunk(NamedTuple):
+    """What one thread read: the first record is at ``begin``, the last ends at ``end``."""
+
+    begin: int
+    end: int
+    batches: list[Iterable[MessageBatch]]
+    bad_bodies: BadBodies
+
+
+def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
+    """Make the first batch now; the rest when they are asked for, however much the bodies become."""
+    return chain(list(islice(batches, 1)), batches)

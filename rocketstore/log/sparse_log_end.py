@@ -1,0 +1,130 @@
+"""SparseLogEnd: where the messages of a remote log end, found with a few small reads.
+
+The last file of a log has 1 GiB, and the end may be anywhere in it. It is found by halving, as in a sorted list: a
+small read at a place finds a record, or other bytes, or only zeros, which are behind the end.
+"""
+
+from __future__ import annotations
+
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import find_record
+from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
+from rocketstore.log.scan import LOOK_BACK
+
+__all__ = ["SparseLogEnd"]
+
+PROBE = 16 << 10  # bytes to read at a place that may be behind the end
+FAR_PROBE = 4 << 10  # bytes to read at a place far behind the end
+BEHIND = 64 << 10  # bytes from the end on that are all searched for records behind damage
+
+
+class SparseLogEnd:
+    """Finds where a log ends, after its last record, also while the log grows.
+
+    Records behind damage count, as for ``LogEnd``, but only if a read finds them. ``find`` reads the 64 KiB behind the
+    end, and then 4 KiB at each distance that is twice the one before.
+    Attributes: last_phy_offset: the physical offset of the last record that ``find`` saw; None without a record.
+    """
+
+    def __init__(self, log: CommitLog) -> None:
+        self.last_phy_offset: int | None = None
+        self._log = log
+        self._end: int | None = None
+
+    def find(self) -> int:
+        """Find where the log ends now, bytes, with some reads of 16 KiB, however long the log is. Raises: OSError."""
+        log = self._log
+        log.refresh()
+        files = log.queue.files
+        if not files:
+            self.last_phy_offset, self._end = None, None
+            return 0
+        begin, stop = max(self._first_place(), log.last_begun_file()), files[-1].end_offset
+        end = self._search(begin, stop)
+        while (later := self._find_behind(end, stop)) is not None:
+            if log.ending.is_cut(end, later, self.last_phy_offset):
+                break
+            end = self._search(later, stop)
+        self._end = end
+        return end
+
+    def _first_place(self) -> int:
+        """Return where to begin: at the end that was found before, or at 0 if the last record is not there any more."""
+        last, end, log = self.last_phy_offset, self._end, self._log
+        if last is None or end is None:
+            return 0
+        return end if log.walk(log.scanner(()), last, last + 1) == end else 0
+
+    def _search(self, begin: int, stop: int) -> int:
+        """Find where the records from ``begin`` on end. A record begins there, or will begin there."""
+        high = stop
+        while True:
+            record, high = self._narrow(begin, high)
+            end = self._walk(record)
+            if end < high and record > begin and end == record:  # the last record is torn: search before it
+                high = record
+            elif end <= high or end >= stop:
+                return end
+            else:  # zeros within a body, or damage, looked like the end
+                begin, high = end, stop
+
+    def _walk(self, record: int) -> int:
+        scanner = self._log.scanner(())
+        end = self._log.walk(scanner, record)
+        if scanner.last_phy_offset >= 0:
+            self.last_phy_offset = scanner.last_phy_offset
+        return end
+
+    def _narrow(self, low: int, high: int) -> tuple[int, int]:
+        """Halve a range until it is short. Return where one of its records begins, and a bound of the log's end."""
+        record = occupied = low
+        step = PROBE
+        while occupied + step < high:  # from the front, since most often the log has grown a little
+            found, is_used = self._probe(occupied + step, high)
+            if not is_used:
+                high = occupied + step
+                break
+            record = record if found is None else found
+            occupied, step = max(occupied + step, record), 2 * step
+        while high - occupied > PROBE:
+            middle = (occupied + high) // 2
+            found, is_used = self._probe(middle, high)
+            if is_used:
+                record = record if found is None else found
+                occupied = max(middle, record)
+            else:
+                high = middle
+        return self._last_record(record, occupied), high
+
+    def _probe(self, place: int, high: int, size: int = PROBE) -> tuple[int | None, bool]:
+        """Read a few bytes. Return where a record begins in them, or None, and whether any byte is not zero."""
+        data = self._log.queue.pread(place, min(size, high - place))
+        found = find_record(Buffer(data), place, place, place + len(data), or_cut=True) if data else None
+        return found, found is not None or any(data)
+
+    def _probe_far(self, end: int, stop: int) -> int | None:
+        """Find a record far behind the end with small reads, which run at the same time."""
+        places, distance = [], BEHIND
+        while end + distance < stop:
+            places.append(end + distance)
+            distance *= 2
+        parts = zip(places, self._log.queue.pread_many(places, FAR_PROBE), strict=True)
+        found = (find_record(Buffer(data), at, at, at + len(data), or_cut=True) for at, data in parts if any(data))
+        return next((record for record in found if record is not None), None)
+
+    def _last_record(self, record: int, occupied: int) -> int:
+        """Find a record near the last bytes in use, if the known record is far from them."""
+        for most in LOOK_BACK:
+            place = max(record, occupied - (most or LARGE_RECORD))
+            if place == record:
+                break
+            if (found := self._log.find_later(place, occupied)) is not None:
+                return found
+        return record
+
+    def _find_behind(self, end: int, stop: int) -> int | None:
+        """Find a record behind the end. The bytes between the end and this record are damage."""
+        found = self._probe(end, stop, BEHIND)[0] if end < stop else None
+        if found is None:
+            found = self._probe_far(end, stop)
+        return None if found is None or self._walk(found) == found else found

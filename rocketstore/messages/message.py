@@ -1,0 +1,275 @@
+"""Message: one message, to be put or as it was read."""
+
+from __future__ import annotations
+
+import html
+import operator
+import re
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from rocketstore.errors import CorruptFileError, PutMessageError
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.record import decode_properties
+from rocketstore.kernels.text import java_bytes
+from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.messages.compression import (
+    BODY_ERRORS,
+    COMPRESSED,
+    COMPRESSION,
+    BodyError,
+    body_error_text,
+    decompress,
+)
+from rocketstore.messages.compression import compress as compress_body
+from rocketstore.messages.message_id import offset_msg_id
+
+__all__ = ["Message", "utc"]
+
+INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
+MAX_PROPERTIES = MAX_BATCH = 32767
+INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SHOWN_BYTES = 200
+BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
+OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
+
+
+class Message:
+    """A message, to be put or as it was read. One that was read has all fields that were asked for.
+
+    Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
+    flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body
+    cannot be decoded, or None; properties, a dict in the order of
+    the record; keys, a list; tags; uniq_key; offset_msg_id.
+    Source: MessageExt, MessageDecoder.decode.
+    """
+
+    topic: str
+    raw_body: bytes
+    properties: dict[str, str]
+    sys_flag: int
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        keys: Iterable[str] = (),
+        tags: str | None = None,
+        uniq_key: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        queue_id: int | None = None,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp: int | None = None,
+        born_host: str = "127.0.0.1:0",
+        delay_time_level: int = 0,
+        compress: str | None = None,
+    ) -> None:
+        """Make a message to be put.
+
+        Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
+        in turn; for one beyond these see ``MessageStore.put_message``. born_timestamp: epoch ms, None for now.
+        compress: "zlib", "lz4" or "zstd" stores the body so.
+        Raises: ValueError for another compression; TypeError for a delay time level that is no integer;
+        ModuleNotFoundError naming a compression's package. What else cannot be is
+        refused when it is put. Source: Message.
+        """
+        self.topic = topic
+        self.raw_body = body
+        self.properties = dict(properties or {})
+        words = [keys] if isinstance(keys, str) else list(keys)
+        if words:
+            self.properties["KEYS"] = " ".join(words)
+        if tags is not None:
+            self.properties["TAGS"] = tags
+        if uniq_key is not None:
+            self.properties["UNIQ_KEY"] = uniq_key
+        if delay_time_level:
+            self.properties["DELAY"] = str(int(operator.index(delay_time_level)))
+        self.queue_id = queue_id
+        self.flag = flag
+        self.sys_flag = sys_flag
+        if compress is not None:
+            self.raw_body, how = compress_body(body, compress)
+            self.sys_flag = sys_flag & ~COMPRESSION | how
+        self.born_timestamp = time.time_ns() // 1_000_000 if born_timestamp is None else born_timestamp
+        self.born_host = born_host
+
+    @classmethod
+    def batch(cls, topic: str, messages: Iterable[Message], **fields: Any) -> Self:
+        """Make one message of many, an inner batch, for a topic whose queue.type is BatchCQ.
+
+        Parameters: fields: as for a message. Raises: ValueError, TypeError for what cannot be one of a batch.
+        Source: MessageBatch.encode, SendMessageProcessor.sendBatchMessage.
+        """
+        items = list(messages)
+        if not 1 <= len(items) <= MAX_BATCH:
+            raise ValueError(f"a batch of {len(items)} messages: 1 to {MAX_BATCH} are possible")
+        made = cls(topic, b"".join(map(encode_message, items)), **fields)
+        made.sys_flag |= INNER_BATCH | NEEDS_UNWRAP
+        made.properties["INNER_NUM"] = str(len(items))
+        return made
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> Self:
+        """Make the message that was read with these fields, by their names."""
+        self = cls.__new__(cls)
+        self.__dict__.update(fields)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what follows from other fields. Raises: AttributeError for one that was not read; CorruptFileError."""
+        if name in ("keys", "tags", "uniq_key") and "properties" in self.__dict__:
+            value = self.properties.get(name.upper())
+            return [word for word in (value or "").split(" ") if word] if name == "keys" else value
+        if name == "delay_time_level":
+            return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
+        if name == "body" and not BODY_SOURCES.isdisjoint(self.__dict__):
+            self.body = self._decompressed()
+            return self.body
+        if name == "body_error" and ("body" in self.__dict__ or not BODY_SOURCES.isdisjoint(self.__dict__)):
+            error = self.find_body_error()
+            return None if error is None else body_error_text(error)
+        if name == "raw_body" and "_stored" in self.__dict__:
+            return self._stored[0]
+        if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
+            return offset_msg_id(self.store_host, self.phy_offset)
+        why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
+        raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
+
+    def _decompressed(self) -> bytes:
+        fields = self.__dict__
+        if "_body_error" in fields:
+            raise fields["_body_error"].with_traceback(None)
+        return decompress(*fields.get("_stored") or (self.raw_body, self.sys_flag, fields.get("phy_offset", 0)))
+
+    def find_body_error(self) -> BodyError | None:
+        """Return why the body cannot be decoded, None if it can. Raises: AttributeError if it was not read."""
+        try:
+            _ = self.body
+        except BODY_ERRORS as error:
+            return error
+        return None
+
+    def decode_batch(self) -> list[Message]:
+        """Return the messages in the body of an inner batch, each with its own queue offset.
+
+        Raises: CorruptFileError if the body is no batch. Source: MessageDecoder.decodeMessages.
+        """
+        base = number_property(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
+        messages: list[Message] = []
+        for flag, body, properties in inner_messages(self.body, self.phy_offset):
+            fields = {name: value for name, value in self.__dict__.items() if name not in OF_PROPERTIES}
+            fields |= {"flag": flag, "raw_body": body, "body": body, "properties": properties}
+            fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
+            messages.append(Message.of_fields(fields))
+        return messages
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that were read under the names that tables have, in their order.
+
+        A body that cannot be decoded is None, and "bodyError" then says why.
+        """
+        present: dict[str, Any] = {}
+        for name, field in message_fields().items():
+            try:
+                present[field.name] = getattr(self, name)
+            except AttributeError:
+                continue
+            except BODY_ERRORS as error:
+                present |= {field.name: None, MESSAGE_FIELDS["body_error"].name: body_error_text(error)}
+        return present
+
+    def __repr__(self) -> str:
+        place = f", queue {self.queue_id} at {self.queue_offset}" if "queue_offset" in self.__dict__ else ""
+        raw_body = self.__dict__.get("raw_body")
+        body = f", {len(raw_body):,} bytes" if isinstance(raw_body, bytes) else ""
+        return f"<Message {self.__dict__.get('topic')!r}{place}{body}>"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, field in message_fields().items():
+            try:
+                value = getattr(self, name)
+            except AttributeError:
+                continue
+            except BODY_ERRORS as error:
+                value = str(error)
+            if name.endswith("_timestamp"):
+                value = utc(value)
+            elif isinstance(value, bytes):
+                value = repr(value[:SHOWN_BYTES])[2:-1] + ("…" if len(value) > SHOWN_BYTES else "")
+            rows.append(f"<tr><th>{html.escape(field.name)}</th><td>{html.escape(str(value))}</td></tr>")
+        return f"<table>{''.join(rows)}</table>"
+
+
+def utc(timestamp: int) -> str:
+    """Show a time in epoch milliseconds; one that no calendar has as the number."""
+    try:
+        return (EPOCH + timedelta(milliseconds=timestamp)).isoformat(" ", "milliseconds")
+    except OverflowError:
+        return str(timestamp)
+
+
+def number_property(message: Message, name: str, most: int) -> int:
+    """Return a property as Java reads it as a number.
+
+    Raises: CorruptFileError if it is none; ValueError if it is none and the message is not known to be of a log.
+    """
+    text = message.properties[name]
+    found = re.fullmatch(r"([+-]?)0*(\d{1,19})", text)
+    number = int(found[1] + found[2]) if found else most + 1
+    if not -most - 1 <= number <= most:
+        why = f"{text!r:.80} is no number"
+        if "phy_offset" not in message.__dict__:
+            raise ValueError(f"{message!r}: {name}: {why}")
+        raise CorruptFileError("commit log", message.phy_offset, name, why)
+    return number
+
+
+def encode_message(message: Message) -> bytes:
+    """Return a message as it is in the body of a batch, where it has no system flags: nothing is compressed there.
+
+    Raises: ValueError, TypeError. Source: MessageDecoder.encodeMessage.
+    """
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r:.80}: a Message was expected")
+    text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
+    properties = java_bytes(text)
+    try:
+        body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
+    except BODY_ERRORS as error:
+        raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body: {body_error_text(error)}") from None
+    size = INNER_MESSAGE.size + len(body) + 2 + len(properties)
+    if len(properties) > MAX_PROPERTIES:
+        raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")
+    try:
+        head = INNER_MESSAGE.pack(size, 0, 0, message.flag, len(body))
+    except struct.error as error:
+        raise ValueError(f"{message!r}: flag={message.flag!r} or its {len(body)} bytes: {error}") from None
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:
+    """Give (flag, body, properties) of each message in a batch. Source: MessageDecoder.decodeMessage."""
+    pos = 0
+    while pos < len(body):
+        reason = f"no message of a batch is at byte {pos}"
+        if len(body) - pos < INNER_MESSAGE.size + 2:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        size, _, _, flag, length = INNER_MESSAGE.unpack_from(body, pos)
+        start = pos + INNER_MESSAGE.size
+        if length < 0 or length > len(body) - start - 2:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        (properties_length,) = struct.unpack_from(">h", body, start + length)
+        end = start + length + 2 + properties_length
+        if properties_length < 0 or end > len(body) or size != end - pos:
+            raise CorruptFileError("commit log", phy_offset, "body", reason)
+        yield flag, body[start : start + length], decode_properties(body[end - properties_length : end])
+        pos = end

@@ -1,0 +1,131 @@
+"""ConsumeQueueExt: what a consume queue keeps of a message beside its unit."""
+
+from __future__ import annotations
+
+import io
+import operator
+import os
+from typing import ClassVar, NamedTuple, Self
+
+from rocketstore.config import DEFAULT_SIZES
+from rocketstore.disk.mapped_file import check_mode, make_directory
+from rocketstore.disk.remote_file import open_queue
+from rocketstore.disk.storage import local_path, to_path
+from rocketstore.kernels.columns import require_int64
+from rocketstore.kernels.consume_queue import read_ext_unit
+from rocketstore.limits import INT_MIN, LONG_MIN
+from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+
+__all__ = ["ConsumeQueueExt", "ExtUnit"]
+
+MAX_ADDRESS = INT_MIN - 1
+LARGEST_UNIT = 2**15 - 1
+
+
+class ExtUnit(NamedTuple):
+    """An ext unit: the store time in epoch milliseconds; the bitmap of filters that the message passes, or b""."""
+
+    tags_code: int
+    store_timestamp: int
+    bitmap: bytes
+
+
+class ConsumeQueueExt:
+    """The ext units of one queue, by the address that a unit has in place of a tags code.
+
+    Made by ``open``; a context manager; a reader pickles as its options. Attributes: directory; mode.
+    Source: ConsumeQueueExt.
+    """
+
+    directory_name: ClassVar[str] = "consumequeue_ext"
+    size_name: ClassVar[str] = "mapped_file_size_consume_queue_ext"
+    unit_size: ClassVar[int] = 1  # units are of any length
+
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None = None, mode: str = "r") -> None:
+        self.directory = to_path(directory) if mode == "r" else local_path(directory)
+        self.mode = mode
+        self._given_size = mapped_file_size
+        self._queue = open_queue([self.directory], mapped_file_size=mapped_file_size)
+        self._writer: ConsumeQueueExtWriter | None = None
+        if mode != "r":
+            size = self._queue.mapped_file_size or DEFAULT_SIZES[self.size_name]
+            self._writer = ConsumeQueueExtWriter(self.directory, size)
+            self._writer.recover(zero=True)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], mode: str = "r", *, mapped_file_size: int | None = None) -> Self:
+        """Open the files of a directory ``topic/queueId``.
+
+        Parameters: mode: "r" reads; "r+" also puts; "a" also makes the directory. mapped_file_size: bytes, else what
+        the files show, or RocketMQ's default for the first one.
+        Raises: FileNotFoundError; ValueError; CorruptFileError for what cannot be gone on with.
+        Source: ConsumeQueueExt.load.
+        """
+        check_mode(mode)
+        if mode == "a":
+            make_directory(local_path(directory))
+        size = None if mapped_file_size is None else operator.index(mapped_file_size)
+        return cls(directory, size, mode)
+
+    @staticmethod
+    def is_ext_address(tags_code: int) -> bool:
+        """Whether a tags code is an address: no hash is so small. Source: ConsumeQueueExt.isExtAddr."""
+        return tags_code <= MAX_ADDRESS
+
+    def read(self, address: int) -> ExtUnit | None:
+        """Read the unit of an address; None if there is none.
+
+        Raises: ValueError for what is no address; CorruptFileError for a damaged unit. Source: ConsumeQueueExt.get.
+        """
+        if not LONG_MIN <= address <= MAX_ADDRESS:
+            raise ValueError(f"{address} is no address of an ext unit")
+        position = address - LONG_MIN
+        if self._queue.find(position) is None:
+            self._queue.refresh()
+        window = self._queue.read(position, LARGEST_UNIT)
+        unit = None if window is None else read_ext_unit(window.buffer, position - window.from_offset)
+        return None if unit is None else ExtUnit(*unit)
+
+    def put(self, tags_code: int, store_timestamp: int, bitmap: bytes | None = None) -> int:
+        """Append a unit.
+
+        Parameters: store_timestamp: epoch ms. bitmap: of the filters that the message passes.
+        Returns: the tags code for the queue's unit: the address, or ``tags_code`` where no ext unit can be, because it
+        would have more than 32,767 bytes or than a file.
+        Raises: TypeError, ValueError for what is no long; io.UnsupportedOperation in mode "r"; OSError.
+        Source: ConsumeQueueExt.put.
+        """
+        require_int64(tags_code=tags_code, store_timestamp=store_timestamp)
+        return self._writing().put(tags_code, store_timestamp, bitmap)
+
+    def flush(self) -> None:
+        """Return when all that was put is on the disk. Raises: OSError; io.UnsupportedOperation in mode "r"."""
+        self._writing().flush()
+
+    def _writing(self) -> ConsumeQueueExtWriter:
+        if self._writer is None:
+            raise io.UnsupportedOperation(f"{self.directory} is open for reading: open it with mode 'a' to put units")
+        return self._writer
+
+    def close(self) -> None:
+        """Flush, if open for writing, and close the files. Later calls raise StoreClosedError."""
+        self._queue.close()
+        if self._writer is not None and not self._writer.closed:
+            try:
+                self._writer.flush()
+            finally:
+                self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._writer is not None:
+            raise TypeError(f"{self.directory} is open for writing: only a reader can be pickled")
+        return type(self), (self.directory, self._given_size)
+
+    def __repr__(self) -> str:
+        return f"<ConsumeQueueExt {str(self.directory)!r}>"

@@ -1,0 +1,538 @@
+"""rebuild: consume queues and index from the commit log alone, beside the old ones, then in their place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.lock_file import is_held
+from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
+from rocketstore.disk.storage import local_path, scandir, to_path
+from rocketstore.dispatch.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
+from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.errors import StoreError, StoreLockedError
+from rocketstore.index.index_service import index_file_name, open_index
+from rocketstore.kernels.columns import require_int64
+from rocketstore.kernels.dispatch import INNER_DISPATCH
+from rocketstore.layout.geometry import (
+    known_config,
+    require_batch_size,
+    require_sizes,
+    save_geometry,
+    with_default_sizes,
+)
+from rocketstore.layout.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
+from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.queue.queue_directories import topics_in
+from rocketstore.rebuild.files import (
+    INDEX_MADE,
+    NO_MARK,
+    can_swap,
+    cut_index_files,
+    cut_queue,
+    index_headers,
+    is_free,
+    mark_of,
+    name_index_files,
+    read_state,
+    remove_other_topics,
+    remove_state,
+    require_replaceable,
+    save_state,
+    swap,
+    take_back,
+)
+from rocketstore.recovery.complete import Completion, open_completion
+from rocketstore.recovery.queues import QUEUE_PARTS, find_queues
+from rocketstore.state.broker_config import TopicConfig, read_topics
+
+__all__ = ["RebuildReport", "rebuild"]
+
+STAGING = "rocketstore-rebuild"
+GO_ON = "it has abort, as after a crash; run rebuild again, which goes on, before a broker starts"
+QUEUE_SIZES = (
+    "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
+)
+INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
+MIN_PIECE, MAX_PIECE = 1 << 18, 16 << 20  # bytes of the log
+MIN_ROOM = 1 << 16  # bytes of requests and items
+ROOM_PARTS = 16  # of the memory, for what is read of each piece: it grows by halves, and is copied then
+WAITING_PARTS = 12  # of the memory, for requests that wait: they are copied, and sorted by queue
+MAX_WAITING = 16 << 20  # bytes of them: put while the threads read on
+SAVE_SECONDS = 30.0  # between two notes of how far it is
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class RebuildReport:
+    """What was built, of which part of the log, bytes, and where the old directories are now.
+
+    ``notes``: what the operator must know before a broker starts on a store that has RocksDB.
+    """
+
+    min_phy_offset: int
+    max_phy_offset: int
+    queues: int
+    index_files: int
+    index_items: int
+    backups: tuple[Path, ...]
+    out: Path
+    notes: tuple[str, ...] = ()
+
+
+def rebuild(
+    path: str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str] | None = None,
+    consume_queue: bool = True,
+    index: bool = True,
+    topics: Iterable[str] | None = None,
+    config: StoreConfig | None = None,
+    memory: int = 1 << 30,
+    threads: int | None = None,
+    tz: str | None = None,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Build consume queues and index from the commit log as a broker of ``config.compat`` does that has neither.
+
+    They are built beside the old ones, which then are renamed to ``*.bak-<time>``; killed before that, nothing has
+    changed, and killed at any time, the next call goes on. A torn tail of the log is cut as ``recover`` does, and the
+    checkpoint is written, so that a broker's next start deletes nothing of it.
+
+    Parameters
+    ----------
+    path : the root of the store, which no broker and no rocketstore may be writing.
+    out : a new directory for what is built; the store is only read then, and may be read-only.
+    consume_queue, index : what to build; the other one is completed then as ``recover`` does, unless there is ``out``.
+    topics : only the queues of these, and no index.
+    config : sizes of files where none shows them, as for ``open``. Light queues are built if it says so, and where
+        directories of theirs are there.
+    memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
+    threads : that read the log; None for one for each processor.
+    tz : zone of the index files' names, which are the store time of their first item; None for the local one.
+    progress : called with bytes of log that are done, and all.
+
+    Raises
+    ------
+    ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
+    CorruptFileError : the log is damaged before its tail.
+    StoreError : topics.json cannot be read, or a directory cannot be replaced; or that the next call goes on.
+    UnsupportedFormatError : the log is DLedger's; or, for a part to be rebuilt in place, the queues are in RocksDB.
+    StoreLockedError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that was stopped
+        cleanly still is, but for a StoreError that says that the next call goes on.
+
+    Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
+    """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress={progress!r}: a function was expected")
+    require_int64(memory=memory, threads=1 if threads is None else threads)
+    if memory < 0:
+        raise ValueError(f"memory={memory}: at least 0 is needed")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads={threads}: at least 1 is needed")
+    build = Build(consume_queue, index and topics is None, topics_of(topics), out is None)
+    rebuilder = Rebuilder.of(local_path(path), build, config, memory, threads, tz, progress)
+    if out is not None:
+        return rebuilder.build_in(local_path(out))
+    with lock_for_writing(rebuilder.root, rebuilder.known):
+        return rebuilder.build_and_swap()
+
+
+def topics_of(topics: Iterable[str] | None) -> set[str] | None:
+    names = None if topics is None else {*topics}
+    if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
+        raise TypeError(f"topics={topics!r}: a list of str was expected")
+    return names
+
+
+def zone_of(tz: str | None) -> ZoneInfo | None:
+    try:
+        return None if tz is None else ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
+
+
+@dataclass
+class Build:
+    """What is to be built."""
+
+    consume_queue: bool
+    index: bool
+    topics: Collection[str] | None
+    is_in_place: bool  # so that what is not built has to be whole, too
+
+    def require(self) -> None:
+        """Raise ValueError unless it is something."""
+        if not (self.consume_queue or self.index) or self.topics == set():
+            only = "of some topics, and where message_index_enable is false, only queues can be"
+            raise ValueError(f"consume_queue, index: one of them must be built; {only}")
+        for topic in self.topics or ():
+            if not is_file_name(topic):
+                raise ValueError(f"topic {topic!r}: cannot be the name of a directory, so it has no queues")
+
+    def parts(self) -> list[str]:
+        """The directories to be replaced, under the root."""
+        topics = self.topics and sorted(self.topics)
+        queues = [*QUEUE_PARTS, ROCKSDB_QUEUES]
+        if topics is not None:
+            queues = [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
+        return [*(queues if self.consume_queue else ()), *(["index"] if self.index else ())]
+
+    def replaced_sizes(self) -> list[str]:
+        """Sizes of files of which none is kept, so that they may be damaged."""
+        queues = QUEUE_SIZES if self.consume_queue and self.topics is None else ()
+        return [*queues, *(INDEX_SIZES if self.index else ())]
+
+    def has_queues_of(self, topics: Collection[str]) -> bool:
+        return self.consume_queue and any(self.topics is None or topic in self.topics for topic in topics)
+
+
+@dataclass
+class Rebuilder:
+    """One rebuild of a store."""
+
+    root: Path
+    build: Build
+    known: StoreConfig
+    memory: int
+    threads: int
+    zone: ZoneInfo | None
+    progress: Progress | None
+    config: Any = field(init=False)  # what is known, with every size set
+    layout: StoreLayout = field(init=False)  # as it is before the build
+    topics: dict[str, TopicConfig] = field(init=False)
+    batches: set[str] = field(init=False)  # topics whose queues are of batches
+    is_wanted: list[bool] = field(init=False)  # by the numbers in requests
+
+    def __post_init__(self) -> None:
+        self.config = with_default_sizes(self.known)
+        self.layout = look_at_store(self.root, self.known)
+        self.topics = read_topics(self.root, self.known, must_be_good=True)  # or queues become those of another type
+        self.batches = batch_topics(self.topics)
+        if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
+            self.batches |= {*topics_in(self.root / "batchconsumequeue")}
+
+    @classmethod
+    def of(
+        cls, path: str | os.PathLike[str], build: Build, config: StoreConfig | None, memory: int = 0,
+        threads: int | None = None, tz: str | None = None, progress: Progress | None = None,
+    ) -> Self:
+        """Parameters, raises: as ``rebuild``."""
+        require_config(config)
+        root, zone = to_path(path), zone_of(tz)
+        require_descriptors_to_write(root)
+        with scandir(root):
+            pass
+        require_file_log(root, config or StoreConfig(), "rebuilt from")
+        require_log_directory(root, config or StoreConfig())
+        known = known_config(root, config, replaced=build.replaced_sizes())
+        places = (root, root / STAGING)  # in the middle of a swap they are where they were built
+        known = with_light_queues(known, (topic for place in places for topic in topics_in(place / "consumequeue")))
+        build.index = build.index and known.message_index_enable
+        build.require()
+        self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
+        if not any(path.is_dir() for path in self.config.commit_log_paths(self.root)):
+            raise StoreError(f"{self.root}: no store is here: it has no commitlog")
+        self.require_sizes()
+        return self
+
+    def require_sizes(self) -> None:
+        """Raise ValueError for sizes that no file shows: what is built with another the broker would not load."""
+        build, (plain, batch, ext) = self.build, QUEUE_SIZES
+        has_queues = build.consume_queue or build.is_in_place
+        has_index = build.index or (build.is_in_place and self.config.message_index_enable)
+        names = [plain] * has_queues + [batch] * build.has_queues_of(self.batches)
+        names += [ext] * (has_queues and self.config.enable_consume_queue_ext) + [*INDEX_SIZES] * has_index
+        require_sizes(self.root, self.known, names)
+        if batch in names:
+            require_batch_size(self.config)
+
+    def build_in(self, out: Path) -> RebuildReport:
+        """Build in a directory of its own."""
+        plan = self.look_only()
+        with plan.log, lock_owner_of(out):
+            make_root(out)
+            if not is_free(out):
+                raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
+            self._build(plan, out)
+            remove_state(out)
+            return self._report(plan, out, ())
+
+    def build_and_swap(self) -> RebuildReport:
+        """Build beside the store's own files, and put it in their place."""
+        staging = self.root / STAGING
+        if not self.build.consume_queue or self.build.topics is not None:
+            self.layout.require_written_queues("written")  # the other queues are completed
+        plan = self._look()
+        with plan.log:
+            plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
+            self._require_rights(plan)
+            state = self._build(plan, staging)
+            if state["phase"] != "swap":
+                save_geometry(self.root, self.config)  # which old files may be all that shows
+                for part in self.build.parts():
+                    if (self.root / part).exists():
+                        make_directory(staging / part)
+                made = [part for part in self.build.parts() if (staging / part).exists()]
+                state |= {"phase": "swap", "time": index_file_name(datetime.now()), "made": made}
+                save_state(staging, state)
+            backups, rest = self._swap(plan, staging, state)
+            try:
+                self._finish(plan, rest)
+                shutil.rmtree(staging)
+                (self.root / "abort").unlink()
+                sync_path(self.root)
+            except OSError as error:
+                raise StoreError(f"{self.root}: what was built is in its place, but {error}: {GO_ON}") from error
+            return self._report(plan, self.root, backups)
+
+    def _swap(
+        self, plan: Completion, staging: Path, state: dict[str, Any]
+    ) -> tuple[tuple[Path, ...], Completion | None]:
+        """Put what was built in the place of the old, or after an error leave all as it was.
+
+        Returns: where the old is now, and what there is to do to what was not built. Raises: StoreError for an error
+        after which something is not as it was.
+        """
+        renamed: list[tuple[Path, Path]] = []
+        try:
+            plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
+            return swap(self.root, staging, state, renamed), self._look_at_rest(plan)
+        except BaseException as error:
+            is_undone = plan.write is not None and plan.write.what == "undo"
+            is_as_it_was = take_back(renamed) and all((staging / part).exists() for part in state["made"])
+            if is_as_it_was and not is_undone:
+                if plan.last_exit_ok:  # with abort a broker's next start would not believe the index
+                    (self.root / "abort").unlink(missing_ok=True)
+                    sync_path(self.root)
+            elif isinstance(error, Exception):
+                reason = f"some of it is as it was, some as it will be: {error}"
+                raise StoreError(f"{self.root}: {reason}: {GO_ON}") from error
+            raise
+
+    def _require_rights(self, plan: Completion) -> None:
+        """Raise now what cutting the log and the swap would fail with when all is built."""
+        require_replaceable(self.root, self.build.parts())
+        paths = {self.root / "checkpoint", *((self.root / part).parent for part in self.build.parts())}
+        for step in plan.steps:
+            if step.what in ("zero", "extend", "delete"):
+                paths.add(step.path.parent if step.what == "delete" else step.path)
+        for path in sorted(paths):
+            if path.exists() and not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    def look_only(self, *, last_file: bool = False) -> Completion:
+        """Look at the log of a store that is not being written and stays as it is. Parameters: as ``look_at_log``."""
+        if is_held(self.root / "lock"):
+            raise StoreLockedError(f"{self.root}: is being written: stop the broker, or the rocketstore writer, first")
+        return self._look(last_file)
+
+    def _look(self, last_file: bool = False) -> Completion:
+        plan = open_completion(self.root, self.config)
+        plan.look_at_log(last_file=last_file)
+        old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
+        if not plan.log.queue.files and any(path.is_file() for path in old):
+            raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
+        return plan
+
+    def _look_at_rest(self, plan: Completion) -> Completion | None:
+        """Find what there is to do to what was not built: it may be behind the log, or beyond its end."""
+        has_index = self.config.message_index_enable
+        if self.build.consume_queue and self.build.topics is None and self.build.index == has_index:
+            return None
+        rest = open_completion(self.root, replace(self.config, message_index_enable=has_index and not self.build.index))
+        rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
+        rest.look(thorough=True)
+        return rest
+
+    def _finish(self, plan: Completion, rest: Completion | None) -> None:
+        """Have a broker's next start keep all of it."""
+        if rest is not None:
+            with rest.log:
+                rest.apply()
+        has_index = self.config.message_index_enable
+        ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
+        plan.checkpoint.index_msg_timestamp = max(ends, default=plan.checkpoint.index_msg_timestamp)
+        plan.save_checkpoint()
+
+    def _report(self, plan: Completion, out: Path, backups: tuple[Path, ...]) -> RebuildReport:
+        headers = index_headers(out / "index") if self.build.index else []
+        items = sum(max(header.index_count - 1, 0) for header in headers)
+        queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
+        count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
+        notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
+        return RebuildReport(plan.log.min_phy_offset, plan.end, count, len(headers), items, backups, out, notes)
+
+    # ---- build ---------------------------------------------------------------------------------------------
+
+    def _build(self, plan: Completion, staging: Path) -> dict[str, Any]:
+        """Build all, from where a killed call was, or from the beginning; again if a topic proves to be of batches."""
+        state = read_state(staging, is_in_place=self.build.is_in_place)
+        options = self._options(plan)
+        if not self._can_go_on(plan, staging, state, options):
+            state = self._begin(staging, options)
+        self.batches.update(state["batches"])
+        while state["phase"] == "build":
+            state = self._build_from(plan, staging, state) or self._begin(staging, options)
+        if state["phase"] == "name":
+            if self.build.index:
+                name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
+            if self.build.topics is not None:
+                remove_other_topics(staging, self.build.topics)
+        return state
+
+    def _can_go_on(self, plan: Completion, staging: Path, state: dict[str, Any], options: dict[str, Any]) -> bool:
+        """Whether what a killed call has left is of this log, and what these options make of it."""
+        if state.get("options") != options or state["mark"] != mark_of(plan.log, state["mark"][0], state["done"]):
+            return False
+        is_part = state["phase"] == "build" and state["done"] < plan.end and not self.config.enable_consume_queue_ext
+        return (is_part or state["done"] == plan.end) and can_swap(self.root, staging, state)
+
+    def _options(self, plan: Completion) -> dict[str, Any]:
+        """What the result depends on, besides the log."""
+        values = {name: value for name, value in vars(self.config).items() if isinstance(value, str | int | None)}
+        topics = sorted(self.topics), sorted(batch_topics(self.topics))
+        values |= {"root": str(self.root.resolve()), "begin": plan.log.min_phy_offset}
+        return {**values, "parts": self.build.parts(), "zone": str(self.zone), "topics": [*topics]}
+
+    def _begin(self, staging: Path, options: dict[str, Any]) -> dict[str, Any]:
+        for name in (INDEX_MADE, "index", *QUEUE_PARTS):
+            shutil.rmtree(staging / name, ignore_errors=True)
+        make_directory(staging)
+        return self._save(
+            staging, {"phase": "build", "options": options, "done": options["begin"], "mark": NO_MARK}
+        )
+
+    def _save(self, staging: Path, state: dict[str, Any]) -> dict[str, Any]:
+        state["batches"] = sorted(self.batches)
+        save_state(staging, state)
+        return state
+
+    def _build_from(self, plan: Completion, staging: Path, state: dict[str, Any]) -> dict[str, Any] | None:
+        """Build the rest. None: what was built before has to be built in another way."""
+        begin, first, last_phy_offset = state["done"], plan.log.min_phy_offset, state["mark"][0]
+        room = self.memory // (ROOM_PARTS * (self.threads + 2))
+        size = max(MIN_PIECE, min(MAX_PIECE, room))
+        self.is_wanted = []
+        pieces = RequestPieces(
+            plan.log, self.config, begin, plan.end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
+        )
+        dispatcher = self._dispatcher(plan, staging, begin)
+        with (
+            contextlib.closing(dispatcher), contextlib.closing(iter(pieces)) as all_pieces,
+            Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
+        ):
+            saved = time.monotonic()
+            for piece in all_pieces:
+                if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
+                    return None
+                builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
+                if piece.last is not None:
+                    last_phy_offset = piece.last[0]
+                    builder.build_index(piece.items, last_phy_offset)
+                if self.progress is not None:
+                    self.progress(piece.end - first, plan.end - first)
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    builder.flush()
+                    mark = mark_of(plan.log, last_phy_offset, piece.end)
+                    self._save(staging, state | {"done": piece.end, "mark": mark})
+                    saved = time.monotonic()
+            builder.flush()
+        mark = mark_of(plan.log, last_phy_offset, plan.end)
+        return self._save(staging, state | {"phase": "name", "done": plan.end, "mark": mark})
+
+    def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
+        """Open what was built up to an offset, and nothing of what is behind it."""
+        index, config = None, self.config
+        if self.build.index:
+            make_directory(staging / INDEX_MADE)
+            geometry = config.max_hash_slot_num, config.max_index_num
+            cut_index_files(staging / INDEX_MADE, *geometry, config.compat, plan.store_timestamp_of, begin)
+            index = open_index(staging / INDEX_MADE, config)
+        for queue in find_queues(staging, config):
+            cut_queue(queue, begin)
+        return Dispatcher(staging, config, plan.log, index, self.batches)
+
+    def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
+        numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
+        return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()})
+
+    def find_batches(self, topics: set[str]) -> bool:
+        """Take topics that have inner batches, and whether there is one, for the first time, not in topics.json."""
+        found = topics - self.batches - self.topics.keys()
+        is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # or others' queues have their units
+        if not found or not (is_light or self.build.has_queues_of(found)):
+            return False
+        self.batches |= found
+        self.require_sizes()
+        return True
+
+    def _wanted(self, requests: np.ndarray, queues: Sequence[Queue]) -> np.ndarray:
+        """Leave out what is of no queue that is to be built."""
+        self.is_wanted += [self._is_wanted(topic) for topic, _ in queues[len(self.is_wanted) :]]
+        if all(self.is_wanted):
+            return requests
+        wanted: np.ndarray = requests[np.array(self.is_wanted, bool)[requests["queue"]]]
+        return wanted
+
+    def _is_wanted(self, topic: str) -> bool:
+        topics, takes_all = self.build.topics, self.config.enable_multi_dispatch  # any message is for any queue then
+        return self.build.consume_queue and (topics is None or topic in topics or takes_all)
+
+
+class Builder:
+    """Builds queues and index, each in a thread of its own, one after the other what it is given.
+
+    Requests wait until they are many, so that each of many queues is written to seldom.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, queues: Sequence[Queue], most: int) -> None:
+        """Parameters: queues: by the numbers in requests. most: bytes of requests that wait."""
+        self._dispatcher, self._queues, self._most = dispatcher, queues, most
+        self._waiting: list[np.ndarray] = []
+        self._size = 0
+        self._threads = ThreadPoolExecutor(2)
+        self._index = self._units = self._threads.submit(lambda: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._threads.shutdown()
+
+    def build_consume_queues(self, requests: np.ndarray) -> None:
+        self._waiting.append(requests)
+        self._size += requests.nbytes
+        if self._size > self._most:
+            self._put()
+
+    def _put(self) -> None:
+        self._units.result()
+        if self._waiting:
+            requests, self._waiting, self._size = np.concatenate(self._waiting), [], 0
+            self._units = self._threads.submit(self._dispatcher.build_consume_queues, requests, list(self._queues))
+
+    def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
+        self._index.result()
+        self._index = self._threads.submit(self._dispatcher.build_index, items, last_phy_offset)
+
+    def flush(self) -> None:
+        """Wait for all, and bring it to the disk. Raises: what building raised."""
+        self._put()
+        self._units.result()
+        self._index.result()
+        self._dispatcher.flush()

@@ -1,0 +1,329 @@
+"""Recovery as a broker does it at its start, byte for byte: RocketMQ 5.3.3, 5.5.0 and 5.5.1."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketstore.broker_file import parse_int
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, sync_path
+from rocketstore.disk.small_file import read_file_start
+from rocketstore.dispatch.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.index.index_service import open_index
+from rocketstore.kernels.record import check_message_and_return_size
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
+from rocketstore.queue.consume_queue import is_queue_name
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
+from rocketstore.recovery.index import read_header
+from rocketstore.recovery.queues import QUEUE_PARTS
+from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
+from rocketstore.state.broker_config import read_topics
+from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.state.java_numbers import find_unreadable_offset
+
+__all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
+
+RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
+DEFAULT_RECOVER_MAX_NUM = 10
+ROLLBACK, COMMIT = 0xC, 0x8
+COPIED_FILES = 4  # of a queue, from its end, for a dry run: no others are written to
+
+
+class Scanned(NamedTuple):
+    """What a walk over the log found: where it ends, its last record, and what was to be dispatched."""
+
+    end: int
+    last_phy_offset: int
+    ranges: list[tuple[int, int]]
+    last_request: dict[str, Any] | None  # that has a queue
+
+
+class BrokerRecovery:
+    """One start of a broker, on a directory. Source: DefaultMessageStore.load."""
+
+    def __init__(self, root: Path, config: StoreConfig) -> None:
+        self.root = root
+        self.config: Any = config
+        self.last_exit_ok = not (root / "abort").exists()
+        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        self.saves_tails = True
+        self._has_negative_blanks = not Compat.of(config.compat).refuses_negative_sizes
+        self.actions: list[RecoveryAction] = []
+        self.directories = [path for path in config.commit_log_paths(root) if path.is_dir()]
+        self.batch_topics = batch_topics(read_topics(root, config))
+
+    def run(self) -> RecoveryReport:
+        self._check_lengths()
+        index = open_index(self.root / "index", self.config, self.checkpoint, last_exit_ok=self.last_exit_ok)
+        self.actions += [RecoveryAction(path, "delete") for path in index.rejected]
+        files = MappedFileQueue(self.directories).files if self.directories else []
+        if not files:
+            self._destroy_queues()
+            index.close()
+            self.checkpoint.flush()
+            return RecoveryReport("broker", self.last_exit_ok, 0, 0, self.actions)
+        with CommitLog.open(self.directories, mapped_file_size=self.config.mapped_file_size_commit_log) as log:
+            dispatcher = Dispatcher(self.root, self.config, log, index, self.batch_topics, as_broker=True)
+            return self._recover(log, dispatcher)
+
+    def _recover(self, log: CommitLog, dispatcher: Dispatcher) -> RecoveryReport:
+        writers = [dispatcher.queue(path.parent.name, int(path.name)) for path in self._queue_directories()]
+        before = {path for writer in writers for path in files_of(writer.directory)}
+        max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
+        scanned = self._scan(log, self._first_file(log, max_phy_offset), max_phy_offset)
+        for begin, end in scanned.ranges:
+            self.actions.append(RecoveryAction(log.directories[0], "dispatch", begin, end - begin))
+            dispatcher.dispatch(begin, end)
+        writers = list(dispatcher.queues().values())
+        if self.config.compat != OLD:
+            max_phy_offset = max(map(_max_phy_offset, writers), default=-1)
+        if max_phy_offset >= scanned.end:
+            for writer in writers:
+                writer.truncate(scanned.end)
+                writer.release()
+        dispatcher.flush()
+        unstartable = self._unstartable(writers)
+        dispatcher.close()
+        self.actions += [RecoveryAction(path, "delete") for path in sorted(before) if not path.exists()]
+        self._cut_log(log, scanned.end)
+        self._save_checkpoint(scanned)
+        if unstartable is not None:
+            raise StoreError(f"{unstartable}: its last file is empty: a broker of 5.3.3 does not start")
+        return RecoveryReport("broker", self.last_exit_ok, log.min_phy_offset, scanned.end, self.actions)
+
+    # ---- load ----------------------------------------------------------------------------------------------
+
+    def _check_lengths(self) -> None:
+        """Refuse what a broker refuses to load, and delete empty last files. Source: MappedFileQueue.doLoad."""
+        sizes = {kind.directory_name: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
+        runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
+        runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
+        empty = []
+        for directory, size in runs.items():
+            files = MappedFileQueue([directory]).files
+            for file in files:
+                if file.size == 0 and file == files[-1]:
+                    empty.append(file.path)
+                elif file.size != size:
+                    reason = f"{file.size} bytes, not {size}: a broker does not start with it"
+                    raise CorruptFileError(file.path, file.size, "file size", reason)
+        for path in empty:
+            path.unlink()
+            sync_path(path.parent)
+            self.actions.append(RecoveryAction(path, "delete"))
+
+    def _queue_directories(self) -> Iterator[Path]:
+        """The directories that a broker loads, which for 007 is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
+        for kind in QUEUE_KINDS:
+            for path in sorted((self.root / kind.directory_name).glob("*/*")):
+                queue_id = parse_int(path.name)
+                if queue_id is None:
+                    continue
+                if (path.parent.name in self.batch_topics) != (kind is BatchConsumeQueue):
+                    raise StoreError(f"{path}: queue.type in topics.json is another: a broker does not start")
+                directory = path.parent / str(queue_id)
+                if directory.is_dir():
+                    yield directory
+
+    def _destroy_queues(self) -> None:
+        for part in QUEUE_PARTS:
+            for path in sorted((self.root / part).glob("*/*/*")):
+                if not is_queue_name(path.parent.name):
+                    continue
+                self.actions.append(RecoveryAction(path, "delete"))
+                path.unlink()
+                sync_path(path.parent)
+
+    # ---- commit log ----------------------------------------------------------------------------------------
+
+    def _parse(self, log: CommitLog, file: LogFile, position: int) -> tuple[bool, int, dict[str, Any] | None]:
+        config = self.config
+        with log.queue.map(file, "sequential").reading() as view:
+            parsed: tuple[bool, int, dict[str, Any] | None] = check_message_and_return_size(
+                view[position:], config.check_crc_on_recover, config.duplication_enable,
+                force_verify_prop_crc=config.force_verify_prop_crc, negative_blank=self._has_negative_blanks,
+                message_delay_level=config.message_delay_level,
+            )
+        return parsed
+
+    def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
+        """The number of the file to begin with. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        files, last = log.queue.files, len(log.queue.files) - 1
+        if self.config.compat == OLD:
+            if self.last_exit_ok:
+                return next((i for i in range(last, 0, -1) if files[i].file_from_offset <= max_phy_offset), 0)
+            return next((i for i in range(last, -1, -1) if self._is_before_checkpoint(log, files[i])), 0)
+        tries = self.config.commit_log_recover_max_num
+        least = max(last + 1 - (tries if tries > 0 else DEFAULT_RECOVER_MAX_NUM), 0)
+        for i in range(last, least, -1):
+            if self._is_matched(log, files[i], max_phy_offset):
+                return i
+        return least
+
+    def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
+        """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which looks at no more than the magic."""
+        with log.queue.map(file).reading() as view:
+            return is_head_before_checkpoint(view, self.checkpoint, self.config)
+
+    def _is_matched(self, log: CommitLog, file: LogFile, max_phy_offset: int) -> bool:
+        """Source: CommitLog.isMappedFileMatchedRecover, ConsumeQueueStore.isMappedFileMatchedRecover."""
+        fields = self._parse(log, file, 0)[2]
+        if fields is None or fields["store_timestamp"] == 0:
+            return False
+        if is_index_safe(self.config) and fields["store_timestamp"] > self.checkpoint.index_msg_timestamp:
+            return False
+        if self.last_exit_ok:
+            return bool(fields["phy_offset"] <= max_phy_offset)
+        if self.checkpoint.logics_physical_offset <= 0:
+            return bool(fields["store_timestamp"] <= self.checkpoint.logics_msg_timestamp)
+        return bool(fields["phy_offset"] <= self.checkpoint.logics_physical_offset)
+
+    def _scan(self, log: CommitLog, number: int, max_phy_offset: int) -> Scanned:
+        """Walk over the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        files, position, request = log.queue.files, 0, None
+        last = self._confirm_offset(log) if self.last_exit_ok else files[number].file_from_offset
+        ranges: list[tuple[int, int]] = []
+        while True:
+            ok, size, fields = self._parse(log, files[number], position)
+            end = files[number].file_from_offset + position
+            if not ok or (size == 0 and number + 1 == len(files)):
+                return Scanned(end, last, ranges, request)
+            if fields is None:
+                number, position = number + 1, 0
+                continue
+            last = end
+            position += size
+            if self.last_exit_ok and fields["phy_offset"] <= max_phy_offset:
+                continue
+            if fields["sys_flag"] & ROLLBACK in (0, COMMIT):
+                self._check_light_queues(end, fields)
+                request = fields
+            begin = ranges.pop()[0] if ranges and ranges[-1][1] == end else end
+            ranges.append((begin, end + size))
+
+    def _check_light_queues(self, phy_offset: int, fields: dict[str, Any]) -> None:
+        """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
+        names = java_split(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
+        offsets = java_split(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
+        if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
+            return
+        if len(names) == len(offsets) and find_unreadable_offset(names, offsets) is not None:
+            reason = f"INNER_MULTI_QUEUE_OFFSET {offsets} of the record at {phy_offset}"
+            raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
+
+    def _confirm_offset(self, log: CommitLog) -> int:
+        """What counts as confirmed before recovery. Source: CommitLog.getConfirmOffset."""
+        return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.queue.files[-1].end_offset
+
+    def _cut_log(self, log: CommitLog, end: int) -> None:
+        """Delete the files behind the end. What stays behind it is saved: a later end may bring it back."""
+        for tail in tails(log, end):
+            if is_saved(self.root, tail):
+                continue
+            position = tail.begin - tail.file.file_from_offset
+            self.actions.append(RecoveryAction(tail.file.path, "save", position, tail.end - tail.begin))
+            if self.saves_tails:
+                save_tail(self.root, tail)
+        for file in log.queue.files:
+            if file.file_from_offset > end:
+                self.actions.append(RecoveryAction(file.path, "delete"))
+                file.path.unlink()
+                sync_path(file.path.parent)
+
+    def _unstartable(self, writers: list[Writer]) -> Path | None:
+        """A queue that ends in an empty file, where 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""
+        for writer in writers:
+            if self.config.compat == OLD and isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
+                end = writer.max_queue_offset * ConsumeQueueWriter.unit_size
+                if files_of(writer.directory)[-1].name == f"{end:020}":
+                    return writer.directory
+        return None
+
+    def _save_checkpoint(self, scanned: Scanned) -> None:
+        self.checkpoint.confirm_phy_offset = scanned.last_phy_offset
+        if scanned.last_request is not None:
+            self.checkpoint.logics_msg_timestamp = scanned.last_request["store_timestamp"]
+            if self.config.compat != OLD:
+                self.checkpoint.logics_physical_offset = scanned.last_request["phy_offset"]
+        self.checkpoint.flush()
+
+
+def _max_phy_offset(writer: Writer) -> int:
+    """Return a queue's last physical offset. Close its descriptor: a store may have more queues than descriptors."""
+    max_phy_offset = writer.max_phy_offset
+    writer.release()
+    return max_phy_offset
+
+
+def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+    """Do to a store what a broker does at its next start; ``abort`` stays.
+
+    Parameters: config: has every size; ``config.compat`` is one of RELEASES.
+    Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
+    """
+    return BrokerRecovery(root, config).run()
+
+
+def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
+    """Say what ``recover_as_broker`` would do, by doing it to links to the files, and copies of those it writes to."""
+    with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
+        copy = Path(name)
+        logs = {copy / str(i): path for i, path in enumerate(config.commit_log_paths(root)) if path.is_dir()}
+        queues = [path for part in QUEUE_PARTS for path in (root / part).glob("*/*")]
+        others = (root / "index", root / "config", root / CUT)
+        originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
+        written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
+        # A put that was torn is undone in any file that is opened, and is not full.
+        index_num: Any = config.max_index_num
+        written |= {path for path in files_in(root / "index") if read_header(path).index_count < index_num}
+        for target, original in originals.items():
+            link_files(original, target, written)
+        with contextlib.suppress(FileNotFoundError):
+            (copy / "checkpoint").write_bytes(read_file_start(root / "checkpoint", CHECKPOINT_SIZE))
+        if (root / "abort").exists():
+            (copy / "abort").touch()
+        paths = ",".join(map(str, logs)) or str(copy / "commitlog")
+        config = replace(config, store_path_commit_log=paths, read_only_commit_log_store_paths=None)
+        recovery = BrokerRecovery(copy, config)
+        recovery.saves_tails = False
+        try:
+            report = recovery.run()
+        except StoreError as error:
+            where, *rest = error.args
+            for target, original in (*reversed(logs.items()), (copy, root)):  # 10 before 1
+                where = str(where).replace(str(target), str(original))
+            raise type(error)(where, *rest) from None
+        actions = [
+            action._replace(path=originals.get(action.path) or originals[action.path.parent] / action.path.name)
+            for action in report.actions
+        ]
+    return replace(report, actions=actions, dry_run=True)
+
+
+def link_files(directory: Path, target: Path, written: Collection[Path]) -> None:
+    """Make a directory with links to the files of another, and copies of those that are written to."""
+    target.mkdir(parents=True)
+    for path in files_in(directory):
+        if path in written:
+            shutil.copy(path, target)
+        else:
+            (target / path.name).symlink_to(path.absolute())
+
+
+def files_in(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.is_file()) if directory.is_dir() else []
+
+
+def files_of(directory: Path) -> list[Path]:
+    return [file.path for file in MappedFileQueue([directory]).files] if directory.is_dir() else []

@@ -1,0 +1,178 @@
+"""The index after a crash: which items are sound, and cutting off those that are not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.mapped_file import MappedFile, nonzero_end
+from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.errors import CorruptFileError
+from rocketstore.index.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.log.commit_log import CommitLog
+
+__all__ = [
+    "IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header",
+    "sound_phy_offsets",
+]
+
+HEADER = struct.Struct(">qqqqii")
+
+
+class IndexItems(NamedTuple):
+    """What an index file holds: of ``total`` items the first ``sound`` ones are; whether slots and header know these.
+
+    ``first_phy_offset``, ``last_phy_offset``: of the first and the last sound item, -1 without one; ``before_last``:
+    how many are of records before the last; ``last_hashes``: of those of its record.
+    """
+
+    path: Path
+    total: int
+    sound: int
+    slots_agree: bool
+    first_phy_offset: int = -1
+    last_phy_offset: int = -1
+    before_last: int = 0
+    last_hashes: tuple[int, ...] = ()
+
+
+class IndexCut(NamedTuple):
+    """An index file that is to end after its first items; without one it is deleted. offset, size: what goes, bytes."""
+
+    path: Path
+    kept: int
+    offset: int
+    size: int
+
+
+def read_header(path: Path) -> IndexHeader:
+    """Read the header of an index file; of zeros if the file has none, as it was being made."""
+    return IndexHeader(*HEADER.unpack(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0")))
+
+
+def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
+    """Find the first record in this part of the log that has an item; ``end`` if there is none."""
+    with closing(iter(RequestPieces(log, config, begin, end))) as pieces:
+        return next((int(piece.items["phy_offset"][0]) for piece in pieces if len(piece.items)), end)
+
+
+def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[int]:
+    """Give the hashes of all items of a record."""
+    return {hash for piece in RequestPieces(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
+
+
+def look_at_index(
+    path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool], *,
+    is_flushed: bool = False,
+) -> IndexItems:
+    """Find the items that one could have put one after the other, all of records before ``end``.
+
+    After power was lost any sector may be of an earlier time: an item counts if its link leads to the item before it in
+    its slot, and no item before it is bad. Of a file whose header is trusted, and knows of the last item, only the last
+    items are looked at.
+
+    Parameters: is_flushed: all items of records before ``end`` are on the disk: whatever their hashes are, they count.
+    """
+    try:
+        with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
+            header = index.header
+    except CorruptFileError:  # it was being made
+        return IndexItems(path, 0, 0, False)
+    count = max(min(header.index_count, index_num) - 1, 0)
+    with closing(MappedFile(path)) as file, file.reading() as view:
+        slots, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+        items = items[1 : count + 1]
+        sound, agree = count, True
+        is_counted = count > 0 and items[-1]["phy_offset"] == header.end_phy_offset
+        if not (is_counted and is_trusted(header)) or header.end_phy_offset >= end:
+            # A hash of 0 is seldom one, and often the end of a sector that is of an earlier time than the item's rest.
+            # Where it counts, the header tells a first item from zeros.
+            least_hash, begin = (0, header.begin_phy_offset) if is_flushed else (1, 0)
+            sound = _count_sound(items, hash_slot_num, least_hash, begin, end)
+            agree = is_counted or not count
+            agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
+            behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM.itemsize * (count + 1)
+            agree = agree and nonzero_end(path, behind, len(view)) <= behind  # items that were being put
+        last = before = sound
+        while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
+            before -= 1
+        first_phy_offset, last_phy_offset = items["phy_offset"][[0, last - 1]].tolist() if last else (-1, -1)
+        hashes = tuple(items["key_hash"][before:last].tolist())
+        return IndexItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
+
+
+def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) -> np.ndarray:
+    """Return the physical offsets of the items that ``look_at_index`` counts as sound, int64[n], in ascending order.
+
+    Parameters: end: only items of records before it, where that is not after the header's last record.
+    """
+    count = max(min(read_header(path).index_count, index_num) - 1, 0)
+    with closing(MappedFile(path)) as file, file.reading() as view:
+        _, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+        items = items[1 : count + 1]
+        phy_offsets: np.ndarray = items["phy_offset"].astype(np.int64)
+        return phy_offsets[: _count_sound(items, hash_slot_num, 1, 0, end)]
+
+
+def _count_sound(items: np.ndarray, hash_slot_num: int, least_hash: int, begin: int, end: int) -> int:
+    hashes, phy_offsets = items["key_hash"].astype(np.int32), items["phy_offset"].astype(np.int64)
+    good = (hashes >= least_hash) & (phy_offsets >= begin) & (phy_offsets < end)
+    good[1:] &= phy_offsets[1:] >= phy_offsets[:-1]
+    good &= items["prev_index"] == _previous(hashes % hash_slot_num)
+    return len(items) if good.all() else int(good.argmin())
+
+
+def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.ndarray, np.ndarray]:
+    items_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+    return data[HEADER_SIZE:items_at].view(">i4"), data[items_at : items_at + ITEM.itemsize * index_num].view(ITEM)
+
+
+def _previous(slot_of: np.ndarray) -> np.ndarray:
+    """For each item the ordinal of the one before it in its slot, 0 for none."""
+    order = np.argsort(slot_of, kind="stable")
+    previous = np.zeros(len(slot_of), np.int32)
+    same = slot_of[order[1:]] == slot_of[order[:-1]]
+    previous[order[1:][same]] = order[:-1][same] + 1
+    return previous
+
+
+def _slots(hashes: np.ndarray, hash_slot_num: int) -> np.ndarray:
+    """For each slot the ordinal of its last item, 0 for none."""
+    slots = np.zeros(hash_slot_num, np.int32)
+    np.maximum.at(slots, hashes.astype(np.int32) % hash_slot_num, np.arange(1, len(hashes) + 1, dtype=np.int32))
+    return slots
+
+
+def cut_index(
+    cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, store_timestamp_of: Callable[[int], int]
+) -> None:
+    """End an index file after its first items, as if no other had been put; killed on the way, it is done again.
+
+    Parameters: store_timestamp_of: from a physical offset to the store time of the record, epoch ms, or -1.
+    """
+    with closing(MappedFile(cut.path, "r+")) as file, file.reading() as view:
+        file.allocate_holes()
+        data = np.frombuffer(view, np.uint8)
+        slots, items = _parts(data, hash_slot_num, index_num)
+        kept = items[1 : cut.kept + 1]
+        header = IndexHeader(*HEADER.unpack_from(view))
+        end = int(kept[-1]["phy_offset"])
+        end_timestamp = store_timestamp_of(end)
+        if end_timestamp < 0:
+            end_timestamp = header.begin_timestamp + 1000 * int(kept[-1]["time_diff"])
+        filled = int((kept["prev_index"] == 0).sum())
+        header = header._replace(
+            end_timestamp=end_timestamp, end_phy_offset=end, index_count=cut.kept + 1,
+            hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
+        )
+        HEADER.pack_into(view, 0, *header)
+        slots[:] = _slots(kept["key_hash"], hash_slot_num)
+        data[cut.offset :] = 0
+        file.flush()

@@ -1,0 +1,36 @@
+"""Leftovers: records behind the end of the log, which a broker cut off when it started and never erased."""
+
+from __future__ import annotations
+
+from rocketstore.disk.storage import is_remote
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import StoreState
+from rocketstore.recovery.tail import tails
+
+__all__ = ["count_leftover_bytes", "describe_leftovers"]
+
+NEAR = 1 << 20  # bytes behind the end of a remote log that are fetched
+
+
+def count_leftover_bytes(log: CommitLog, end: int) -> int | None:
+    """Return how many bytes of the log's files stand behind its end, from there to the last byte that is not zero.
+
+    None if that is not known: the store crashed, or the log is remote and has other bytes than zeros near its end.
+    """
+    if log.ending.rule is None or log.ending.state == StoreState.CRASHED:
+        return None
+    if is_remote(log.directories[0]):
+        return 0 if not log.queue.pread(end, NEAR).strip(b"\0") else None
+    return sum(tail.end - tail.begin for tail in tails(log, end))
+
+
+def describe_leftovers(log: CommitLog) -> str | None:
+    """Return a text about the records behind the end of the log; None if there are none, or they are not known."""
+    if log.ending.rule is None or is_remote(log.directories[0]):
+        return None
+    end = log.max_phy_offset
+    later = log.find_later(end, LONG_MAX)
+    if later is None or not log.ending.is_at(end):
+        return None
+    return f"{log.directories[0]}: the log ends at {end}. Old records behind it, the first at {later}, are left out"

@@ -1,0 +1,306 @@
+"""The queues after a crash: where each one's sound units end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.mapped_file import RECOVERED_FILES
+from rocketstore.disk.positioned_read import read_at
+from rocketstore.dispatch.dispatch import are_delivery_times, is_file_name, with_more
+from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.consume_queue import count_valid_units, read_unit
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message_batch import values_of
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit
+from rocketstore.queue.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
+from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.recovery.ext import QueueExt, queue_files
+
+__all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "settle", "units_agree"]
+
+UNITS_READ = 256  # at a time
+STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
+QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
+COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
+Queue = tuple[str, int]
+
+
+@dataclass
+class QueueEnd:
+    """Where the units of a queue end, bytes, and the last of them; ``unit`` None: it has none, and is to be built."""
+
+    directory: Path
+    kind: type[ConsumeQueue]
+    mapped_file_size: int
+    end: int = 0
+    unit: CqUnit | None = None
+    held: list[tuple[int, int]] = field(default_factory=list)  # where units begin and end in each file, bytes
+    begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
+    flushed: int = 0  # records before this physical offset had their units on the disk
+    ext: QueueExt | None = None  # where it is to have some
+
+    @property
+    def queue(self) -> Queue:
+        return self.directory.parent.name, int(self.directory.name)
+
+    @property
+    def ext_directory(self) -> Path:
+        return Path(self.directory.parents[2], ConsumeQueueExt.directory_name, *self.directory.parts[-2:])
+
+    @property
+    def next_queue_offset(self) -> int:
+        return 0 if self.unit is None else self.unit.queue_offset + self.unit.batch_num
+
+    @property
+    def phy_offset(self) -> int:
+        """Where the record of the last unit ends, 0 without a unit."""
+        return 0 if self.unit is None else self.unit.phy_offset + self.unit.size
+
+    def look(self, end: int, min_phy_offset: int) -> None:
+        """Find the last unit of a record that ends by ``end``, bytes."""
+        self.forget()
+        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
+            self.held = held = self._held(queue)
+            size = queue.unit_size
+            for number, (begin, stop) in reversed(list(enumerate(held))):
+                ahead = held[number - 1][1] if number else 0
+                before = self._phy_offset_at(queue, stop - size if stop - begin > size else ahead)
+                last = queue._unit_at(stop - size)
+                if not last.is_filler and before < last.phy_offset <= end - last.size:
+                    self.end, self.unit = stop, last
+                    break
+                units = queue._decode([(begin, stop)])
+                order = np.where(units.is_filler, -1, units.phy_offsets)
+                order = np.concatenate([[self._phy_offset_at(queue, ahead)], order])
+                good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
+                if good.any():
+                    self.end = begin + (int(good.nonzero()[0][-1]) + 1) * size
+                    self.unit = queue._unit_at(self.end - size)
+                    break
+            if self.unit is not None:
+                first = queue._unit_at(held[0][0])
+                is_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+                self.begins_at = first.phy_offset if is_late else 0
+
+    def forget(self) -> None:
+        """Have it built again."""
+        self.end, self.unit, self.begins_at = 0, None, 0
+
+    @staticmethod
+    def _phy_offset_at(queue: ConsumeQueue, end: int) -> int:
+        """The physical offset in the unit that ends there, -1 without one or for a filler."""
+        unit = queue._unit_at(end - queue.unit_size) if end else None
+        return -1 if unit is None or unit.is_filler else unit.phy_offset
+
+    def _held(self, queue: ConsumeQueue) -> list[tuple[int, int]]:
+        """Where units begin and end in each file, up to the first that was not written before the power went.
+
+        Files that the checkpoint knows to be on the disk are not read, but for those in which a writer looks for the
+        queue's end: a bad unit in one of them would end it there.
+        """
+        held: list[tuple[int, int]] = []
+        files, size = self.files(), queue.unit_size
+        for number, (start, path, length) in enumerate(files):
+            if length == 0 or (held and start != files[number - 1][0] + self.mapped_file_size):
+                break
+            count = length // size
+            with Path(path).open("rb", buffering=0) as file:
+                last = read_at(file.fileno(), 12, (count - 1) * size, path)
+                phy_offset, record_size = int.from_bytes(last[:8], "big", signed=True), int.from_bytes(last[8:], "big")
+                is_flushed = record_size and 0 <= phy_offset < self.flushed
+                if number >= len(files) - RECOVERED_FILES or not is_flushed:
+                    units = Buffer(read_at(file.fileno(), length, 0, path), path)
+                    count = count_valid_units(units, 0, count, size)
+            if count:
+                held.append((start, start + count * size))
+            if count < length // size:
+                break
+        return held
+
+    def look_at_last_file(self) -> None:
+        """Find the last unit where a clean stop leaves it; None if it is not there."""
+        *_, (start, path, size) = self.files() or [(0, "", 0)]
+        if self.kind is not ConsumeQueue:
+            self.look(LONG_MAX, 0)
+            return
+        if size == 0:
+            return
+        count, n, valid = 0, UNITS_READ, UNITS_READ
+        with Path(path).open("rb", buffering=0) as file:
+            while valid == n and (data := read_at(file.fileno(), 20 * UNITS_READ, 20 * count, path)):
+                units, n = Buffer(data, self.directory), len(data) // 20
+                valid = count_valid_units(units, 0, n, 20)
+                if valid:
+                    count += valid
+                    self.end = start + 20 * count
+                    before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
+                    unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+                    self.unit = unit if before < unit.phy_offset else None
+
+    def ext_files(self) -> list[tuple[int, str, int]]:
+        """Its ext files, as ``queue_files`` gives them; none where it is to have none."""
+        return [] if self.ext is None else self.ext.files()
+
+    def first_wrong(self, log: CommitLog) -> int:
+        """Find the first record whose unit is not its own, LONG_MAX if there is none.
+
+        One that leads to no ext unit of its own, or the last of a file, with only its end in a sector that never came
+        to the disk: any other such unit is the last of the queue. Records whose units were on the disk are not looked
+        at.
+        """
+        size = self.kind.unit_size
+        parts = self.held if self.ext is not None else [(stop - size, stop) for _, stop in self.held if stop < self.end]
+        if self.unit is None or not parts:
+            return LONG_MAX
+        least = max(self.flushed, log.min_phy_offset)
+        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
+            step = UNITS_READ * size
+            for begin, stop in parts:
+                for start in range(begin, min(stop, self.end), step):
+                    units = queue._decode([(start, min(start + step, stop, self.end))])
+                    looked_at = ~units.is_filler & (units.phy_offsets >= least)
+                    offsets = units.phy_offsets[looked_at]
+                    records, statuses = log.find_messages(offsets, columns=("size", "tags_code", "store_timestamp"))
+                    found = statuses == 0
+                    sizes, tags_codes = units.sizes[looked_at][found], units.tags_codes[looked_at][found]
+                    wrong = sizes != records.size
+                    wrong |= ~self.are_tags_of(tags_codes, records.tags_code, records.store_timestamp)
+                    if wrong.any():
+                        return int(offsets[found][wrong.argmax()])
+        return LONG_MAX
+
+    def are_tags_of(self, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray) -> np.ndarray:
+        """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
+
+        Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
+        """
+        in_ext = codes <= MAX_ADDRESS
+        if self.ext is None and in_ext.any() and not self.ext_directory.is_dir():
+            in_ext[:] = False
+        are_of: np.ndarray = in_ext | (codes == tags_codes)
+        are_of |= are_delivery_times(self.queue[0], codes, store_timestamps)
+        if self.ext is not None:
+            are_of[in_ext] = self.ext.are_of(codes[in_ext], tags_codes[in_ext], store_timestamps[in_ext])
+        return are_of
+
+    def files(self) -> list[tuple[int, str, int]]:
+        """Its files, as ``queue_files`` gives them."""
+        return queue_files(self.directory, self.mapped_file_size)
+
+
+def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
+    """Find the queues of a store."""
+    kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
+    queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in queue_directories(path)]
+    for queue in queues if config.enable_consume_queue_ext else ():
+        if queue.kind is ConsumeQueue:
+            queue.ext = QueueExt(queue.ext_directory, config.mapped_file_size_consume_queue_ext or 0)
+    return queues
+
+
+def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
+    """Find the ext files that never got their length; those of a queue that is gone are opened when it is made again.
+
+    Raises: CorruptFileError for ext files of another length.
+    """
+    size = config.mapped_file_size_consume_queue_ext or 0
+    directories = queue_directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
+    return [Path(path) for directory in directories for _, path, length in queue_files(directory, size) if length == 0]
+
+
+def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection[str]) -> list[bool]:
+    """Whether the last unit of each queue is that of a record of the queue; one that the log no longer has counts."""
+    agree = [queue.unit is not None for queue in queues]
+    rows = [i for i, queue in enumerate(queues) if queue.unit and queue.unit.phy_offset >= log.min_phy_offset]
+    offsets = np.array([queues[i].unit.phy_offset for i in rows], np.int64)  # type: ignore[union-attr]
+    batch, statuses = log.find_messages(offsets, columns=COLUMNS)
+    found = np.flatnonzero(statuses == 0).tolist()
+    for row in np.flatnonzero(statuses).tolist():
+        agree[rows[row]] = False
+    columns = zip(*(values_of(name, getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
+    for row, record in zip(found, columns, strict=True):
+        agree[rows[row]] = _is_unit_of(log, queues[rows[row]], batch_topics, record)
+    return agree
+
+
+def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], record: tuple[Any, ...]) -> bool:
+    """Parameters: record: its COLUMNS."""
+    topic, queue_id, size, tags_code, store_timestamp = record
+    unit: Any = queue.unit
+    if unit.size != size:
+        return False
+    if unit.tags_code != tags_code:  # mostly equal, and this is asked of each queue at each opening
+        fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
+        if not queue.are_tags_of(*fields).all():
+            return False
+    if (topic, queue_id) == queue.queue:
+        return True
+    more = log.get_message(unit.phy_offset).properties.get("INNER_MULTI_DISPATCH", "")
+    return topic not in batch_topics and queue.queue[0] in more.split(",")
+
+
+def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> None:
+    """Go back in each queue to a unit that agrees with its record; what has none is to be built again."""
+    open_ends = [queue for queue in queues if queue.unit is not None]
+    for _ in range(STEPS_BACK):
+        agree = units_agree(log, open_ends, batch_topics)
+        open_ends = [queue for queue, agrees in zip(open_ends, agree, strict=True) if not agrees]
+        for queue in open_ends:
+            assert queue.unit is not None
+            queue.look(min(queue.unit.phy_offset, end), log.min_phy_offset)
+        open_ends = [queue for queue in open_ends if queue.unit is not None]
+        if not open_ends:
+            break
+    for queue in open_ends:
+        queue.forget()
+
+
+def find_missing(
+    log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd],
+    batch_topics: Collection[str], others_begin: int = 0,
+) -> tuple[int, set[Queue]]:
+    """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
+
+    Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
+    Parameters: others_begin: where a broker stopped, and the newest unit: no earlier record is missed of a queue that
+    is not among these, and none that no queue can have.
+    Raises: CorruptFileError for bytes that are no record.
+    """
+    ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
+    late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
+    seen: set[Queue] = set()
+    wrong, first = set(), LONG_MAX
+    pieces = RequestPieces(log, config, begin, end)
+    for piece in pieces:
+        requests, names = with_more(log, config, piece.requests, pieces.queues, batch_topics)
+        if late:
+            for queue, request in _first_of_each(requests, names):
+                if request["phy_offset"] < late.pop(queue, 0):
+                    wrong.add(queue)
+        numbers, number_of = np.unique(requests["queue"], return_inverse=True)
+        met = map(names.__getitem__, numbers.tolist())
+        known_to = np.array([LONG_MAX if queue in seen else ends.get(queue, (others_begin, 0))[0] for queue in met])
+        is_missed = requests["phy_offset"] >= known_to[number_of]
+        if others_begin:
+            is_missed &= requests["msg_base_offset"] >= 0
+        for queue, request in _first_of_each(requests[is_missed], names):
+            seen.add(queue)
+            if is_file_name(queue[0]):
+                first = min(first, int(request["phy_offset"]))
+                if request["msg_base_offset"] > ends.get(queue, (0, 0))[1]:
+                    wrong.add(queue)
+    return first, wrong
+
+
+def _first_of_each(requests: np.ndarray, names: Sequence[Queue]) -> Iterator[tuple[Queue, np.ndarray]]:
+    numbers, rows = np.unique(requests["queue"], return_index=True)
+    yield from ((names[number], requests[row]) for number, row in zip(numbers.tolist(), rows.tolist(), strict=True))

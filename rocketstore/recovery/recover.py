@@ -1,0 +1,94 @@
+"""recover: what is done to a store before it is written to, by rocketstore or by a broker."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.storage import local_path
+from rocketstore.dispatch.dispatch import batch_topics
+from rocketstore.layout.geometry import require_batch_size, require_store, writing_config
+from rocketstore.layout.layout import look_at_store, require_file_log
+from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
+from rocketstore.recovery.complete import plan_completion
+from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.state.broker_config import read_topics
+
+__all__ = ["RecoveryAction", "RecoveryReport", "recover"]
+
+POLICIES = ("complete", "broker")
+LAST_PATCH = {release.rpartition(".")[0]: release for release in RELEASES}  # as Compat takes "5.3"
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    policy: str = "complete",
+    dry_run: bool = False,
+    config: StoreConfig | None = None,
+) -> RecoveryReport:
+    """Recover a store that nobody writes to, and leave it as a clean stop does.
+
+    Parameters
+    ----------
+    path : the root of the store.
+    policy : "complete", which opening for writing uses: only a torn tail of the commit log is cut, after it was saved
+        under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
+        where one is missing or wrong. After a clean stop the log ends where a broker ends it: before the first bytes of
+        its last file that are no record. Old records behind that end are saved and zeroed. Opening then searches only
+        the last 64 MiB of the log for what queues and index lack, and does not notice that the directory of a queue is
+        missing. "broker": exactly what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next start;
+        bytes that it cuts off the log are saved too.
+    dry_run : change nothing, not even the lock file, and only say what would be done.
+    config : sizes of files, as for ``open``.
+
+    Returns
+    -------
+    RecoveryReport.
+
+    Raises
+    ------
+    CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
+        changed, or as much as the broker changes.
+    UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
+    StoreLockedError, StoreError, ValueError, TypeError, OSError.
+
+    Source: DefaultMessageStore.load.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"policy={policy!r}: must be one of {', '.join(map(repr, POLICIES))}")
+    require_config(config)
+    root = local_path(path)
+    require_descriptors_to_write(root)
+    require_store(root, config or StoreConfig())
+    require_file_log(root, config or StoreConfig(), "recovered")
+    layout = look_at_store(root, config)
+    layout.require_written_queues("recovered")
+    layout.require_config_files("read, and only the topics tell which queues are batch queues")
+    given = config or StoreConfig()
+    require_log_directory(root, given)
+    require_own_places(root, given)
+    config = writing_config(root, config)
+    if batch_topics(read_topics(root, config)):
+        require_batch_size(config)
+    if policy == "broker":
+        config = replace(config, compat=LAST_PATCH.get(config.compat, config.compat))
+    if policy == "broker" and config.compat not in RELEASES:
+        known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
+        raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
+    if dry_run:
+        return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
+    with lock_for_writing(root, given):
+        if policy == "broker":
+            report = recover_as_broker(root, config)
+        else:
+            plan = plan_completion(root, config)
+            plan.apply()
+            report = plan.report()
+        (root / "abort").unlink(missing_ok=True)
+        sync_path(root)
+        return report

@@ -1,0 +1,87 @@
+"""The tail of a commit log: what stands behind its end, which is kept under ``rocketstore-cut`` before it goes."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.create import create_file
+from rocketstore.disk.mapped_file import LogFile, make_directory, nonzero_end, sync, sync_path
+from rocketstore.disk.positioned_read import read_at
+from rocketstore.errors import StoreError
+from rocketstore.log.commit_log import CommitLog
+
+__all__ = ["CUT", "Tail", "is_saved", "save_tail", "tails"]
+
+CUT = "rocketstore-cut"
+CHUNK = 1 << 20
+
+
+class Tail(NamedTuple):
+    """Bytes behind the end of the log in one file: from a physical offset to the last one that is not zero."""
+
+    file: LogFile
+    begin: int
+    end: int
+
+
+def tails(log: CommitLog, end: int) -> list[Tail]:
+    """Find what is not zero behind the end of the log."""
+    found = []
+    for file in log.queue.files:
+        begin = max(end, file.file_from_offset)
+        last = file.file_from_offset + nonzero_end(file.path, begin - file.file_from_offset, file.size)
+        if begin < last:
+            found.append(Tail(file, begin, last))
+    return found
+
+
+def save_tail(root: Path, tail: Tail) -> Path:
+    """Copy a tail to a file of its own, named by the time and its physical offset, and bring it to the disk."""
+    path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
+    if path.parent.is_symlink():
+        raise StoreError(f"{path.parent}: is a link, and bytes cut off the log must stay in the store: remove the link")
+    make_directory(path.parent)
+    with os.fdopen(create_file(path, like=tail.file.path), "wb") as file:
+        try:
+            for data in _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, tail.end - tail.begin):
+                file.write(data)
+            file.flush()
+            sync(file.fileno())
+        except BaseException:
+            path.unlink()
+            raise
+    sync_path(path.parent)
+    return path
+
+
+def is_saved(root: Path, tail: Tail) -> bool:
+    """Whether recovery saved these bytes before, and cut them off: what is left of them are zeros."""
+    saved = sorted((root / CUT).glob("*")) if (root / CUT).is_dir() else []
+    return any(_is_rest_of(path, tail) for path in reversed(saved))
+
+
+def _is_rest_of(path: Path, tail: Tail) -> bool:
+    name = re.fullmatch("[0-9]{13,}-([0-9]{20})", path.name)
+    if name is None or not int(name[1]) <= tail.begin < tail.end <= int(name[1]) + path.stat().st_size:
+        return False
+    size = tail.end - tail.begin
+    before = _chunks(path, tail.begin - int(name[1]), size)
+    now = _chunks(tail.file.path, tail.begin - tail.file.file_from_offset, size)
+    for old, new in zip(before, now, strict=True):
+        columns = np.frombuffer(old, np.uint8), np.frombuffer(new, np.uint8)
+        if not ((columns[0] == columns[1]) | (columns[1] == 0)).all():
+            return False
+    return True
+
+
+def _chunks(path: Path, begin: int, size: int) -> Iterator[bytes]:
+    with path.open("rb", buffering=0) as file:
+        for position in range(begin, begin + size, CHUNK):
+            yield read_at(file.fileno(), min(CHUNK, begin + size - position), position, path)

@@ -1,0 +1,321 @@
+"""What salvage finds: the records of files, each once, and what is lost between them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush, nlargest
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
+from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.errors import DiskReadError, StoreError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
+from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
+
+__all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
+
+PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
+MIN_RECORD = 91
+MAX_SIZES = 256  # candidates for the file size that are compared with each base; hostile files have thousands
+BEGIN = itemgetter(0)
+
+
+class LostRange(NamedTuple):
+    """Bytes of which nothing was taken: ``size`` at ``offset`` of the file, that were at ``phy_offset`` of the log."""
+
+    path: Path
+    offset: int
+    size: int
+    phy_offset: int
+    reason: str
+
+
+@dataclass
+class DamagedFile:
+    """One file and what was found in it.
+
+    ``base``: the physical offset of its first byte, as it is named if some record agrees, else by most of its records.
+    ``unreadable``: the ranges that the disk cannot read, (begin, end), bytes, in order.
+    """
+
+    path: Path
+    named: int | None
+    length: int
+    pieces: np.ndarray
+    base: int | None = None
+    unreadable: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def look(cls, path: Path, config: StoreConfig, note: Callable[[int], object]) -> DamagedFile:
+        """Take a file apart."""
+        named = int(path.name) if is_offset_name(path.name) else None
+        file = cls(path, named, path.stat().st_size, np.empty(0))
+        while file._take_apart(config, note):  # again without the bytes that turned out to be unreadable
+            continue
+        bases: Counter[int] = Counter()
+        for run in file.runs():
+            bases[run.base] += run.end - run.begin
+        file.base = named if named in bases else max(bases, key=bases.__getitem__, default=named)
+        return file
+
+    def _take_apart(self, config: StoreConfig, note: Callable[[int], object]) -> bool:
+        """Find the pieces of the file. Returns whether more of it is unreadable than was known before."""
+        finder = PieceFinder(
+            self.named, force_verify_prop_crc=config.force_verify_prop_crc,
+            may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
+            message_delay_level=config.message_delay_level,
+        )
+        end, pos = _data_end(self.path, self.length), 0
+        with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
+            mapped.advise("sequential")
+            for begin, stop, readable in self._readable(end):
+                # The buffer ends before unreadable bytes, so that no record has any of them.
+                buffer = Buffer(mapped.view()[:readable], self.path)
+                while pos < stop:
+                    pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
+                    note(pos)
+                buffer.close()
+            lost = tuple(merge_ranges([*self.unreadable, *mapped.buffer.lost_ranges()]))
+        self.pieces = finder.take(end)
+        self.unreadable, before = lost, self.unreadable
+        return lost != before
+
+    def _readable(self, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the ranges up to ``end`` that are neither holes nor unreadable: (begin, end, limit).
+
+        ``limit`` is where the next unreadable bytes begin, or where the file ends.
+        """
+        first = 0
+        for lost, behind in (*self.unreadable, (self.length, self.length)):
+            if first < min(lost, end):
+                for begin, stop in data_ranges(self.path, first, min(lost, end)):
+                    yield begin, stop, lost
+            first = behind
+
+    def reason(self, pos: int, size: int, status: int) -> str:
+        """Return why bytes of the file are lost."""
+        lost = find_overlap(self.unreadable, pos, pos + size)
+        return _reason(status) if lost is None else "the disk cannot read bytes {} to {}".format(*lost)
+
+    def runs(self) -> Iterator[Run]:
+        rows = zip(*(self.of(OK)[name].tolist() for name in ("pos", "size", "base")), strict=True)
+        for pos, size, base in rows:
+            yield Run(base + pos, base + pos + size, base, self)
+
+    def of(self, status: int) -> np.ndarray:
+        found: np.ndarray = self.pieces[self.pieces["status"] == status]
+        return found
+
+
+class Run(NamedTuple):
+    """Records that follow each other, physical offsets; the first byte of the file would be at ``base``."""
+
+    begin: int
+    end: int
+    base: int
+    file: DamagedFile
+
+    @contextlib.contextmanager
+    def buffer(self) -> Iterator[Buffer]:
+        """Yield the bytes of the file, with zeros for unreadable bytes. No record of the run has unreadable bytes.
+
+        Raises: DiskReadError, when the block ends, if the disk cannot read the run any more.
+        """
+        with contextlib.closing(MappedFile(self.file.path, tolerant=True)) as mapped:
+            mapped.advise("sequential")
+            try:
+                yield mapped.buffer
+            finally:
+                for begin, _ in mapped.buffer.lost_ranges(self.begin - self.base, self.end - self.base):
+                    raise DiskReadError(self.file.path, begin, errno.EIO)
+
+    def is_like(self, other: Run, begin: int, end: int) -> bool:
+        """Whether another has the same bytes from a physical offset to another."""
+        parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
+        return all(self.bytes(*part) == other.bytes(*part) for part in parts)
+
+    def bytes(self, begin: int, end: int) -> bytes:
+        return read_path_at(self.file.path, end - begin, begin - self.base)
+
+
+class Finds:
+    """The records of all files that are taken, in the order of the log, and what was lost.
+
+    Attributes: taken; lost; duplicates: records that were found once more.
+    """
+
+    def __init__(self, files: list[DamagedFile]) -> None:
+        self.files = files
+        self.taken: list[Run] = []
+        self.lost: list[LostRange] = []
+        self.duplicates = 0
+
+    def choose(self) -> None:
+        """Take each record once: where names say that they are first, then as most of a file says, then others."""
+        runs = sorted((run for file in self.files for run in file.runs()), key=BEGIN)
+        by_rank: list[list[Run]] = [[], [], []]
+        for run in runs:
+            by_rank[0 if run.base == run.file.named else 1 if run.base == run.file.base else 2].append(run)
+        for run in by_rank[0] + by_rank[1]:
+            self.take(run)
+        span = max(file.length for file in self.files)
+        low, high = self.taken[0].begin - span, self.taken[-1].end + span
+        for run in by_rank[2]:
+            if low <= run.begin and run.end <= high:
+                self.take(run)
+            else:
+                self.lose(run, run.begin, run.end, "a record of another log")
+
+    def lose(self, run: Run, begin: int, end: int, reason: str) -> None:
+        self.lost.append(LostRange(run.file.path, begin - run.base, end - begin, begin, reason))
+
+    def take(self, run: Run) -> None:
+        first = max(bisect_right(self.taken, run.begin, key=BEGIN) - 1, 0)
+        last = bisect_left(self.taken, run.end, key=BEGIN)
+        others = [other for other in self.taken[first:last] if other.end > run.begin]
+        if not others:
+            self.taken.insert(last, run)
+            return
+        places, ends = _places(run)
+        is_free, is_same = np.ones(len(places), bool), np.zeros(len(places), bool)
+        for other in others:
+            touched = slice(ends.searchsorted(other.begin, "right"), places.searchsorted(other.end))
+            inside = _inside(places, ends, other.begin, other.end)
+            is_free[touched] = False
+            for begin, end in _all_or_each(run, other, places[inside], ends[inside]):
+                is_same[_inside(places, ends, begin, end)] = True
+        self.duplicates += int(is_same.sum())
+        kinds = np.where(is_free, 0, np.where(is_same, 1, 2))
+        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(places)]
+        for i, j in pairwise(bounds):
+            part = run._replace(begin=int(places[i]), end=int(ends[j - 1]))
+            if kinds[i] == 0:
+                self.taken.insert(bisect_left(self.taken, part.begin, key=BEGIN), part)
+            elif kinds[i] == 2:
+                self.lose(part, part.begin, part.end, "another record has this physical offset")
+
+    def find_lost(self, size: int) -> None:
+        """Tell of bytes that are no record, unless another file has what was there; and of those that no file has."""
+        known = [(run.begin, run.end) for run in self.taken]
+        for file in self.files:
+            if file.base is not None:
+                blanks = file.of(BLANK)
+                begins = (blanks["pos"] + file.base).tolist()
+                known += zip(begins, (blanks["pos"] + blanks["count"] + file.base).tolist(), strict=True)
+        union = merge_ranges(known)
+        for file in self.files:
+            if file.base is None:
+                continue  # a file that is none of a log
+            bad = file.pieces[(file.pieces["status"] != OK) & (file.pieces["status"] != BLANK)]
+            for pos, length, status in zip(*(bad[name].tolist() for name in ("pos", "size", "status")), strict=True):
+                begin = file.base + pos
+                at = bisect_right(union, begin, key=BEGIN) - 1
+                if at < 0 or union[at][1] < begin + length:
+                    self.lost.append(LostRange(file.path, pos, length, begin, file.reason(pos, length, status)))
+                    known.append((begin, begin + length))
+        first, last = self.taken[0].begin // size * size, self.taken[-1].end
+        gaps = []
+        for (_, begin), (end, _) in pairwise([(first, first), *merge_ranges(known), (last, last)]):
+            is_blank = end % size == 0 and end - begin < MIN_RECORD + 8  # at the end of a file that was cut
+            if begin < end and first <= begin and end <= last and not is_blank:
+                gaps.append((begin, end))
+        self.lost += self._missing(gaps, size)
+
+    def _missing(self, gaps: list[tuple[int, int]], size: int) -> Iterator[LostRange]:
+        """Yield the lost range of each gap, in the first file that has its begin. Parameters: gaps: in order."""
+        bases = [(file.base, number) for number, file in enumerate(self.files) if file.base is not None]
+        bases.sort(reverse=True)
+        open_files: list[int] = []  # a heap of the files that begin before a gap
+        for begin, end in gaps:
+            while bases and bases[-1][0] <= begin:
+                heappush(open_files, bases.pop()[1])
+            while open_files and begin >= _end_of(self.files[open_files[0]]):
+                heappop(open_files)
+            if open_files:
+                file = self.files[open_files[0]]
+                assert file.base is not None
+                yield LostRange(file.path, begin - file.base, end - begin, begin, "no record is left here")
+            else:
+                start = begin // size * size
+                path = self.files[0].path.with_name(f"{start:020d}")
+                yield LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
+
+    def shown_size(self) -> int | None:
+        """The length of a whole file, by where most blanks end, how far files are apart, and how long they are."""
+        spans = Counter(file.length for file in self.files if file.length % 1024 == 0)
+        for file in self.files:
+            spans.update((file.of(BLANK)["pos"] + file.of(BLANK)["count"]).tolist())
+        bases = sorted({file.base for file in self.files if file.base is not None})
+        spans.update(after - before for before, after in pairwise(bases))
+        possible = [span for span in spans if 0 < span < 2**31]
+        likely = nlargest(MAX_SIZES, possible, key=lambda span: (spans[span], -span))
+        fits = {span: sum(base % span == 0 for base in bases) for span in likely}
+        known = [span for span in fits if fits[span]]
+        return max(known, key=lambda span: (spans[span], fits[span], -span), default=None)
+
+
+def _end_of(file: DamagedFile) -> int:
+    return (file.base or 0) + file.length
+
+
+def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Where the records of a run begin and end, physical offsets."""
+    scanner = RecordScanner(["phy_offset", "size"])
+    with run.buffer() as buffer:
+        at = run.begin
+        while at < run.end:
+            at, status = scanner.scan(buffer, run.base, at, run.end, at_rest=True)
+            if status != OK:
+                raise StoreError(f"{run.file.path}: was changed while it was read")
+    columns = scanner.take()
+    return columns["phy_offset"], columns["phy_offset"] + columns["size"]
+
+
+def _inside(places: np.ndarray, ends: np.ndarray, begin: int, end: int) -> slice:
+    """Return the rows of the records of a run that lie between two physical offsets.
+
+    The records of a run are sorted, so that a binary search finds them: a run may overlap thousands of others.
+    """
+    return slice(places.searchsorted(begin), ends.searchsorted(end, "right"))
+
+
+def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
+    """The parts of a run that another has too, byte for byte."""
+    if not len(begins):
+        return
+    whole = int(begins[0]), int(ends[-1])
+    is_whole = run.is_like(other, *whole)
+    parts = [whole] if is_whole else zip(begins.tolist(), ends.tolist(), strict=True)
+    yield from (part for part in parts if is_whole or run.is_like(other, *part))
+
+
+def _data_end(path: Path, end: int) -> int:
+    """Return where the last byte ends that is not zero. Bytes that the disk cannot read count as not zero."""
+    begin = 0
+    while True:
+        try:
+            return nonzero_end(path, begin, end)
+        except DiskReadError as error:
+            begin = min(error.offset - error.offset % mmap.PAGESIZE + mmap.PAGESIZE, end)
+
+
+def _reason(status: int) -> str:
+    if status == BAD_NAME:
+        return "topic: cannot be the name of a directory, which its queues need"
+    if status == BAD_INSIDE:
+        return "size: another record, or a blank, begins inside"
+    return "{}: {}".format(*bad_reason(status))

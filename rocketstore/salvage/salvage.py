@@ -1,0 +1,375 @@
+"""salvage: what can still be found of a damaged commit log becomes a sound store."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import operator
+import os
+import shutil
+import stat
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import local_path
+from rocketstore.dispatch.dispatch import OF_BROKERS, Dispatcher, batch_topics
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.index.index_service import open_index
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.layout.geometry import known_config, save_geometry, with_default_sizes
+from rocketstore.layout.layout import require_file_log
+from rocketstore.layout.places import lock_owner_of
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.recovery.complete import Completion
+from rocketstore.salvage.copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
+from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
+from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
+from rocketstore.state.broker_config import check, extend_topics, read_topics, replace_file
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["LostRange", "SalvageReport", "salvage"]
+
+WORK = "rocketstore-salvage"
+AT_0 = np.zeros(1, np.int64)
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class SalvageReport:
+    """What was found, and what not.
+
+    ``records``: that the new store has; ``min_phy_offset``, ``max_phy_offset``: where they begin and end, bytes.
+    ``duplicates``: records that were found once more, the same bytes. ``out_of_order``: taken from a place that is not
+    what their file's name makes of it. ``moved``: have another physical offset now. ``renumbered``: messages that have
+    another queue offset, by topic and queue id. ``lost``: in the order of the log.
+    """
+
+    out: Path
+    mapped_file_size: int
+    min_phy_offset: int
+    max_phy_offset: int
+    records: int
+    duplicates: int
+    out_of_order: int
+    moved: int
+    renumbered: dict[Queue, int]
+    lost: tuple[LostRange, ...]
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Make a sound store of all messages that are still found in a commit log, however damaged. Changes nothing there.
+
+    A record is known by its own physical offset, wherever it is: files may be damaged, cut, renamed, swapped, doubled
+    or missing. It is taken if RocketMQ can read it and its CRC is right; and its CRC property too, if any record of its
+    file has a right one: else each came with a message from elsewhere. One in the body of another, or behind the blank
+    that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost. So is the last one
+    if it ends in a zero, but for a ``compat`` whose properties may.
+
+    The bytes of a record stay, in the order of the log, but for these:
+
+    * The CRC property is made right.
+    * The physical offset: a record behind a loss moves down to close it; the next file begins where it did before, and
+      so all its records are where they were. Up to 16 files in a row that are gone are blanks, with more the log goes
+      on without them. ``prepared_transaction_offset`` is not changed.
+    * The queue offset, where messages of its queue are lost: the last message keeps its own, and those before a gap
+      move up to close it, since a broker closes a gap in a queue and then gives out wrong offsets. So no consumer
+      misses a message: one that stopped before the gap gets some again. INNER_BASE and INNER_MULTI_QUEUE_OFFSET follow.
+    * A log that begins at 0 begins with its second file instead, if a queue now begins after 0: in the first one, a
+      broker would take the start of that queue's file for messages. All physical offsets are higher by one file then.
+
+    ``config`` is copied, with the offsets of consumers, as far as it can be read; queues and index are made anew.
+
+    Parameters
+    ----------
+    path : the root of a store, a directory of commit log files of any names, or one such file.
+    out : the root of the new store: a directory that is empty, or does not exist.
+    config : sizes of files, and directories of the commit log; else what the old store shows, or RocketMQ's defaults.
+        With ``force_verify_prop_crc`` a record without a right CRC property is lost.
+    progress : is called with the bytes done, and how many there are to do.
+
+    Returns
+    -------
+    SalvageReport.
+
+    Raises
+    ------
+    StoreError : there is no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
+        empty. ValueError : it is inside ``path``, or, if that is one file, inside the file's directory. OSError. What
+        was made in ``out`` is removed again.
+
+    Source: none; a broker cuts its log off at the first bytes that it cannot read.
+    """
+    require_config(config)
+    root, new = local_path(path), local_path(out)
+    require_descriptors_to_write(new)
+    paths = _log_files(root, config)
+    _check_out(root, paths, new)
+    with lock_owner_of(new):
+        return _salvage_into(root, paths, new, config, progress)
+
+
+def _salvage_into(
+    root: Path, paths: list[Path], new: Path, config: StoreConfig | None, progress: Progress | None
+) -> SalvageReport:
+    """Write the new store. After an error, remove everything that was written."""
+    existed = new.is_dir()
+    try:
+        make_root(new, stat.S_IMODE(paths[0].parent.stat().st_mode) | 0o700 if paths else 0o777)
+        make_directory(new / WORK)
+        report = _Salvage(root, paths, new, config, progress).run()
+        made = sorted((new / WORK).iterdir(), key=lambda path: (path.name != "abort", path.name == "commitlog"))
+        for child in made:  # killed here, it leaves no log, or `abort` beside it
+            child.rename(new / child.name)
+        (new / WORK).rmdir()
+        sync_path(new)
+        (new / "abort").unlink()
+        sync_path(new)
+        return report
+    except BaseException:
+        for child in new.iterdir() if new.is_dir() else ():
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        if new.is_dir() and not existed:
+            new.rmdir()
+        raise
+
+
+def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
+    """The files that may have records, in the order of their names."""
+    if root.is_file():
+        return [root]
+    require_file_log(root, config or StoreConfig(), "salvaged")
+    directories = [path for path in (config or StoreConfig()).commit_log_paths(root) if path.is_dir()] or [root]
+    files = (file for path in directories for file in path.iterdir() if file.is_file())
+    return sorted(files, key=lambda path: path.name)
+
+
+def _check_out(root: Path, paths: list[Path], out: Path) -> None:
+    real = out.resolve()
+    for directory in {root.resolve(), *(path.resolve().parent for path in paths)}:
+        if real == directory or directory in real.parents:
+            raise ValueError(f"out={str(out)!r} is inside {directory}, which is not to be changed")
+    if out.exists() and any(out.iterdir()):
+        raise FileExistsError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(out))
+
+
+class _Salvage:
+    """One run of ``salvage``, step by step."""
+
+    def __init__(
+        self, root: Path, paths: list[Path], out: Path, config: StoreConfig | None, progress: Progress | None
+    ) -> None:
+        self.root, self.out, self.work = root, out, out / WORK
+        self.paths, self.given, self.progress = paths, config, progress
+        self.config = _old_config(root, self.work, config)
+        self.scanner = RequestScanner(message_delay_level=self.config.message_delay_level, indexes_tags=False)
+        self.done = 0
+        self.total = 2 * sum(path.stat().st_size for path in paths)
+
+    def note(self, done: int, more: int = 0) -> None:
+        if self.progress is not None:
+            self.progress(done + more, self.total)
+
+    def run(self) -> SalvageReport:
+        files, offsets = [], QueueOffsets(self.scanner, self.config)
+        with ThreadPoolExecutor(1) as thread:
+            counting = []
+            for path in self.paths:
+                if length := path.stat().st_size:
+                    file = DamagedFile.look(path, self.config, functools.partial(self.note, self.done))
+                    counting.append(thread.submit(self.count, list(file.runs()), offsets))
+                    self.done += length
+                    files.append(file)
+            for counted in counting:
+                counted.result()
+        found = [run for file in files for run in file.runs()]
+        if not found:
+            raise StoreError(f"{self.root}: there is no record of a commit log")
+        finds = Finds(files)
+        finds.choose()
+        if sum(run.end - run.begin for run in finds.taken) != sum(run.end - run.begin for run in found):
+            offsets = QueueOffsets(self.scanner, self.config)
+            self.count(finds.taken, offsets)
+        config = self.new_config(finds)
+        size: int = getattr(config, LOG_SIZE)
+        finds.find_lost(size)
+        _copy_config(self.root, self.work)
+        offsets.settle(batch_topics(read_topics(self.work)))
+        begin = finds.taken[0].begin // size * size
+        shift = size if begin == 0 and offsets.begins_late else 0
+        log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
+        self.declare(offsets)
+        with NewStore.open(self.work, config, log) as new:
+            records, out_of_order = self.copy(finds.taken, log, offsets, shift, new)
+            new.finish()
+        self.note(self.total)
+        lost = tuple(sorted(finds.lost, key=lambda one: one.phy_offset))
+        return SalvageReport(
+            self.out, size, begin + shift, log.phy_offset, records, finds.duplicates, out_of_order, log.moved,
+            offsets.renumbered(), lost,
+        )
+
+    def count(self, runs: Iterable[Run], offsets: QueueOffsets) -> None:
+        for run in runs:
+            with run.buffer() as buffer:
+                for _, _, requests in self.requests(buffer, run):
+                    offsets.note(requests, buffer, run.base)
+
+    def requests(self, buffer: Buffer, run: Run) -> Iterator[tuple[int, int, np.ndarray]]:
+        """What is to be dispatched, by pieces of a run."""
+        begin = run.begin
+        while begin < run.end:
+            stop = self.scanner.scan(buffer, run.base, begin, run.end, PIECE)
+            if stop == begin:
+                raise StoreError(f"{run.file.path}: was changed while it was read")
+            yield begin, stop, self.scanner.take()[0]
+            begin = stop
+
+    def new_config(self, finds: Finds) -> StoreConfig:
+        config = replace(self.config, store_path_commit_log=None, read_only_commit_log_store_paths=None)
+        if not (self.given and getattr(self.given, LOG_SIZE)) and (shown := finds.shown_size()):
+            config = replace(config, mapped_file_size_commit_log=shown)
+        return with_default_sizes(config)
+
+    def copy(
+        self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int, new: NewStore
+    ) -> tuple[int, int]:
+        """Write the new log. Returns: how many records, and how many of them were out of order."""
+        records = out_of_order = 0
+        for run in runs:
+            log.go_to(run.begin + shift)
+            with run.buffer() as buffer:
+                for begin, stop, requests in self.requests(buffer, run):
+                    count = self.copy_part(log, buffer, run, begin, stop, requests, offsets)
+                    records += count
+                    if run.base != run.file.named:
+                        out_of_order += count
+                    new.build()
+                    self.done += stop - begin
+                    self.note(self.done)
+        return records, out_of_order
+
+    def copy_part(
+        self, log: LogCopy, buffer: Buffer, run: Run, begin: int, stop: int, requests: np.ndarray,
+        offsets: QueueOffsets,
+    ) -> int:
+        """Copy records, some of which have to be written anew. Returns: how many."""
+        places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
+        first = records = 0
+        for row, names in itertools.groupby(changes, key=operator.itemgetter(0)):
+            at, end = int(requests["phy_offset"][row]), int(requests["phy_offset"][row] + requests["size"][row])
+            record = functools.reduce(lambda made, change: with_property(made, *change[1:]), names, run.bytes(at, end))
+            records += log.copy(buffer, begin, at, run.base, places[first:row], numbers[first:row])
+            source = Buffer(record, run.file.path)
+            records += log.copy(source, at, at + len(record), at, AT_0, numbers[row : row + 1])
+            begin, first = end, row + 1
+        return records + log.copy(buffer, begin, stop, run.base, places[first:], numbers[first:])
+
+    def declare(self, offsets: QueueOffsets) -> None:
+        """Make the topics known."""
+        known = read_topics(self.work)
+        queues = {topic: count for topic, count in offsets.topics().items()
+                  if topic in offsets.batches or not topic.startswith(OF_BROKERS)}
+        types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
+        with contextlib.suppress(StoreError):  # a topics.json that is not to be extended stays as it is
+            extend_topics(self.work, queues, types)
+
+
+class NewStore:
+    """Queues and index of the new log, which are built in a thread of their own while it is written."""
+
+    def __init__(self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog) -> None:
+        self.root, self.config, self.copy, self.log = root, config, copy, log
+        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
+        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
+        self.built = copy.phy_offset
+        self.threads = ThreadPoolExecutor(2)
+        self.building = self.syncing = self.threads.submit(lambda: None)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, root: Path, config: StoreConfig, copy: LogCopy) -> Iterator[Self]:
+        save_geometry(root, config)
+        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
+            self = cls(root, config, copy, log)
+            try:
+                yield self
+            finally:
+                self.threads.shutdown()
+                copy.close()
+                self.dispatcher.close()
+
+    def build(self) -> None:
+        """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""
+        self.building.result()
+        self.building = self.threads.submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
+        if self.syncing.done():
+            self.syncing.result()
+            self.syncing = self.threads.submit(self.copy.sync, self.built)
+        self.built = self.copy.phy_offset
+
+    def finish(self) -> None:
+        """Wait for all that is built, bring it to the disk and say so."""
+        self.building.result()
+        self.syncing.result()
+        self.dispatcher.flush()
+        self.log.refresh()
+        plan = Completion(
+            self.root, self.config, self.log, False, self.checkpoint, end=self.copy.phy_offset,
+            last_phy_offset=self.copy.last_phy_offset,
+        )
+        plan.apply()
+
+
+def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:
+    """How the old store was written: as given, else as it shows, else as it says."""
+    with contextlib.suppress(ValueError, StoreError, OSError):
+        return with_default_sizes(known_config(root, config))
+    saved = Path("config", "rocketstore.json")
+    with contextlib.suppress(ValueError, StoreError, OSError):
+        make_directory(new / "config")
+        replace_file(new / saved, read_small_file(root / saved), like=root / saved)
+        return with_default_sizes(known_config(new, config))
+    (new / saved).unlink(missing_ok=True)
+    return config or StoreConfig()
+
+
+def _copy_config(root: Path, new: Path) -> None:
+    """Copy the files of ``config`` that a broker can read. A link that leads out of the store is not followed."""
+    if not (root / "config").is_dir():
+        return
+    real_root = root.resolve()
+    bad = {problem.path for problem in check(root)}
+    for path in sorted((root / "config").iterdir()):
+        good = path.name.endswith((".json", ".json.bak")) and path.name != "rocketstore.json"
+        if not good or not path.is_file() or path in bad:
+            continue
+        if real_root not in path.resolve().parents:
+            warnings.warn(f"{path}: leads out of the store and is not copied", stacklevel=1)
+            continue
+        try:
+            data = read_small_file(path, MAX_CONFIG_FILE)
+        except (OSError, CorruptFileError) as error:
+            warnings.warn(f"{path}: is not copied: {error}", stacklevel=1)
+            continue
+        make_directory(new / "config")
+        replace_file(new / "config" / path.name, data, like=path)

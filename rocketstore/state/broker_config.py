@@ -1,0 +1,385 @@
+"""What a broker keeps beside its messages: config/*.json, each with the state before it in a .bak file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any, NamedTuple, Self
+
+from rocketstore.config import StoreConfig, camel_case
+from rocketstore.disk.create import create_file
+from rocketstore.disk.mapped_file import make_directory, sync, sync_path
+from rocketstore.disk.small_file import read_small_file
+from rocketstore.disk.storage import local_path, to_path
+from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.state.config_checks import OTHER_FILES
+from rocketstore.state.config_json import parse_json
+from rocketstore.state.config_values import (
+    LMQ_OFFSETS,
+    OFFSETS,
+    TOPIC_TABLE,
+    TOPICS,
+    TYPED_FILES,
+    Decoder,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    decode_bean,
+    decode_lmq_offset_table,
+    decode_topics,
+    decode_version,
+)
+from rocketstore.state.rocksdb import find_config_databases
+
+__all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
+__all__ += ["find_offsets_file", "read_topics", "repair", "replace_file"]
+
+QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
+MAX_SIZE = 256 << 20
+MISSING = "is missing"
+TRIES, PAUSE = 3, 0.01  # seconds: a broker may be writing
+LIVE_SECONDS = 1.0  # after its last change a broker may still be writing the file
+NO_FILE = f"is no regular file of at most {MAX_SIZE} bytes"
+PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS: "consumer offsets"}
+
+
+class ConfigProblem(NamedTuple):
+    """A file of the configuration and what is wrong with it."""
+
+    path: Path
+    what: str
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """The configuration of a broker; a part that cannot be read is empty, and ``problems`` says why.
+
+    ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
+    topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
+    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong. They
+    also name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
+    ``offsets_file``: the name of the file that ``consumer_offsets`` was read from. A broker with enableLmq uses
+    lmqConsumerOffset.json.
+
+    Source: ConfigManager.load.
+    """
+
+    topics: dict[str, TopicConfig]
+    subscription_groups: dict[str, SubscriptionGroupConfig]
+    consumer_offsets: dict[str, dict[str, dict[int, int]]]
+    delay_offsets: dict[int, int]
+    others: dict[str, dict[str, Any]]
+    problems: list[ConfigProblem]
+    offsets_file: str = OFFSETS
+
+    @classmethod
+    def open(cls, store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> Self:
+        """Read the directory ``config`` of a store. If it is missing, all parts are empty.
+
+        Parameters: config: the settings of the broker's properties file, which say whether the broker uses RocksDB and
+        light queues; None to decide by the files that exist. Raises: FileNotFoundError without a store.
+        """
+        parts: dict[str, Any] = {}
+        problems = []
+        databases = find_config_databases(to_path(store_path_root_dir), config)
+        for path, decode in _files(store_path_root_dir):
+            if path.name in databases:
+                parts[path.name] = {}
+                continue
+            main, bak = _read_both(path, decode)
+            parts[path.name] = main.value or bak.value or {}
+            if bak.value is not None:
+                problems.append(ConfigProblem(path, f"{main.what}; {_bak(path).name} is used"))
+            elif main.value is None and (main.what, bak.what) != (MISSING, MISSING):
+                problems += [ConfigProblem(path, main.what), ConfigProblem(_bak(path), bak.what)]
+        problems += [
+            ConfigProblem(database, f"the broker's {PARTS[name]} are in this RocksDB, which is not read")
+            for name, database in databases.items() if name in PARTS
+        ]
+        offsets_file = find_offsets_file(store_path_root_dir, config)
+        topics, groups, offsets, delay_offsets = (parts.pop(name) for name in TYPED_FILES)
+        if offsets_file == LMQ_OFFSETS:
+            offsets = decode_lmq_offset_table(parts[LMQ_OFFSETS])
+        return cls(topics, groups, offsets, delay_offsets, parts, problems, offsets_file)
+
+    def next_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """Give (group, topic, queue id, queue offset to be consumed next), sorted."""
+        for group, topics in sorted(self.consumer_offsets.items()):
+            for topic, offsets in sorted(topics.items()):
+                yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
+
+
+def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> str:
+    """Return the name of the file in which the broker keeps the offsets of its consumers.
+
+    A broker with enableLmq reads and writes only lmqConsumerOffset.json. If ``config`` does not have enableLmq, the
+    broker's file is the one that was changed last.
+
+    Source: BrokerController.initializeMetadata, LmqConsumerOffsetManager.configFilePath.
+    """
+    if config is not None and config.enable_lmq:
+        return LMQ_OFFSETS
+    directory = to_path(store_path_root_dir) / "config"
+    changed = {
+        name: max(_change_time(directory / name), _change_time(_bak(directory / name)))
+        for name in (OFFSETS, LMQ_OFFSETS)
+    }
+    return max(changed, key=changed.__getitem__)
+
+
+def read_topics(
+    store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, must_be_good: bool = False
+) -> dict[str, TopicConfig]:
+    """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
+
+    If the broker keeps its topics in RocksDB, the result is empty: these are not read, and topics.json is older.
+    Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError where only bad files are there,
+    which otherwise are no topics.
+    """
+    if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
+        return {}
+    path = to_path(store_path_root_dir) / "config" / TOPICS
+    main, bak = _read_both(path, decode_topics)
+    if must_be_good:
+        _require_good(path, main, bak)
+    return main.value or bak.value or {}
+
+
+def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
+    """Read every file of a store's configuration and give what is wrong with it. Raises FileNotFoundError.
+
+    Also a .bak that is not used as long as its file is good.
+    """
+    problems = BrokerConfig.open(store_path_root_dir).problems
+    told = {problem.path for problem in problems}
+    for path, decode in _files(store_path_root_dir):
+        bak = _read_again(_bak(path), decode)
+        if bak.what not in ("", MISSING) and told.isdisjoint((path, _bak(path))):
+            problems.append(ConfigProblem(_bak(path), bak.what))
+    return problems
+
+
+def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -> list[ConfigProblem]:
+    """Make each file that is missing or cannot be decoded from its .bak, if that is good; no broker may be running.
+
+    The bad file is kept as ``NAME.bad-<milliseconds>``. One that cannot be read at all is left alone: it may be good.
+    Parameters: dry_run: change nothing. Returns: what was wrong and was, or would be, done about it. Raises: OSError.
+    """
+    done = []
+    for path, decode in _files(local_path(store_path_root_dir)):
+        main, bak = _read_both(path, decode)
+        if bak.data is None or bak.value is None or (main.data is None and main.what != MISSING):
+            continue
+        kept = _bad(path) if main.what != MISSING else None
+        if not dry_run:
+            replace_file(path, bak.data, like=_bak(path), kept=kept)
+        what = f"{main.what}; made from {_bak(path).name}"
+        done.append(ConfigProblem(path, f"{what}, the bad file is {kept.name}" if kept else what))
+    return done
+
+
+def extend_topics(
+    store_path_root_dir: str | os.PathLike[str],
+    topics: Mapping[str, int],
+    queue_types: Mapping[str, str] | None = None,
+) -> bool:
+    """Make topics.json, or extend it, for a broker to serve these topics; whoever calls has the store's lock.
+
+    Topics that are missing are added, those with fewer queues get more, and all else stays. The file of before is then
+    the .bak; a bad one, where the .bak is good, is kept as ``NAME.bad-<milliseconds>``.
+    Parameters: topics: numbers of queues. queue_types: "SimpleCQ" or "BatchCQ", for topics that are to be of one.
+    Returns: whether anything changed.
+    Raises: ValueError if a topic is there with another type of queue; StoreError if only bad files are there; OSError.
+    Source: TopicConfigManager.encode, ConfigManager.persist.
+    """
+    path = Path(store_path_root_dir, "config", TOPICS)
+    main, bak = _read_both(path, _topics_root)
+    root = _good_root(path, main, bak)
+    old = root.get(TOPIC_TABLE) or {}
+    table = dict(old)
+    for topic, queue_nums in topics.items():
+        table[topic] = _with_queues(topic, table.get(topic), queue_nums, (queue_types or {}).get(topic))
+    if table == old:
+        return False
+    data = _pretty({**root, "dataVersion": _next_version(root["dataVersion"]), TOPIC_TABLE: table})
+    make_directory(path.parent)
+    is_bad = main.data is not None and main.value is None
+    if main.data is not None and not is_bad:
+        replace_file(_bak(path), main.data, like=path)
+    like = next(filter(Path.exists, (path, _bak(path))), None)
+    replace_file(path, data, like=like, kept=_bad(path) if is_bad else None)
+    return True
+
+
+def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
+    if main.what == bak.what == MISSING:
+        return {"dataVersion": {"counter": 0, "stateVersion": 0}}
+    _require_good(path, main, bak)
+    root: dict[str, Any] = bak.value if main.value is None else main.value
+    return root
+
+
+def _require_good(path: Path, main: _Read, bak: _Read) -> None:
+    """Raise StoreError if a file is there and none is good. One that cannot be read may be better than its .bak."""
+    if main.value is not None or main.what == bak.what == MISSING:
+        return
+    if bak.value is None or (main.data is None and main.what != MISSING):
+        raise StoreError(f"{path} {main.what}, {_bak(path).name} {bak.what or 'is good'}: repair or remove them first")
+
+
+def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | None) -> dict[str, Any]:
+    """Give a topic of topics.json at least so many queues, and make it if ``members`` is None."""
+    if not 1 <= queue_nums < 2**31 or queue_type not in (None, SIMPLE, "BatchCQ"):
+        raise ValueError(f"{queue_nums} queues of type {queue_type} for topic {short(topic)}: cannot be")
+    if members is None:
+        attributes = {QUEUE_TYPE: queue_type} if queue_type else {}
+        bean = vars(TopicConfig(topic, queue_nums, queue_nums, attributes=attributes))
+        return {camel_case(name): bean[name] for name in sorted(bean)}
+    old = decode_bean(TopicConfig, topic, members)
+    if queue_type not in (None, old_type := old.attributes.get(QUEUE_TYPE, SIMPLE)):
+        raise ValueError(f"topic {short(topic)} has queues of type {old_type}, which cannot become {queue_type}")
+    numbers = {"readQueueNums": old.read_queue_nums, "writeQueueNums": old.write_queue_nums}
+    return {**members, **{name: queue_nums for name, number in numbers.items() if number < queue_nums}}
+
+
+def _next_version(version: dict[str, Any]) -> dict[str, Any]:
+    """Source: DataVersion.nextVersion, whose AtomicLong wraps."""
+    counter = decode_version(version)
+    counter = LONG_MIN if counter == LONG_MAX else counter + 1
+    return {**version, "counter": counter, "timestamp": time.time_ns() // 1_000_000}
+
+
+def _pretty(root: dict[str, Any]) -> bytes:
+    """Write JSON as fastjson does."""
+    return json.dumps(root, ensure_ascii=False, indent="\t", separators=(",", ":"), allow_nan=False).encode()
+
+
+class _Read(NamedTuple):
+    value: Any = None  # None if the file is not good
+    what: str = ""  # is wrong with it
+    data: bytes | None = None  # None if it could not be read
+
+
+def _bak(path: Path) -> Path:
+    return path.with_name(f"{path.name}.bak")
+
+
+def _bad(path: Path) -> Path:
+    return path.with_name(f"{path.name}.bad-{time.time_ns() // 1_000_000}")
+
+
+def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Decoder]]:
+    root = to_path(store_path_root_dir)
+    if not root.is_dir():
+        root.stat()
+    return [(root / "config" / name, decode) for name, decode in (TYPED_FILES | OTHER_FILES).items()]
+
+
+def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
+    """Read a file and, if it is not good, its .bak: again and again, since a broker may be writing."""
+    main, bak, tries = _Read(), _Read(), 0
+    while True:
+        main = _read(path, decode, main)
+        bak = _Read() if main.value is not None else _read(_bak(path), decode, bak)
+        tries += 1
+        is_final = main.value is not None or main.what == NO_FILE or main.what == bak.what == MISSING
+        if is_final or (tries >= TRIES and not _is_being_written(path)):
+            return main, bak
+        time.sleep(PAUSE)
+
+
+def _read_again(path: Path, decode: Decoder) -> _Read:
+    """Read one file, again and again if it is not good."""
+    found, tries = _Read(), 0
+    while True:
+        found = _read(path, decode, found)
+        tries += 1
+        if found.what in ("", MISSING, NO_FILE) or (tries >= TRIES and not _is_being_written(path)):
+            return found
+        time.sleep(PAUSE)
+
+
+def _is_being_written(path: Path) -> bool:
+    """Return whether a broker may be writing a file now. Such a file is read again before it is called broken.
+
+    A broker empties a file and then writes it, first the .bak and then the file. So a file that was changed a moment
+    ago may be incomplete.
+
+    Source: MixAll.string2File.
+    """
+    last = max(_change_time(path), _change_time(_bak(path)), _change_time(path.parent))
+    return abs(time.time() - last) < LIVE_SECONDS
+
+
+def _change_time(path: Path) -> float:
+    """Return when a file was changed last, seconds since the epoch; 0 if the file cannot be found."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def _read(path: Path, decode: Decoder, before: _Read) -> _Read:
+    """Read a file. Parameters: before: the result of the last read, which is returned if the bytes are the same."""
+    data = None
+    try:
+        data = read_small_file(path, MAX_SIZE)
+        if data == before.data:
+            return before
+        return _Read(decode(_parse_root(data)), "", data)
+    except FileNotFoundError:
+        return _Read(None, MISSING)
+    except (CorruptFileError, IsADirectoryError):
+        return _Read(None, NO_FILE)
+    except OSError as error:
+        return _Read(None, f"cannot be read: {error.strerror}")
+    except RecursionError:
+        return _Read(None, "cannot be decoded: it is nested too deeply", data)
+    except ValueError as error:
+        return _Read(None, f"cannot be decoded: {error}" if data else "is empty", data)
+
+
+def _parse_root(data: bytes) -> dict[str, Any]:
+    """Parse a configuration file. JSON null becomes an empty object. Raises: ValueError, RecursionError."""
+    root = parse_json(data)
+    if not isinstance(root, dict | None):
+        raise ValueError(f"an object was expected, not {short(root)}")
+    return root or {}
+
+
+def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None) -> None:
+    """Put ``data`` in the place of a file: after a crash either is there, and whole.
+
+    Parameters: like: the file whose mode and owner it gets. kept: another name that the file of before keeps.
+    """
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # what a process that was killed has left
+    with os.fdopen(create_file(temporary), "wb") as file:
+        try:
+            if like:
+                status = like.stat()
+                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
+                with contextlib.suppress(PermissionError):
+                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
+            file.write(data)
+            file.flush()
+            sync(file.fileno())
+            if kept:
+                kept.hardlink_to(path)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)  # Ctrl-C may come when it has its name
+            raise
+    sync_path(path.parent)
+
+
+def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
+    """Return the parsed topics.json with a dataVersion. Raises: ValueError if the broker would refuse the file."""
+    decode_topics(root)
+    return {**root, "dataVersion": root.get("dataVersion", {})}

@@ -1,0 +1,87 @@
+"""StoreCheckpoint: how far the parts of a store have reached the disk."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from rocketstore.disk.create import open_own_file
+from rocketstore.disk.mapped_file import sync, sync_path
+from rocketstore.disk.small_file import read_file_start
+from rocketstore.disk.storage import local_path, to_path
+
+__all__ = ["StoreCheckpoint"]
+
+FILE_SIZE = 4096
+FIELDS = struct.Struct(">6q")
+
+
+@dataclass
+class StoreCheckpoint:
+    """The six numbers of a ``checkpoint`` file; ``path`` None keeps them in memory only.
+
+    ``physic_msg_timestamp``, ``logics_msg_timestamp``: store time of the last record whose log bytes, whose queue
+    units are on the disk. ``index_msg_timestamp``: end time of the last full index file that is. Epoch milliseconds.
+    ``master_flushed_offset`` (0 before 5.0.0), ``confirm_phy_offset`` (5.1.1), ``logics_physical_offset`` (5.5.0):
+    physical offsets, bytes.
+
+    Source: StoreCheckpoint.
+    """
+
+    path: Path | None = None
+    physic_msg_timestamp: int = 0
+    logics_msg_timestamp: int = 0
+    index_msg_timestamp: int = 0
+    master_flushed_offset: int = 0
+    confirm_phy_offset: int = 0
+    logics_physical_offset: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)  # later is newer
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a checkpoint file. Missing bytes count as zeros: a broker extends a short file when it maps it."""
+        path = to_path(path)
+        try:
+            data = read_file_start(path, FIELDS.size)
+        except FileNotFoundError:
+            return cls(path)
+        return cls(path, *FIELDS.unpack(data.ljust(FIELDS.size, b"\0")))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, *self._numbers())
+
+    def clear(self) -> None:
+        """Know of nothing that is on this disk."""
+        self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
+        self.confirm_phy_offset = self.logics_physical_offset = 0
+
+    def flush(self) -> None:
+        """Write the numbers to the file, in place, and to the disk. Source: StoreCheckpoint.flush."""
+        if self.path is None:
+            return
+        with self._lock:
+            fd = open_own_file(local_path(self.path))
+            try:
+                is_new = os.fstat(fd).st_size < FILE_SIZE
+                if is_new:
+                    os.ftruncate(fd, FILE_SIZE)
+                os.pwrite(fd, FIELDS.pack(*self._numbers()), 0)
+                sync(fd)
+            finally:
+                os.close(fd)
+            if is_new:
+                sync_path(self.path.parent)
+
+    def _numbers(self) -> tuple[int, ...]:
+        return (
+            self.physic_msg_timestamp,
+            self.logics_msg_timestamp,
+            self.index_msg_timestamp,
+            self.master_flushed_offset,
+            self.confirm_phy_offset,
+            self.logics_physical_offset,
+        )

@@ -1,0 +1,92 @@
+"""Find the RocksDB databases of a store. Their contents are not read."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.small_file import read_file_start
+from rocketstore.disk.storage import scandir
+from rocketstore.errors import CorruptFileError
+
+__all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
+
+ROCKSDB, FILES = "defaultrocksdb", "default"
+ONE_DATABASE = ("config/rdb", "config/metadata")  # each has the contents of all these files at once
+# The directory, under the root, of the database that a broker has in place of a file, by the name of the file.
+DATABASES = {
+    "topics.json": "config/topics",
+    "subscriptionGroup.json": "config/subscriptionGroups",
+    "consumerOffset.json": "config/consumerOffsets",
+}
+LMQ_OFFSETS = "lmqConsumerOffset.json"
+INDEX_KEY = b"lastStoreTimeStamp"
+MAX_SEARCHED = 64 << 20  # bytes of one file
+
+
+def is_rocksdb(directory: Path) -> bool:
+    """Return whether a directory has a RocksDB, perhaps among other files. False if the directory cannot be read."""
+    with contextlib.suppress(OSError):
+        return (directory / "CURRENT").exists()
+    return False
+
+
+def has_rocksdb_data(directory: Path) -> bool:
+    """Return whether a RocksDB holds anything: a broker of 5.5.0 makes an empty one in every store."""
+    with contextlib.suppress(OSError), scandir(directory) as entries:
+        return any(
+            entry.name.endswith(".sst") or (entry.name.endswith(".log") and entry.stat().st_size > 0)
+            for entry in entries
+        )
+    return False
+
+
+def store_type(config: StoreConfig | None) -> str | None:
+    """Return ROCKSDB or FILES by storeType of the broker's properties file; None if the file does not have it.
+
+    Source: MessageStoreConfig.storeType.
+    """
+    given = config.other.get("storeType") if config is not None else None
+    return None if given is None else ROCKSDB if given.strip().lower() == ROCKSDB else FILES
+
+
+def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict[str, Path]:
+    """Return the databases that a broker uses in place of files in ``config``, by the names of these files.
+
+    A broker uses each database that exists, unless its properties file says that it uses none. JSON files beside a
+    database are older.
+
+    Source: RocksDBConfigManager, ConfigStorage.
+    """
+    version = config.other.get("configManagerVersion", "v1") if config is not None else "v1"
+    if store_type(config) == FILES and version.strip() != "v2":
+        return {}
+    for name in ONE_DATABASE:
+        if is_rocksdb(root / name):
+            return dict.fromkeys((*DATABASES, LMQ_OFFSETS), root / name)
+    found = {file: root / name for file, name in DATABASES.items() if is_rocksdb(root / name)}
+    return found | ({LMQ_OFFSETS: found["consumerOffset.json"]} if "consumerOffset.json" in found else {})
+
+
+def holds_index(directory: Path) -> bool:
+    """Return whether a ``rocksdbstore`` has an index: a broker keeps timers and transactions there, too.
+
+    Only the index has the key INDEX_KEY, which sorts behind its other keys, so that the manifest names it as the last
+    key of a table. The write-ahead log has it before the first table is written.
+
+    Source: IndexRocksDBStore.
+    """
+    with contextlib.suppress(OSError), scandir(directory) as entries:
+        names = sorted(entry.name for entry in entries)
+        return any(
+            _contains(directory / name, INDEX_KEY)
+            for name in names if name.startswith("MANIFEST-") or name.endswith(".log")
+        )
+    return False
+
+
+def _contains(path: Path, wanted: bytes) -> bool:
+    with contextlib.suppress(OSError, CorruptFileError):
+        return wanted in read_file_start(path, MAX_SEARCHED)
+    return False

@@ -1,0 +1,101 @@
+"""Verification of ext files: the tags codes and store times that units lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from rocketstore.disk.mapped_file import LogFile, MappedFileQueue
+from rocketstore.limits import LONG_MIN
+from rocketstore.queue.consume_queue_ext import MAX_ADDRESS
+from rocketstore.verify.report import read_bytes
+
+__all__ = ["ExtFiles"]
+
+EXT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")])
+MOST = 16 << 20  # bytes
+NOTED = 16
+END = -1  # in the place of a size: the next unit is in the next file
+Fault = tuple[str, Path, int, str, int]  # kind, file, offset in it, detail, number
+
+
+class ExtFiles:
+    """The ext files of one queue."""
+
+    def __init__(self, directory: Path, size: int | None) -> None:
+        run = MappedFileQueue([directory], mapped_file_size=size)
+        self.files, self.size = run.files, run.mapped_file_size
+
+    @staticmethod
+    def resolve(ext: ExtFiles | None, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Give what units' tags codes, int64[n], stand for: (tags codes, which have no ext unit, their store times).
+
+        Source: ConsumeQueueExt.get.
+        """
+        addresses = codes <= MAX_ADDRESS
+        if not addresses.any():
+            return codes, addresses, None
+        positions = codes[addresses] - LONG_MIN
+        units = np.zeros(len(positions), EXT)
+        for file in ext.files if ext is not None else ():
+            inside = (positions >= file.file_from_offset) & (positions <= file.end_offset - EXT.itemsize)
+            if inside.any():
+                units[inside] = ExtFiles._gather(file, positions[inside] - file.file_from_offset)
+        has = units["size"] >= EXT.itemsize
+        lost = addresses.copy()
+        lost[addresses] = ~has
+        resolved, times = codes.copy(), np.zeros(len(codes), np.int64)
+        resolved[addresses] = np.where(has, units["tags_code"], codes[addresses])
+        times[addresses] = units["store_timestamp"]
+        return resolved, lost, times
+
+    def faults(self, is_live: bool) -> Iterator[Fault]:
+        """Walk the units by their sizes, as a broker does when it loads them. Parameters: is_live: one may be writing.
+
+        Source: ConsumeQueueExt.recover.
+        """
+        for file in self.files[: -1 if is_live else None]:
+            if file.size == self.size:
+                yield from faults_in(file, is_last=file is self.files[-1])
+
+    @staticmethod
+    def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
+        first, end = int(at.min()), int(at.max()) + EXT.itemsize
+        if end - first > MOST:  # damaged: units that follow each other are near each other
+            return np.frombuffer(b"".join(read_bytes(file.path, place, EXT.itemsize) for place in at.tolist()), EXT)
+        data = np.frombuffer(read_bytes(file.path, first, end - first), np.uint8)
+        units: np.ndarray = data[(at - first)[:, None] + np.arange(EXT.itemsize)].view(EXT)[:, 0]
+        return units
+
+
+def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
+    data, begin, at = b"", 0, 0
+    while True:
+        if at + EXT.itemsize > begin + len(data):
+            data, begin = read_bytes(file.path, at, MOST), at
+        size = int.from_bytes(data[at - begin : at - begin + 2], "big", signed=True)
+        if size <= 0:
+            break
+        units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT)
+        if size < EXT.itemsize or len(units) == 0:
+            kind = "ext-beyond-file" if at + size > file.size else "ext-size"
+            yield kind, file.path, at, f"{size} bytes cannot be, {file.size - at} are left", 1
+            return
+        wrong = np.flatnonzero(units["bitmap_size"] != size - EXT.itemsize)
+        for i in wrong[:NOTED].tolist():
+            detail = f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap"
+            count = 1 + (len(wrong) - NOTED if i == wrong[:NOTED][-1] and len(wrong) > NOTED else 0)
+            yield "ext-size", file.path, at + size * i, detail, count
+        at += size * len(units)
+    if size != END and (size < 0 or not is_last):
+        yield "ext-end", file.path, at, f"{size} behind the last unit, not {END}", 1
+
+
+def run_of(data: bytes, at: int, size: int) -> np.ndarray:
+    """The units from a position on, as long as they have the same size."""
+    count = max((len(data) - at - EXT.itemsize) // max(size, EXT.itemsize) + 1, 0)
+    units: np.ndarray = np.ndarray(count, EXT, data, at, (size,))
+    others = np.flatnonzero(units["size"] != size)
+    return units[: others[0]] if len(others) else units

@@ -1,0 +1,401 @@
+"""Verification of the commit log: its records, in pieces and threads, each with what queues and index have of it."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.mapped_file import LogFile, Window, data_ranges, nonzero_end
+from rocketstore.disk.ranges import find_overlap, merge_ranges
+from rocketstore.errors import CorruptFileError, DiskReadError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import BLANK, CUT, END, OK, bad_reason, read_message
+from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.recovery.tail import tails
+from rocketstore.verify.bodies import bad_bodies
+from rocketstore.verify.index import IndexVerifier, Items
+from rocketstore.verify.queues import QueueRows, QueueVerifier
+from rocketstore.verify.report import Findings, read_bytes
+
+__all__ = ["LogVerifier"]
+
+PIECE = 8 << 20  # bytes of the log that one thread checks at a time
+STEP = 1 << 20  # that are parsed for their records, and then for what is dispatched: from the caches
+SPAN = 1 << 20  # read at once where a file cannot be mapped
+SAMPLE = 64 << 10
+KIND_OF_FIELD = {
+    "magic": "log-magic", "size": "log-size", "body length": "log-body-length", "topic length": "log-topic-length",
+    "properties length": "log-properties-length", "bodyCrc": "log-body-crc", "__CRC32#": "log-property-crc",
+    "DELAY": "log-delay", "INNER_NUM, INNER_BASE": "log-inner-batch", "physicalOffset": "log-phy-offset",
+}
+WITH_SOUND_RECORDS = {
+    TIME_FALLS: ("log-time-falls", "the store time is before that of the record before"),
+    NO_PROPERTY_CRC: ("log-property-crc-missing", "no __CRC32# ends the properties"),
+}
+
+
+@dataclass
+class Piece:
+    """What one thread found in a part of the log: records, or damage before them, ``begin`` to ``end``; -1: neither."""
+
+    chunk: tuple[int, int]
+    begin: int = -1
+    end: int = -1
+    status: int = OK  # why it ended
+    damages: list[tuple[int, int, int]] = field(default_factory=list)  # from, to, status
+    faults: list[tuple[str, int, str, int]] = field(default_factory=list)  # kind, physical offset, detail, count
+    n_records: int = 0
+    last_phy_offset: int = -1
+    times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
+    rows: list[QueueRows] = field(default_factory=list)
+    items: Items | None = None
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # physical offsets, begin and end
+
+    @property
+    def first_record(self) -> int:
+        return self.damages[0][1] if self.damages and self.damages[0][0] == self.begin else self.begin
+
+
+class Worker:
+    """What one thread at a time checks pieces with."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
+        self.log, self.queues, self.index = log, queues, index
+        has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
+        self.buffers: dict[Buffer, int] = {}  # that a piece was read from, and where they begin in the log
+        self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
+        self.scanner, self.plain_scanner = (
+            RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
+            for indexes_tags in (True, False)
+        )
+
+    def check(self, begin: int, end: int, is_record: bool) -> Piece:
+        """Check the records that begin in a part of one file. Parameters: is_record: one is to begin at ``begin``."""
+        piece = Piece((begin, end))
+        self.checker.begin()
+        self.scanner.take()
+        self.buffers.clear()
+        offset: int | None = begin if is_record else self.log.find_later(begin, end)
+        size = SPAN
+        while offset is not None and offset < end:
+            window = self.log.queue.read(offset, size, "sequential")
+            if window is None:
+                break
+            self.buffers[window.buffer] = window.from_offset
+            following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
+            piece.faults += bad_bodies(window, self.checker.take_compressed())
+            self._collect(self.scanner, window, offset, following, piece.faults)
+            if following > offset:
+                piece.begin = offset if piece.begin < 0 else piece.begin
+            piece.end, piece.status = following, status
+            file = self.log.queue.find(offset)
+            if status == CUT and file is not None and window.from_offset + window.buffer.size < file.end_offset:
+                size = size * 16 if following == offset else SPAN
+            elif status == BLANK and file is not None:
+                self._check_blank(piece, file, following)
+                break
+            elif status not in (OK, BLANK):
+                later = self.log.find_later(following + 1, end)
+                if later is None:
+                    break
+                piece.damages.append((following, later, status))
+                piece.begin = following if piece.begin < 0 else piece.begin
+                offset = later
+                continue
+            offset = following
+        piece.unreadable = merge_ranges(
+            (start + first, start + last)
+            for buffer, start in self.buffers.items()
+            for first, last in buffer.lost_ranges(max(begin - start, 0), max(begin, piece.end, end) - start)
+        )
+        self._compare(piece)
+        return piece
+
+    def _check_blank(self, piece: Piece, file: LogFile, offset: int) -> None:
+        position = offset - file.file_from_offset
+        size = int.from_bytes(read_bytes(file.path, position, 4), "big", signed=True)
+        if size != file.size - position:
+            detail = f"says {size} bytes, {file.size - position} are left"
+            piece.faults.append(("log-blank-size", offset, detail, 1))
+        if nonzero_end(file.path, min(position + 8, file.size), file.size) > position + 8:
+            piece.faults.append(("log-blank-bytes", offset, "bytes behind the blank's header", 1))
+        piece.begin = offset if piece.begin < 0 else piece.begin
+        piece.end = self.log.end_of(file)
+
+    def _collect(self, scanner: RequestScanner, window: Window, begin: int, end: int, faults: list[Any] | None) -> None:
+        """Parse for what is dispatched what is known to be records."""
+        while begin < end:
+            try:
+                following = scanner.scan(*window, begin, end)
+                if following == begin:  # at a blank
+                    return
+                begin = following
+            except CorruptFileError as error:
+                begin = window.from_offset + error.offset
+                if error.field not in KIND_OF_FIELD or begin >= end:
+                    raise
+                if faults is not None:
+                    faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field} {error.reason}", 1))
+                begin += max(int.from_bytes(self.log.queue.pread(begin, 4), "big"), 1)
+
+    def _compare(self, piece: Piece) -> None:
+        for status, (count, places) in self.checker.faults_found().items():
+            if status in WITH_SOUND_RECORDS:
+                kind, detail = WITH_SOUND_RECORDS[status]
+            else:
+                name, reason = bad_reason(status)
+                kind, detail = KIND_OF_FIELD[name], f"{name} {reason}"
+            numbers = [1] * (len(places) - 1) + [count - len(places) + 1]
+            piece.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
+        requests, items = self.scanner.take()
+        if piece.unreadable:
+            requests, items = self._leave_out_unreadable(piece, requests, items)
+        checker = self.checker
+        piece.n_records, piece.last_phy_offset = checker.n_records, checker.last_phy_offset
+        if piece.n_records:
+            piece.times = checker.first_store_timestamp, checker.last_store_timestamp, checker.max_store_timestamp
+        if piece.begin >= 0:
+            piece.rows = self.queues.compare(requests, self.scanner.queues)
+            piece.items = self.index.compare(piece.begin, piece.end, items, lambda: self._items_without_tags(piece))
+
+    def _leave_out_unreadable(
+        self, piece: Piece, requests: np.ndarray, items: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Drop what was made of records that the disk cannot read in full: zeros stand for the missing bytes."""
+        begins, ends = requests["phy_offset"], requests["phy_offset"] + requests["size"]
+        lost = np.array([*piece.unreadable, (LONG_MAX, LONG_MAX)], np.int64)
+        is_lost = lost[np.searchsorted(lost[:, 1], begins, "right"), 0] < ends
+        piece.faults = [fault for fault in piece.faults if not self._is_unreadable(piece, fault[1])]
+        return requests[~is_lost], items[~np.isin(items["phy_offset"], begins[is_lost])]
+
+    def _is_unreadable(self, piece: Piece, phy_offset: int) -> bool:
+        try:
+            size = int.from_bytes(self.log.queue.pread(phy_offset, 4), "big", signed=True)
+        except DiskReadError:
+            return True
+        return find_overlap(piece.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
+
+    def _items_without_tags(self, piece: Piece) -> np.ndarray:
+        """The items of a piece as a release that indexes no tags puts them."""
+        offset, end = piece.begin, piece.end
+        for begin, stop in [*((a, b) for a, b, _ in piece.damages), (end, end)]:
+            while offset < begin and (window := self.log.queue.read(offset, begin - offset, "sequential")):
+                last = min(begin, window.from_offset + window.buffer.size)
+                self._collect(self.plain_scanner, window, offset, last, None)
+                offset = last
+            offset = stop
+        requests, items = self.plain_scanner.take()
+        return self._leave_out_unreadable(piece, requests, items)[1] if piece.unreadable else items
+
+
+class LogVerifier:
+    """Goes over the log, piece by piece in its order, as threads have checked them.
+
+    Attributes: begin, end, physical offsets, of the first file and behind the last record or blank; n_records;
+    last_phy_offset; max_store_timestamp; is_growing: somebody writes on; is_sampled: not all was looked at.
+    """
+
+    def __init__(self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier,
+                 index: IndexVerifier) -> None:
+        config.require_usable("message_delay_level")
+        self.log, self.config, self.findings, self.queues, self.index = log, config, findings, queues, index
+        self.begin = self.end = log.min_phy_offset
+        self.n_records, self.last_phy_offset, self.max_store_timestamp = 0, -1, 0
+        self._last_store_timestamp: int | None = None
+        self.is_growing = self.is_sampled = False
+        self._unreadable: list[tuple[int, int]] = []  # physical offsets, begin and end
+
+    def run(self, stop: int | None, cut: int | None, quick: bool, threads: int,
+            progress: Callable[[int, int], None] | None) -> None:
+        """Check all, or samples of it.
+
+        Parameters: stop: the end, where a broker writes on. cut: the end, where a broker cut off what stands behind it.
+        """
+        self.is_sampled = quick
+        self._check_files()
+        limit = min(LONG_MAX if stop is None else stop, LONG_MAX if cut is None else cut)
+        chunks = list(self._samples(limit) if quick else self._chunks(limit))
+        workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+
+        def check(begin: int, end: int, is_record: bool) -> Piece:
+            try:
+                worker = workers.get_nowait()
+            except queue.Empty:
+                worker = Worker(self.log, self.config, self.queues, self.index)
+            try:
+                return worker.check(begin, end, is_record)
+            finally:
+                workers.put(worker)
+
+        total, done = sum(end - begin for begin, end, _ in chunks), 0
+        place = -1
+        with ThreadPoolExecutor(threads, "rocketstore-verify") as pool:
+            waiting: deque[tuple[tuple[int, int, bool], Future[Piece]]] = deque()
+            chains: list[Future[None]] = [] if quick else self.index.start(pool)
+            todo = iter(chunks)
+            try:
+                while True:
+                    while len(waiting) <= threads and (chunk := next(todo, None)):
+                        waiting.append((chunk, pool.submit(check, *chunk)))
+                    if not waiting:
+                        break
+                    (begin, end, _), future = waiting.popleft()
+                    with self.findings.noted(self.log.directories[0]):
+                        piece = future.result()
+                        if not quick and piece.begin < place and begin <= place < end:
+                            piece = check(place, end, True)  # a record in a body was taken for one, or none was found
+                        place = self._merge(piece, place, quick)
+                    done += end - begin
+                    if progress is not None:
+                        progress(done, total)
+            finally:
+                for _, future in waiting:
+                    future.cancel()
+            for chain in chains:
+                chain.result()
+        self._add_unreadable()
+        self.end = max(place, self.begin)
+        if quick and chunks and place < chunks[-1][0]:  # its samples are all in one large record
+            self.end = self.log.max_phy_offset
+        if cut is None:
+            self._check_end(stop)
+        else:
+            self._add_leftovers(cut)
+
+    # ---- parts -----------------------------------------------------------------------------------------------
+
+    def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
+        """Split the files into parts, and leave out those that are holes."""
+        for file in list(self.log.queue.files):
+            start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
+            with self.findings.noted(file.path):
+                data = merge_ranges(data_ranges(file.path, 0, file.size))
+                for at in range(start, stop, PIECE):
+                    position = at - start
+                    if at == start or find_overlap(data, position, position + PIECE):
+                        yield at, min(at + PIECE, stop), at == start
+
+    def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:
+        """The beginning and the middle of each file; of the last one that has data, the end."""
+        files = [file for file in self.log.queue.files if file.file_from_offset < limit]
+        for i, file in enumerate(files):
+            start, used = file.file_from_offset, 0
+            with self.findings.noted(file.path):
+                used = nonzero_end(file.path, 0, min(file.size, limit - start)) if i >= len(files) - 2 else file.size
+            middle, last = used // 2, max(used - SAMPLE, SAMPLE)
+            if used:
+                yield start, start + min(SAMPLE, used), True
+            if middle > SAMPLE:
+                yield start + middle, start + min(middle + SAMPLE, last), False
+            if used > SAMPLE:
+                yield start + last, min(self.log.end_of(file), limit), False
+
+    def _check_files(self) -> None:
+        files, size = self.log.queue.files, self.log.mapped_file_size
+        for file in files:
+            if file.size == 0 and file is files[-1]:
+                self.findings.add("log-file-empty", file.path, 0, "no bytes")
+            elif file.size != size:
+                self.findings.add("log-file-size", file.path, file.size, f"{file.size} bytes, {size} were expected")
+            if size and file.file_from_offset % size:
+                self.findings.add("log-file-name", file.path, 0, f"{file.file_from_offset} is no multiple of {size}")
+        for before, file in pairwise(files):
+            missing = file.file_from_offset - before.file_from_offset - max(size, before.size)
+            if missing > 0:
+                self.findings.add("log-file-missing", file.path, 0, f"{missing} bytes are missing before it")
+            elif before.file_from_offset + size > file.file_from_offset:
+                self.findings.add("log-file-overlap", file.path, 0, f"{before.path.name} has {before.size} bytes")
+
+    # ---- in order --------------------------------------------------------------------------------------------
+
+    def _merge(self, piece: Piece, place: int, quick: bool) -> int:
+        """Take what a thread found. Returns where the next record is to begin."""
+        self._unreadable += piece.unreadable
+        if piece.begin < 0:
+            return place if place >= 0 or quick else piece.chunk[0]
+        if 0 <= place < piece.begin and not quick:
+            self._add_gap(place, piece.begin)
+        elif place < 0 and not quick and piece.begin > self.begin:
+            self._add_gap(self.begin, piece.begin)
+        for begin, end, status in piece.damages:
+            self._add_damage(begin, end, status, piece.unreadable)
+        for kind, offset, detail, count in piece.faults:
+            self._add(kind, offset, detail, count)
+        if piece.n_records:
+            self._take_records(piece, quick)
+        self.queues.merge(piece.rows, quick)
+        if piece.items is not None:
+            self.index.merge(piece.items)
+        return max(piece.end, place)
+
+    def _take_records(self, piece: Piece, quick: bool) -> None:
+        first, last, latest = piece.times
+        if self._last_store_timestamp is not None and first < self._last_store_timestamp and not quick:
+            self._add("log-time-falls", piece.first_record, "the store time is before that of the record before")
+        self._last_store_timestamp = last
+        self.max_store_timestamp = max(self.max_store_timestamp, latest) if self.n_records else latest
+        self.n_records += piece.n_records
+        self.last_phy_offset = piece.last_phy_offset
+
+    def _add(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
+        self.findings.add_at(self.log, kind, offset, detail, count)
+
+    def _add_gap(self, begin: int, end: int) -> None:
+        """Bytes between two pieces that are no records."""
+        self.index.add_gap(begin, end)
+        if self.log.queue.find(begin) is None:
+            return  # a file is missing, or too short, which was said already
+        step = self.log.step(self.log.scanner(()), begin, begin + 1)
+        self._add_damage(begin, end, END if step is None else step[1], merge_ranges(self._unreadable))
+
+    def _add_unreadable(self) -> None:
+        for begin, end in merge_ranges(self._unreadable):
+            self._add("disk-unreadable", begin, f"{end - begin} bytes")
+
+    def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
+        if find_overlap(unreadable, begin, end):
+            return  # they are reported as unreadable
+        file = self.log.queue.find(begin)
+        is_last = file is not None and end >= self.log.end_of(file)
+        if status == END:
+            kind, reason = ("log-blank-missing" if is_last else "log-zeros"), "zeros"
+        else:
+            name, reason = bad_reason(status) if status not in (OK, BLANK) else ("magic", "no record begins here")
+            kind = KIND_OF_FIELD.get(name, "log-magic")
+            reason = f"{name} {reason}"
+        self._add(kind, begin, f"{reason}; the next record is at {end}")
+
+    def _add_leftovers(self, end: int) -> None:
+        later = self.log.find_later(end, LONG_MAX)
+        for tail in tails(self.log, end):
+            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on, the first record at {later}"
+            self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
+
+    def _check_end(self, stop: int | None) -> None:
+        """What stands behind the last record, if nobody writes it just now."""
+        self.is_growing = stop is not None or self.log.begins_record(self.end)
+        if self.is_growing:
+            return
+        for tail in tails(self.log, self.end):
+            detail = f"{tail.end - tail.begin} bytes from {tail.begin} on"
+            self.findings.add("log-tail", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
+        for file in self.log.queue.files:
+            if file.file_from_offset >= self.end and file.size and file.file_from_offset > self.begin:
+                self.findings.add("log-file-ahead", file.path, 0, f"the log ends at {self.end}")
+        may_be_torn = self.last_phy_offset >= self.log.whole_to
+        window = self.log.queue.read(self.last_phy_offset, SPAN, "random") if may_be_torn else None
+        if window is not None:
+            last = read_message(*window, self.last_phy_offset, at_rest=True)[1]
+            if last and last["properties"] and self.log.queue.pread(last["phy_offset"] + last["size"] - 1, 1) == b"\0":
+                self._add("log-torn-record", self.last_phy_offset, "its properties end in zeros")

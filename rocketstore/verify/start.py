@@ -1,0 +1,113 @@
+"""Verification of the small files that a broker opens when it starts: lock, abort, timers and compacted topics."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocketstore.broker_file import parse_boolean, parse_int
+from rocketstore.config import StoreConfig
+from rocketstore.disk.mapped_file import is_offset_name
+from rocketstore.verify.report import Findings
+
+__all__ = ["check_start_files", "is_on", "stray_files"]
+
+TIMER_LOG_SIZE = 100 << 20  # bytes. Source: MessageStoreConfig.mappedFileSizeTimerLog
+TIMER_WHEEL_SIZE = 7 * 24 * 3600 * 2 * 32  # bytes: two slots a second of seven days. Source: TimerWheel
+PAGE = 4096
+Stray = tuple[str, Path, str]  # the end of the finding's kind, path, detail
+
+
+def check_start_files(root: Path, config: StoreConfig, findings: Findings) -> None:
+    """Report files with which a broker cannot start. Source: BrokerController.initialize, DefaultMessageStore.start."""
+    if not can_be_opened(root / "lock"):
+        findings.add("lock-no-file", root / "lock", 0, "no regular file")
+    for name in ("abort", "abort.bak"):
+        if not can_be_opened(root / name):
+            findings.add("abort-no-file", root / name, 0, "no regular file")
+    if is_on(config, "timerWheelEnable"):
+        for path, offset, detail in _timer_faults(root, config):
+            findings.add("timer-damaged", path, offset, detail)
+    if is_on(config, "enableCompaction"):
+        for path in _entries(root / "compaction" / "compactionLog"):
+            for queue in _entries(path) if path.is_dir() else ():
+                if queue.is_dir() and parse_int(queue.name) is None:
+                    findings.add("compaction-queue-name", queue, 0, "its name is no queue id")
+
+
+def is_on(config: StoreConfig, name: str) -> bool:
+    """Return whether a property of the broker that is true by default is true."""
+    return name not in config.other or parse_boolean(config.other[name])
+
+
+def can_be_opened(path: Path) -> bool:
+    """Return whether RocketMQ can open a file, or make it if it is missing. Source: RandomAccessFile."""
+    if not os.path.lexists(path) or path.is_file():
+        return True
+    target = Path(os.path.realpath(path))  # of a link
+    return not os.path.lexists(target) and target.parent.is_dir()
+
+
+def stray_files(directory: Path) -> Iterator[Stray]:
+    """Yield the entries of a directory whose names or types are wrong, where RocketMQ loads every file.
+
+    Yields: "" for a directory, which is ignored; "-empty" for the last entry, if it has no bytes; else "-fatal".
+    Source: MappedFileQueue.load.
+    """
+    paths = _entries(directory)
+    for path in paths:
+        if path.is_dir():
+            yield "", path, "a directory"
+        elif is_offset_name(path.name) and path.is_file():
+            continue
+        elif path is paths[-1] and _java_length(path) == 0:
+            yield "-empty", path, "no bytes"
+        else:
+            yield "-fatal", path, "its name or type is none of a log's"
+
+
+def _timer_faults(root: Path, config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
+    """Yield path, offset and detail of what stops the timers. Source: TimerWheel, TimerCheckpoint, TimerLog.load."""
+    for name in ("timerwheel", "config/timercheck"):
+        if not can_be_opened(root / name):
+            yield root / name, 0, "no regular file"
+    wheel = root / "timerwheel"
+    size = wheel.stat().st_size if wheel.is_file() else 0
+    if size not in (0, TIMER_WHEEL_SIZE):
+        yield wheel, size, f"{size} bytes, not {TIMER_WHEEL_SIZE}"
+    for kind, path, detail in stray_files(root / "timerlog"):
+        if kind == "-fatal":
+            yield path, 0, detail
+    yield from _timer_log_sizes([path for path in _entries(root / "timerlog") if path.is_file()], config)
+
+
+def _timer_log_sizes(paths: list[Path], config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
+    """Yield the files of the timers' log that have another length than the broker's, or than most of them."""
+    sizes = [path.stat().st_size for path in paths if is_offset_name(path.name)]
+    given = parse_int(config.other.get("mappedFileSizeTimerLog", ""))
+    if given is None and len(sizes) == 1 and sizes[0] % PAGE == 0:
+        return  # one file alone may have the length that the broker was given
+    expected = given or (Counter(sizes).most_common(1)[0][0] if len(sizes) > 1 else TIMER_LOG_SIZE)
+    for path in paths:
+        size = path.stat().st_size
+        is_last_empty = size == 0 and path == paths[-1]
+        if is_offset_name(path.name) and size != expected and not is_last_empty:
+            yield path, size, f"{size} bytes, not {expected}"
+
+
+def _entries(directory: Path) -> list[Path]:
+    """Return what is in a directory, by name; nothing of one that cannot be listed, which RocketMQ takes as empty."""
+    try:
+        return sorted(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _java_length(path: Path) -> int:
+    """Return the length in bytes, 0 for a broken link. Source: File.length."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,259 @@
+"""Verification of consume queues against the log: units that no record is the reason for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.mapped_file import nonzero_end
+from rocketstore.dispatch.dispatch import LMQ_PREFIX, are_delivery_times
+from rocketstore.kernels.commit_log import OK
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+from rocketstore.queue.queue_end import find_truncated_end
+from rocketstore.verify.queues import Queue, QueueFiles, QueueVerifier, fillers, valid
+from rocketstore.verify.report import Findings
+
+__all__ = ["UnitVerifier"]
+
+BLOCK = 8192  # units that are looked at at once
+SAMPLES = 8
+COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
+
+
+class UnitVerifier(NamedTuple):
+    """Looks at units when all of the log from ``begin`` to ``end`` has been seen.
+
+    ``dispatch_from``: where a broker dispatches again from at its next start, None after a clean stop. ``is_live``: a
+    broker writes on. ``is_stopped``: the store was stopped cleanly.
+    """
+
+    log: CommitLog
+    findings: Findings
+    queues: QueueVerifier
+    begin: int
+    end: int
+    dispatch_from: int | None
+    is_live: bool
+    is_stopped: bool
+
+    def finish(self, root: Path, batch_topics: set[str], *, has_database: bool, is_in_database: bool) -> None:
+        """Look at the units that were not met, and say which records have none.
+
+        Parameters: has_database: light queues may be in RocksDB alone. is_in_database: all queues are.
+        """
+        made_again: dict[str, int] = {}
+        for queue, files in sorted(self.queues.queues.items()):
+            with self.findings.noted(files.directory):
+                self._check_behind(files)
+                self._check_units(queue, files)
+                for fault in files.ext.faults(self.is_live) if files.ext is not None else ():
+                    self.findings.add(*fault)
+            if files.count_deleted:
+                at = self.queues.begins_at(queue, files)
+                made_again[queue[0]] = min(at, made_again.get(queue[0], at))
+                detail = f"{files.count_deleted} records, the topic was made again at {at}"
+                self.findings.add("topic-deleted", files.directory, 0, detail)
+        for (topic, queue_id), (count, first, last) in sorted(self.queues.records.items()):
+            if is_in_database or (has_database and topic.startswith(LMQ_PREFIX)):
+                continue
+            name = "batchconsumequeue" if topic in batch_topics else "consumequeue"
+            kind = "queue-behind" if self._is_behind(first) else "queue-missing"
+            if kind == "queue-missing" and (self.queues.is_deleted(topic) or last < made_again.get(topic, 0)):
+                kind = "topic-deleted"
+            path = root / name / topic / str(queue_id)
+            if any(os.path.lexists(part) and not part.is_dir() for part in (path, path.parent, path.parent.parent)):
+                kind = "queue-no-directory"
+            self.findings.add(kind, path, 0, f"{count} records, the first at {first}")
+
+    def _is_behind(self, phy_offset: int) -> bool:
+        return self.is_live or (self.dispatch_from is not None and phy_offset >= self.dispatch_from)
+
+    def _check_behind(self, files: QueueFiles) -> None:
+        """The last records of a queue may wait for their dispatch."""
+        if files.behind and self._is_behind(files.behind[0][1]):
+            path, offset = files.place(files.behind[0][0])
+            detail = f"{files.count_behind} records, the first at {files.behind[0][1]}"
+            self.findings.add("queue-behind", path, offset, detail)
+        else:
+            self.queues.add_missing(files, files.behind, files.count_behind)
+
+    def _check_units(self, queue: Queue, files: QueueFiles) -> None:
+        if not files.spans:
+            return
+        last = files.spans[-1][2]
+        if last.size and nonzero_end(last.path, 0, last.size) == 0:
+            self.findings.add("queue-file-zeros", last.path, 0, f"{last.size} bytes of zeros")
+        ranges = files.covered.sorted()
+        first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
+        is_first, before = True, -1  # whether no unit came yet; the offset of the one before
+        kept = self._find_kept(files)
+        for low, high in self._uncovered(files):
+            if low >= kept:
+                break
+            high = min(high, kept)
+            is_tail = low >= end_covered
+            is_leading = first_covered < 0 or low < first_covered
+            units = files.units(low, high)
+            good = valid(units)
+            if is_tail and not good.all():
+                self._note_tail(files, low + int(good.argmin()), units[good.argmin() :])
+                units = units[: int(good.argmin())]
+            elif not good.all():
+                self._note_invalid(files, low + np.flatnonzero(~good))
+            numbers = low + np.arange(len(units))
+            blanks, good = fillers(units), valid(units)
+            real = np.flatnonzero(good & ~blanks)
+            allowed = (np.arange(len(units)) < (real[0] if len(real) else len(units))) & is_first & is_leading
+            self._note(files, "unit-filler", numbers[blanks & ~allowed], "a filler")
+            before = self._check_real(queue, files, units[real], numbers[real], before if is_leading else LONG_MAX)
+            is_first = is_first and len(real) == 0
+            if is_tail and len(units) < high - low:
+                break
+
+    def _find_kept(self, files: QueueFiles) -> int:
+        """Find the unit before which a broker ends the queue of a store that was stopped; report what is behind it."""
+        spans = [(first, last) for first, last, _ in files.spans if first < last]
+        if not self.is_stopped or not spans:
+            return LONG_MAX
+
+        def read_phy_offset(unit: int) -> int:
+            return int(files.units(unit, unit + 1)["phy_offset"][0])
+
+        def skip(unit: int, last: int, log_end: int) -> int:
+            while unit < last and len(units := files.units(unit, min(unit + BLOCK, last))):
+                if (found := np.flatnonzero(units["phy_offset"] >= log_end)).size:
+                    return unit + int(found[0])
+                unit += len(units)
+            return last
+
+        end = max(find_truncated_end(spans, self.end, read_phy_offset, skip), spans[0][0])
+        if end >= spans[-1][1]:
+            return LONG_MAX
+        units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
+        count = int(valid(units).sum())
+        path, offset = files.place(end)
+        self.findings.add("unit-leftover", path, offset, f"{count} units, the log ends at {self.end}")
+        return end
+
+    def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
+        for first, last, file in files.spans:
+            for low, high in files.covered.gaps(first, last):
+                if high == last:  # there may be a hole
+                    size = files.unit.itemsize
+                    used = nonzero_end(file.path, (low - first) * size, (high - first) * size)
+                    high = first + -(-used // size) if used > (low - first) * size else low
+                    if high == low and files.covered.end > last:
+                        high = last  # zeros in the middle of a queue
+                for begin in range(low, high, BLOCK):
+                    yield begin, min(begin + BLOCK, high)
+
+    def _note(self, files: QueueFiles, kind: str, numbers: np.ndarray, detail: str) -> None:
+        for i, unit in enumerate(numbers[:16].tolist()):
+            path, offset = files.place(unit)
+            count = 1 + (len(numbers) - 16 if i == 15 else 0)
+            self.findings.add(kind, path, offset, f"unit {unit}: {detail}", count)
+
+    def _note_tail(self, files: QueueFiles, unit: int, units: np.ndarray) -> None:
+        """The queue ends at this unit; what is behind it is old."""
+        left = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1)) + unit
+        left = left[~files.missing.are_in(left)]
+        if len(left):
+            path, offset = files.place(int(left[0]))
+            self.findings.add("unit-tail", path, offset, f"the queue ends at {unit}", len(left))
+
+    def _note_invalid(self, files: QueueFiles, numbers: np.ndarray) -> None:
+        unclaimed = numbers[~files.missing.are_in(numbers)]
+        self._note(files, "unit-invalid", unclaimed, "is none, and no record is known for it")
+
+    def _check_real(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray, before: int) -> int:
+        """Find out what units lead to. Returns the offset of the last one whose record has expired."""
+        phy_offsets = units["phy_offset"].astype(np.int64)
+        expired, beyond = phy_offsets < self.begin, phy_offsets >= self.end
+        previous = np.concatenate([[before], phy_offsets[:-1]])
+        self._note(files, "unit-order", numbers[expired & (phy_offsets < previous)], "of a record older than the last")
+        if not self.is_live:
+            self._note(files, "unit-beyond-log", numbers[beyond], f"the log ends at {self.end}")
+        within = ~expired & ~beyond
+        for message, unit, place in self._look_up(queue, files, phy_offsets[within], numbers[within]):
+            if not self.is_live and (files.is_batch or place != unit):
+                path, offset = files.place(unit)
+                detail = f"the record at {message.phy_offset} has queue offset {place}"
+                self.findings.add("unit-again", path, offset, f"unit {unit}: {detail}")
+        return int(phy_offsets[-1]) if len(phy_offsets) else before
+
+    def _look_up(
+        self, queue: Queue, files: QueueFiles, phy_offsets: np.ndarray, numbers: np.ndarray
+    ) -> Iterator[tuple[Message, int, int]]:
+        """Read what units lead to. Gives each message that is the queue's, the unit, and the message's offset in it."""
+        if len(numbers) == 0:
+            return
+        batch, statuses = self.log.find_messages(phy_offsets, columns=COLUMNS)
+        self._note(files, "unit-no-record", numbers[statuses != OK], "no record begins where it leads")
+        for message, unit in zip(batch, numbers[statuses == OK].tolist(), strict=True):
+            place = self._offset_in(queue, message)
+            if place is None:
+                path, offset = files.place(unit)
+                detail = f"leads to a record of {message.topic}/{message.queue_id} at {message.phy_offset}"
+                self.findings.add("unit-of-another-queue", path, offset, f"unit {unit}: {detail}")
+            else:
+                yield message, unit, place
+
+    def _offset_in(self, queue: Queue, message: Message) -> int | None:
+        """The queue offset of a message in a queue, its own or one that its properties name."""
+        own = message.topic, int(message.queue_id or 0)
+        if own == queue:
+            return int(message.queue_offset)
+        return next((offset for name, offset in self.queues.more_queues(own, message) if name == queue), None)
+
+    # ---- quick -----------------------------------------------------------------------------------------------
+
+    def sample(self) -> None:
+        """Look at the first, the last and some other units of each queue."""
+        for queue, files in sorted(self.queues.queues.items()):
+            with self.findings.noted(files.directory):
+                self._check_behind(files)
+                self._sample_queue(queue, files)
+
+    def _sample_queue(self, queue: Queue, files: QueueFiles) -> None:
+        if not files.spans:
+            return
+        size = files.unit.itemsize
+        last_two = files.spans[-2:]
+        ends = [first + nonzero_end(file.path, 0, (last - first) * size) // size for first, last, file in last_two]
+        end = ends[-1] if ends[-1] > files.spans[-1][0] else ends[0]
+        for first, last, _ in dict.fromkeys((files.spans[0], files.spans[-1])):
+            wanted = np.unique(np.linspace(first, max(min(last, end) - 1, first), SAMPLES, dtype=np.int64))
+            found = [files.units(unit, unit + 1) for unit in wanted.tolist()]
+            units = np.concatenate(found)
+            if len(units) < len(wanted):
+                continue
+            good = valid(units) & ~fillers(units)
+            phy_offsets = units["phy_offset"].astype(np.int64)
+            inside = good & (phy_offsets >= self.begin) & (phy_offsets < self.end)
+            if not self.is_live:
+                beyond = wanted[good & (phy_offsets >= self.end)]
+                kind = "unit-leftover" if self.is_stopped else "unit-beyond-log"
+                self._note(files, kind, beyond, f"the log ends at {self.end}")
+            self._compare_samples(queue, files, units[inside], wanted[inside])
+
+    def _compare_samples(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
+        codes, lost, _ = files.resolved(units)
+        rows = {unit: i for i, unit in enumerate(numbers.tolist())}
+        for message, unit, place in self._look_up(queue, files, units["phy_offset"].astype(np.int64), numbers):
+            i, (path, offset) = rows[unit], files.place(unit)
+            is_time = are_delivery_times(queue[0], codes[i], message.store_timestamp)
+            is_wrong = {
+                "unit-shifted": not files.is_batch and place != unit,
+                "unit-size": int(units["size"][i]) != message.size,
+                "ext-missing": bool(lost[i]) and int(codes[i]) != message.tags_code,
+                "unit-delivery-time" if is_time else "unit-tags-code":
+                    not lost[i] and int(codes[i]) != message.tags_code,
+            }
+            for kind in (kind for kind, wrong in is_wrong.items() if wrong):
+                self.findings.add(kind, path, offset, f"unit {unit}: of the record at {message.phy_offset}")
