@@ -102,7 +102,7 @@ lint: build $(VENV)/lint
 	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	cibuildwheel --print-build-identifiers --platform linux --archs x86_64,aarch64
 	cibuildwheel --print-build-identifiers --platform macos --archs x86_64,arm64
-	$(RUN) -m pytest -q tests/test_layers.py tests/test_packaging.py
+	$(RUN) -m pytest -q tests/project/test_layers.py tests/project/test_packaging.py
 
 # ---- sanitizers: the same tests on a build apart from the tree's ----
 
@@ -111,9 +111,9 @@ SANITIZED := build/sanitize/$(SANITIZE)
 # Address: all that needs neither Java nor Spark; how soon Ctrl-C is answered, how much memory is taken and what needs
 # a preloaded library of its own is the normal build's affair.
 # Thread: what runs threads.
-TESTS_address = tests --ignore tests/test_index_file_interrupt.py --ignore tests/test_store_memory.py \
-	$(addprefix --ignore ,$(filter tests/test_store_%,$(TESTS_crash)))
-TESTS_thread := tests/test_index_file_threads.py tests/test_store_writer.py
+TESTS_address = tests --ignore tests/index/test_index_file_interrupt.py --ignore tests/store/test_store_memory.py \
+	$(addprefix --ignore ,$(filter tests/store/%,$(TESTS_crash)))
+TESTS_thread := tests/index/test_index_file_threads.py tests/store/test_store_writer.py
 MARKERS ?= not slow
 PRELOAD_address := libasan.so libubsan.so
 PRELOAD_thread := libtsan.so
@@ -145,8 +145,8 @@ build/sanitize/address/c: $(wildcard csrc/*.[ch] tests/c/*.[ch])
 
 # ---- soak: a full set, round by round; what is done is in build/soak and is not done again ----
 
-TESTS_crash := tests/test_index_file_crash.py tests/test_store_crash.py tests/test_store_faults.py \
-	tests/test_store_power.py tests/test_store_model.py tests/test_store_full_disk.py
+TESTS_crash := tests/index/test_index_file_crash.py tests/store/test_store_crash.py tests/store/test_store_faults.py \
+	tests/store/test_store_power.py tests/store/test_store_model.py tests/store/test_store_full_disk.py
 
 PARTS := differential flips crash sanitize spark-versions
 PART ?=
@@ -173,16 +173,16 @@ INTEROP := $(filter-out $(WAITING),$(wildcard tests/interop/test_*.py))
 build/soak/differential/%: $(PACKAGE)
 	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m "seeded and not broker" -k "not many_times" \
 		$(if $(filter %1 %3 %5 %7 %9,$*),$(WAITING) $(INTEROP),$(INTEROP) $(WAITING)) \
-		tests/test_java_hash.py tests/test_index_file_bytes.py tests/test_index_service_bytes.py
+		tests/kernels/test_java_hash.py tests/index/test_index_file_bytes.py tests/index/test_index_service_bytes.py
 	@mkdir -p $(@D) && touch $@
 
 # Left to test-all: what all rounds together would do many times over.
-OFTEN_ENOUGH := test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items \
-	$(addprefix test_store_hostile.py::,test_what_is_no_file_in_the_place_of_one_is_survived test_strange_names_are_survived \
+OFTEN_ENOUGH := index/test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items \
+	$(addprefix store/test_store_hostile.py::,test_what_is_no_file_in_the_place_of_one_is_survived test_strange_names_are_survived \
 		$(patsubst %,test_damage_of_many_bytes_is_survived[%],1 2 3))
 
 build/soak/flips/%: $(PACKAGE)
-	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/test_index_file_hostile.py tests/test_store_hostile.py \
+	ROCKETSTORE_SEED=$* $(RUN) -m pytest -q -m seeded tests/index/test_index_file_hostile.py tests/store/test_store_hostile.py \
 		$(OFTEN_ENOUGH:%='--deselect=tests/%')
 	@mkdir -p $(@D) && touch $@
 
@@ -204,7 +204,7 @@ build/soak/spark-versions/%: $(PACKAGE)
 wheel: build
 	rm -rf dist build/wheel
 	$(RUN) -m build
-	ROCKETSTORE_WHEEL=$$(ls dist/*.whl) $(RUN) -m pytest -q tests/test_packaging.py
+	ROCKETSTORE_WHEEL=$$(ls dist/*.whl) $(RUN) -m pytest -q tests/project/test_packaging.py
 	$(RUN) -m venv build/wheel
 	build/wheel/bin/pip install --quiet numpy pytest dist/rocketstore-*.whl
 	away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cp -r tests pyproject.toml "$$away" && cd "$$away" && \

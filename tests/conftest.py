@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
 
 
 def pytest_configure(config):
+    # Tests start themselves as scripts, which import ``support`` too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     # In the environment, so that a test run in a subprocess draws the same numbers.
     os.environ.setdefault("ROCKETSTORE_SEED", str(secrets.randbelow(2**32)))
     # In the background of a script it is ignored, also by the processes that are started here: they would not end.

@@ -4,7 +4,7 @@ import random
 from dataclasses import fields
 
 import pytest
-from broker_files import LATER, LINES, UNUSABLE
+from support.broker_files import LATER, LINES, UNUSABLE
 
 from rocketstore.config import DEFAULT_SIZES, OUR_OWN, StoreConfig, camel_case
 

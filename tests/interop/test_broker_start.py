@@ -2,9 +2,9 @@
 
 import shutil
 
-import planted
 import pytest
-from start_faults import FAULTS, base_of, options_of
+from support import planted
+from support.start_faults import FAULTS, base_of, options_of
 
 from interop.broker import Client
 from interop.test_verify import RELEASES

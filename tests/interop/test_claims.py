@@ -2,8 +2,8 @@
 
 import shutil
 
-import planted
 import pytest
+from support import planted
 
 from interop.test_verify import RELEASES, kinds_of, options_of
 from interop.test_verify import sound as sound

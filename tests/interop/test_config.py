@@ -1,7 +1,7 @@
 """The probes of configuration files are what RocketMQ's own decoders say today."""
 
-import config_probes
 import pytest
+from support import config_probes
 
 from interop.broker import Client
 

@@ -4,7 +4,7 @@ import base64
 import json
 
 import pytest
-import queue_ops
+from support import queue_ops
 
 from interop import stores
 

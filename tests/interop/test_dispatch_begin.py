@@ -2,10 +2,10 @@
 
 import shutil
 
-import planted
 import pytest
 from reference.checkpoint import checkpoint_bytes
 from reference.commit_log import read_files
+from support import planted
 
 from interop.test_verify import options_of
 from interop.test_verify import sound as sound

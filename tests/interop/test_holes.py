@@ -2,8 +2,8 @@
 
 import shutil
 
-import planted
 import pytest
+from support import planted
 
 import rocketstore
 from interop.test_verify import RELEASES, options_of

@@ -3,8 +3,8 @@
 import random
 import shutil
 
-import damages
 import pytest
+from support import damages
 
 import rocketstore
 from interop.test_recovery import ONE_INDEX_FILE, batch_topics, config_of

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import stores as golden
-from puts import files_under
 from reference.index_file import IndexFile
+from support import stores as golden
+from support.puts import files_under
 
 from interop import stores
 from interop.broker import INNER, QUEUES, Broker

@@ -6,9 +6,9 @@ import random
 import shutil
 import struct
 
-import damages
 import pytest
 from reference.recovery import Broker
+from support import damages
 
 from rocketstore.config import StoreConfig, camel_case
 from rocketstore.errors import StoreError

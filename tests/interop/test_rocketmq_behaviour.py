@@ -3,9 +3,8 @@
 import shutil
 
 import pytest
-import test_rocketmq_behaviour as behaviour
-from puts import files_under
-from test_rocketmq_behaviour import (  # noqa: F401 - they are run here too
+import store.test_rocketmq_behaviour as behaviour
+from store.test_rocketmq_behaviour import (  # noqa: F401 - they are run here too
     test_a_broker_does_not_begin_recovery_in_a_file_of_only_a_blank_but_passes_over_it,
     test_a_broker_rebuilds_queues_from_the_last_ten_files_of_the_log_and_rocketstore_from_all,
     test_a_clean_restart_of_a_broker_drops_a_blank_that_nothing_follows,
@@ -21,6 +20,7 @@ from test_rocketmq_behaviour import (  # noqa: F401 - they are run here too
     test_queues_of_a_log_without_its_beginning_are_rebuilt_with_fillers,
     test_without_its_log_a_broker_destroys_the_queues_and_begins_at_0_again,
 )
+from support.puts import files_under
 
 from interop import stores
 

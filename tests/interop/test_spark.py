@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
-from spark_reads import limits
+from support.spark_reads import limits
 
 from interop.broker import QUEUES, Broker
 from interop.test_broker import Given, open_writer, rows_to_send, sent, write

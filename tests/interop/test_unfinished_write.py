@@ -22,7 +22,7 @@ from rocketstore.recovery.recover import recover
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
-from unfinished import kill_at_append, make_pieces
+from support.unfinished import kill_at_append, make_pieces
 
 pytestmark = pytest.mark.interop
 JOB = "f00d"

@@ -2,10 +2,10 @@
 
 import shutil
 
-import planted
 import pytest
 from reference.commit_log import write_file
 from reference.record import build_record
+from support import planted
 
 from interop import stores
 from interop.harness import JavaError

@@ -1,0 +1,119 @@
+"""``--write-elsewhere``: with it a command changes another store, too, and takes the lock of that store."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support.cli import assert_one_line, run
+
+import rocketstore
+from rocketstore import Message, StoreConfig
+
+SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
+         "max_index_num": 400}
+TEXT = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
+ROWS = json.dumps({"topic": "T", "body": "more"}) + "\n"
+
+
+@pytest.fixture
+def live(tmp_path):
+    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
+        store.put_message(Message("T", b"body"))
+    return tmp_path / "live"
+
+
+@pytest.fixture
+def backup(live, tmp_path):
+    """A copy of a store whose commit log, and whose configuration by a link, are those of the live one."""
+    backup = tmp_path / "backup"
+    shutil.copytree(live, backup)
+    for part in ("commitlog", "config"):
+        shutil.rmtree(backup / part)
+    (tmp_path / "broker.conf").write_text(f"{TEXT}storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n")
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    return backup
+
+
+def arguments(command, backup):
+    conf = ["--broker-conf", backup.parent / "broker.conf"]
+    source = [backup.parent / "rows.jsonl"] * (command == "import")
+    if command == "config repair":
+        (backup / "config").symlink_to(backup.parent / "live" / "config")
+        damage_topics(backup)
+        conf = []
+    return [*command.split(), *source, backup, *conf]
+
+
+def damage_topics(root):
+    topics = root / "config" / "topics.json"
+    shutil.copy(topics, f"{topics}.bak")
+    topics.write_bytes(topics.read_bytes()[:20])
+
+
+def contents(root):
+    return {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@contextlib.contextmanager
+def locked(root):
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code, root / "lock"], stdin=-1, stdout=-1) as holder:
+        holder.stdout.readline()
+        yield
+        holder.communicate(b"\n")
+
+
+COMMANDS = ["import", "recover", "rebuild", "config repair"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_changes_another_store_with_the_flag_alone(live, backup, command):
+    words = arguments(command, backup)
+    before = contents(live), contents(backup)
+    result = run(*words)
+    assert_one_line(result, f"belongs to the store at {live}, not to {backup}")
+    assert "--write-elsewhere" in result.stderr
+    assert (contents(live), contents(backup)) == before
+    result = run(*words, "--write-elsewhere")
+    assert result.exit_code == 0, result.stderr
+    with rocketstore.open(live, config=StoreConfig(**SIZES)) as store:
+        assert [message.body for batch in store.scan() for message in batch] == [b"body", b"more"][
+            : 1 + (command == "import")
+        ]
+        assert store.topics["T"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_with_the_flag_a_command_needs_the_lock_of_the_other_store(live, backup, command):
+    words = arguments(command, backup)
+    before = contents(live)
+    with locked(live):
+        assert_one_line(run(*words, "--write-elsewhere"), str(live / "lock"))
+    assert contents(live) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_has_the_flag(command):
+    assert "belong to another store" in " ".join(run(*command.split(), "--help").stdout.split())
+
+
+def test_an_import_makes_no_store_whose_log_is_another_stores(live, backup, tmp_path):
+    words = ["import", tmp_path / "rows.jsonl", tmp_path / "new", "--broker-conf", tmp_path / "broker.conf"]
+    before = contents(live)
+    assert_one_line(run(*words), "belongs to the store at")
+    assert not (tmp_path / "new").exists()
+    assert contents(live) == before
+
+
+def test_a_relative_store_is_its_own(live, backup, monkeypatch):
+    monkeypatch.chdir(live.parent)
+    (live.parent / "broker.conf").write_text(f"{TEXT}storePathRootDir=live\nstorePathCommitLog=live/commitlog\n")
+    for command in COMMANDS[:3]:
+        source = ["rows.jsonl"] * (command == "import")
+        assert run(command, *source, "live", "--broker-conf", "broker.conf").exit_code == 0
+        assert_one_line(run(command, *source, "backup", "--broker-conf", "broker.conf"), "belongs to the store at")
+    damage_topics(live)
+    assert run("config", "repair", "live").exit_code == 0

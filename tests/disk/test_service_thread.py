@@ -1,0 +1,103 @@
+"""Threads that work for others, and the main thread that Ctrl-C ends at any moment."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from support.interrupts import interrupt
+
+from rocketstore.disk.service_thread import ServiceThread, Wakeup
+
+AT_ONCE = 0.0001  # seconds
+
+
+def test_who_is_woken_before_it_waits_does_not_wait():
+    wakeup = Wakeup()
+    wakeup.set()
+    wakeup.set()
+    assert wakeup.is_set
+    assert wakeup.wait()
+    assert not wakeup.is_set
+    assert not wakeup.wait(0.001)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+def test_a_thread_is_alive_until_it_ends_whatever_ctrl_c_interrupts():
+    go_on = Wakeup()
+    thread = ServiceThread("test", go_on.wait)
+    assert not thread.is_alive
+    thread.start()
+    interrupt(lambda: thread.is_alive, [AT_ONCE] * 300)
+    assert thread.is_alive
+    interrupt(thread.join, [AT_ONCE] * 20)
+    assert thread.is_alive
+    go_on.set()
+    thread.join()
+    assert not thread.is_alive
+
+
+def test_a_thread_that_ctrl_c_came_in_the_start_of_is_stopped(monkeypatch):
+    go_on, started = Wakeup(), []
+
+    def start_and_raise(thread):
+        started.append(thread)
+        start(thread)
+        raise KeyboardInterrupt
+
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start_and_raise)
+    with pytest.raises(KeyboardInterrupt):
+        ServiceThread("test", go_on.wait).start(go_on.set)
+    started[0].join(10)
+    assert not started[0].is_alive()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that signals")
+def test_a_wakeup_works_after_ctrl_c_came_while_it_was_used():
+    wakeup, answer = Wakeup(), Wakeup()
+    stop = []
+
+    def run():
+        while not stop:
+            wakeup.wait()
+            answer.set()
+
+    thread = ServiceThread("test", run)
+    thread.start()
+
+    def ask():
+        wakeup.set()
+        answer.wait(1)
+
+    interrupt(ask, [AT_ONCE] * 300)
+    answer.wait(0)
+    time.sleep(0.01)
+    ask()
+    stop.append(True)
+    wakeup.set()
+    thread.join()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_thread_is_not_alive_in_a_forked_process():
+    go_on = Wakeup()
+    thread = ServiceThread("test", go_on.wait)
+    thread.start()
+    child = os.fork()
+    if child == 0:
+        os._exit(thread.is_alive)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert thread.is_alive
+    go_on.set()
+    thread.join()
+
+
+def test_a_thread_knows_itself():
+    said = []
+    thread = ServiceThread("test", lambda: said.append((thread.is_current, threading.current_thread().name)))
+    thread.start()
+    thread.join()
+    assert said == [(True, "test")]
+    assert not thread.is_current

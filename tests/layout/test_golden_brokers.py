@@ -1,0 +1,325 @@
+"""Every store that a real broker left is read as its own client read it, or what is not read is named."""
+
+import json
+import os
+import shutil
+import struct
+
+import pytest
+from support import brokers
+
+import rocketstore
+from rocketstore import Message, StoreConfig, UnsupportedFormatError
+
+DLEDGER = {"dledger"}
+QUEUES_IN_ROCKSDB = {"rocksdb-cq", "rocksdb-cq-separate", "lite-rocksdb", "rocksdb-migrated"}
+CONFIG_IN_ROCKSDB = {"config-v2", *QUEUES_IN_ROCKSDB}
+QUEUES_IN_BOTH = {"rocksdb-double", "rocksdb-lmq"}
+READ = sorted({*brokers.NAMES} - DLEDGER - QUEUES_IN_ROCKSDB)
+WITH_LAG = [name for name in READ if brokers.truth(name).get("progress") and name not in CONFIG_IN_ROCKSDB]
+WITHOUT_POP = ("rocksdb-index", "rocksdb-lmq", "rocksdb-trans-only")  # no pop consumer was there
+HALF_TOPICS = ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC")  # the broker went on checking
+INNER_HEAD = struct.Struct(">iiiii")  # size, magic code, CRC, flag, bytes of the body
+COMPACTED = "Kv"
+IN_ROCKSDB = {"consumequeue", "topics", "subscriptionGroups", "consumerOffsets"}
+SIZES = StoreConfig(max_hash_slot_num=1000, max_index_num=4000, mapped_file_size_consume_queue=2000)
+
+
+@pytest.fixture(scope="module")
+def root_of(tmp_path_factory):
+    """A function from a name to an unpacked store, which no test changes."""
+    unpacked = {}
+
+    def root(name):
+        if name not in unpacked:
+            unpacked[name] = brokers.unpack(name, tmp_path_factory.mktemp(name))
+        return unpacked[name]
+
+    return root
+
+
+@pytest.fixture
+def open_store(root_of):
+    def opened(name):
+        return rocketstore.open(root_of(name), config=config_of(name, root_of(name)))
+
+    return opened
+
+
+def config_of(name, root):
+    if name != "multipath":
+        return None
+    return StoreConfig(store_path_commit_log=",".join(str(root / f"cl{number}") for number in range(3)))
+
+
+def messages_of(store, topic, queue_ids):
+    """All messages of some queues of a topic, by queue id and queue offset."""
+    found = {}
+    for queue_id in sorted(queue_ids):
+        offset = 0
+        while (read := store.get_message(topic, queue_id, offset, 1000)).status == "FOUND":
+            found |= {(queue_id, message.queue_offset): message for message in read.messages}
+            offset = read.next_begin_offset
+    return found
+
+
+def inner_messages(batch):
+    """Flag, body and properties of each message of an inner batch, decoded by hand."""
+    data, position = batch.body, 0
+    while position < len(data):
+        size, _, _, flag, body_size = INNER_HEAD.unpack_from(data, position)
+        body_begin = position + INNER_HEAD.size
+        end = body_begin + body_size
+        (properties_size,) = struct.unpack_from(">h", data, end)
+        text = data[end + 2 : end + 2 + properties_size].decode()
+        pairs = (pair.split("\x01") for pair in text.split("\x02") if pair)
+        yield flag, data[body_begin:end], dict(pairs)
+        position += size
+
+
+def test_every_store_is_one_that_is_read_or_one_that_is_refused():
+    assert len(brokers.NAMES) == 23
+    assert {*READ} | DLEDGER | QUEUES_IN_ROCKSDB == {*brokers.NAMES}
+    assert len(WITH_LAG) == 14
+
+
+@pytest.mark.parametrize("name", [name for name in READ if name != "batchcq"])
+def test_messages_are_those_that_the_client_pulled(open_store, name):
+    with open_store(name) as store:
+        for topic in brokers.truth(name)["topics"]:
+            expected = brokers.rows(name, topic)
+            if name == "rocksdb-lmq" and topic.startswith("%LMQ%"):
+                with pytest.raises(UnsupportedFormatError, match="consumequeue: light queues"):
+                    store.get_message(topic, 0, 0)
+                continue
+            messages = messages_of(store, topic, {queue_id for queue_id, _ in expected})
+            found = {place: brokers.cells_of(message) for place, message in messages.items()}
+            if topic == COMPACTED:  # its rows come from another log, with no physical offset
+                expected = {place: {**row, "phyOffset": found[place]["phyOffset"]} for place, row in expected.items()}
+            if topic == COMPACTED or topic in HALF_TOPICS:
+                found = {place: found[place] for place in expected}
+            assert found == expected
+
+
+def test_messages_of_inner_batches_are_those_that_the_client_pulled(open_store):
+    expected = brokers.rows("batchcq", "Bcq")
+    found = {}
+    with open_store("batchcq") as store:
+        for (queue_id, offset), batch in messages_of(store, "Bcq", {queue_id for queue_id, _ in expected}).items():
+            is_batch = "INNER_NUM" in batch.properties
+            inner = [*inner_messages(batch)] if is_batch else [(batch.flag, batch.body, dict(batch.properties))]
+            assert len(inner) == int(batch.properties.get("INNER_NUM", 1))
+            for number, (flag, body, properties) in enumerate(inner):
+                place = batch.phy_offset, batch.store_timestamp, batch.born_timestamp, f"/{batch.store_host}"
+                found[queue_id, offset + number] = (*place, flag, body, properties["KEYS"], properties["UNIQ_KEY"])
+    names = ("phyOffset", "storeTimestamp", "bornTimestamp", "storeHost", "flag", "body")
+    assert found == {
+        place: (*(row[name] for name in names), row["properties"]["KEYS"], row["msgId"])
+        for place, row in expected.items()
+    }
+
+
+@pytest.mark.parametrize("name", sorted({*brokers.NAMES} - DLEDGER))
+def test_keys_lead_to_the_messages_that_a_query_found(open_store, name):
+    with open_store(name) as store:
+        for words, places in brokers.truth(name).get("keys", {}).items():
+            topic, _, key = words.partition(" ")
+            found = store.query_message(topic, key)
+            expected = [tuple(place) for place in places]
+            got = [(one.topic, one.queue_id, one.queue_offset, one.phy_offset) for one in found.messages]
+            assert sorted(got) == sorted(expected)
+            assert found.complete
+
+
+@pytest.mark.parametrize("name", WITH_LAG)
+def test_lag_is_what_mqadmin_told(open_store, name):
+    with open_store(name) as store:
+        for group in brokers.truth(name)["progress"]:
+            expected = brokers.progress(name, group)
+            assert len(expected) == (0 if group == "GP" and name in WITHOUT_POP else 4)
+            lags = {(lag.topic, lag.queue_id): lag for lag in store.consumer_lag(group)}
+            assert {
+                queue: brokers.Lag(lag.max_offset, lag.consumer_offset)
+                for queue, lag in lags.items() if queue in expected
+            } == expected
+            assert all(lag.problem is None and lag.lag == lag.max_offset - lag.consumer_offset for lag in lags.values())
+
+
+# ---- what is not read --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(QUEUES_IN_ROCKSDB))
+def test_queues_in_rocksdb_are_named_and_older_files_are_not_read(open_store, name):
+    with open_store(name) as store:
+        topic = next(iter(brokers.truth(name)["topics"]))
+        calls = (
+            store.queues, lambda: store.get_message(topic, 0, 0), lambda: store.consume_queue(topic, 0),
+            lambda: store.get_offset_by_time(topic, 0),
+        )
+        for call in calls:
+            with pytest.raises(UnsupportedFormatError, match=r"consumequeue.*: the queues are in RocksDB"):
+                call()
+        summary = store.summary()
+        assert summary[:3] == (None, None, None)
+        assert any("the queues are in RocksDB" in problem for problem in summary.problems)
+        assert store.commit_log.max_phy_offset > 0
+
+
+def test_a_brokers_own_file_says_which_queues_are_read(root_of, tmp_path):
+    conf = tmp_path / "broker.conf"
+    for store_type, is_refused in (("default", False), ("defaultRocksDB", True)):
+        conf.write_text(f"storeType={store_type}\n")
+        config = StoreConfig.from_broker_conf(conf)
+        for name in ("rocksdb-migrated", "rocksdb-double"):
+            with rocketstore.open(root_of(name), config=config) as store:
+                if is_refused:
+                    with pytest.raises(UnsupportedFormatError, match="RocksDB"):
+                        store.queues()
+                else:
+                    assert ("Plain", 0) in store.queues()
+        with rocketstore.open(root_of("rocksdb-migrated"), config=config) as store:
+            assert bool(store.topics) != is_refused
+
+
+@pytest.mark.parametrize("name", sorted(CONFIG_IN_ROCKSDB))
+def test_offsets_and_topics_in_rocksdb_are_named_and_older_files_are_not_read(open_store, name):
+    with open_store(name) as store:
+        assert store.topics == {}
+        config = store.broker_config
+        assert config.consumer_offsets == config.topics == config.subscription_groups == {}
+        assert {problem.path.parent.name for problem in config.problems} == {"config"}
+        assert all("RocksDB" in problem.what for problem in config.problems)
+        with pytest.raises(UnsupportedFormatError, match="consumer offsets are in RocksDB"):
+            list(store.consumer_lag())
+
+
+def test_the_log_of_dledger_is_named(open_store):
+    with open_store("dledger") as store:
+        for call in (store.scan, lambda: store.get_message("Plain", 0, 0), lambda: store.query_message("Plain", "b-0")):
+            with pytest.raises(UnsupportedFormatError, match="DLedger"):
+                call()
+
+
+def everything(root):
+    return {path: path.is_file() and path.read_bytes() for path in root.rglob("*")}
+
+
+@pytest.mark.parametrize("name", sorted(DLEDGER | CONFIG_IN_ROCKSDB | QUEUES_IN_BOTH))
+def test_writers_refuse_what_they_do_not_write(root_of, name):
+    root = root_of(name)
+    before = everything(root)
+    for call in (
+        lambda: rocketstore.open(root, "a"),
+        lambda: rocketstore.recover(root),
+        lambda: rocketstore.recover(root, policy="broker"),
+        lambda: rocketstore.recover(root, dry_run=True),
+    ):
+        with pytest.raises(UnsupportedFormatError, match=r"RocksDB|DLedger"):
+            call()
+    assert everything(root) == before
+
+
+@pytest.mark.parametrize("name", ["rocksdb-cq", "rocksdb-cq-separate", "rocksdb-migrated"])
+def test_rebuild_makes_queues_of_files_and_says_how_the_broker_must_be_started(root_of, tmp_path, name):
+    root = shutil.copytree(root_of(name), tmp_path / name)
+    report = rocketstore.rebuild(root, config=SIZES)
+    first, second = report.notes
+    assert "storeType=default" in first
+    assert "stay behind in RocksDB" in second
+    assert str(root / "config" / "topics") in second
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storeType=default\n")
+    with rocketstore.open(root, config=StoreConfig.from_broker_conf(conf)) as store:
+        for topic in brokers.truth(name)["topics"]:
+            expected = brokers.rows(name, topic)
+            found = messages_of(store, topic, {queue_id for queue_id, _ in expected})
+            # The RocksDB of a store that was migrated lacks the record at offset 0, by a fault of RocketMQ's.
+            assert {place: brokers.cells_of(found[place]) for place in expected} == expected
+
+
+# ---- where consumers get something else --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "word"), [("compaction", "compacted"), ("tiered", "tier")])
+def test_what_consumers_get_from_elsewhere_is_noted(open_store, name, word):
+    with open_store(name) as store:
+        (text,) = store.summary().notes
+        assert word in text
+        assert store.summary().problems == []
+    with open_store("default") as store:
+        assert store.summary().notes == []
+
+
+# ---- verify ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted({*brokers.NAMES} - DLEDGER))
+def test_verify_finds_no_damage_and_names_what_it_does_not_check(root_of, name):
+    report = rocketstore.verify(root_of(name), config=config_of(name, root_of(name)))
+    found = {(finding.kind, finding.path.name) for finding in report.findings}
+    assert report.ok
+    assert not {kind for kind, _ in found} & {"foreign-file", "queue-missing", "queue-wrong-root", "config-bak-used"}
+    unchecked = {path for kind, path in found if kind == "not-checked"}
+    assert unchecked == {
+        "compaction": {COMPACTED},
+        "config-v2": {"rdb"},
+        "rocksdb-cq-separate": IN_ROCKSDB - {"consumequeue"} | {"consumequeue_rocksdb"},
+        "rocksdb-double": {"consumequeue"},
+        "rocksdb-lmq": {"consumequeue"},
+        "rocksdb-index": {"rocksdbstore"},
+        "rocksdb-timer": {"rocksdbstore"},
+        "rocksdb-trans-only": {"rocksdbstore"},
+        "tiered": {"tiered_index_file"},
+        "rocksdb-cq": IN_ROCKSDB,
+        "lite-rocksdb": IN_ROCKSDB,
+        "rocksdb-migrated": IN_ROCKSDB,
+    }.get(name, set())
+
+
+def test_verify_says_what_a_directory_of_a_multi_path_log_is_where_it_is_not_told(root_of):
+    report = rocketstore.verify(root_of("multipath"))
+    (hint,) = (finding for finding in report.findings if finding.kind == "not-checked")
+    assert hint.path.name == "cl0"
+    assert "storePathCommitLog" in hint.detail
+
+
+@pytest.mark.parametrize("topics", ["simple", "missing"])
+def test_verify_finds_queues_of_batches_of_a_topic_that_topics_json_has_not_so(root_of, tmp_path, topics):
+    root = shutil.copytree(root_of("batchcq"), tmp_path / "batchcq")
+    path = root / "config" / "topics.json"
+    table = json.loads(path.read_text())
+    if topics == "simple":
+        table["topicConfigTable"]["Bcq"]["attributes"] = {}
+    else:
+        del table["topicConfigTable"]["Bcq"]
+    path.write_text(json.dumps(table))
+    report = rocketstore.verify(root)
+    assert "queue-wrong-root" in {finding.kind for finding in report.findings}
+    assert not report.ok
+
+
+@pytest.mark.parametrize("name", ["epochFileCheckpoint.bak", "brokerIdentity.bak", "brokerIdentity-temp"])
+def test_verify_knows_the_files_of_a_controllers_broker(root_of, tmp_path, name):
+    root = shutil.copytree(root_of("master"), tmp_path / "master")
+    (root / name).write_text("1")
+    assert rocketstore.verify(root).findings == []
+
+
+def test_what_is_no_file_in_the_place_of_a_database_neither_hangs_nor_stops_a_look(root_of, tmp_path):
+    root = shutil.copytree(root_of("default"), tmp_path / "default")
+    for name in ("MANIFEST-000005", "000004.log"):
+        (root / "rocksdbstore" / name).unlink()
+        os.mkfifo(root / "rocksdbstore" / name)
+    (root / "rocksdbstore" / "000001.sst").symlink_to("000001.sst")
+    (root / "config" / "rdb").symlink_to("rdb")
+    assert rocketstore.verify(root).ok
+    with rocketstore.open(root) as store:
+        assert store.layout.index_database is None
+        assert store.layout.is_plain
+
+
+def test_a_store_that_a_broker_left_is_gone_on_with(root_of, tmp_path):
+    root = shutil.copytree(root_of("default"), tmp_path / "default")
+    with rocketstore.open(root, "a", config=SIZES) as store:
+        expected = brokers.truth("default")["topics"]["Plain"]["about"]["range0"][1]
+        assert store.put_message(Message("Plain", b"more", queue_id=0)).queue_offset == expected

@@ -1,0 +1,121 @@
+"""What surrounds the code agrees with it: versions, stubs, workflows, and what is in a wheel."""
+
+import importlib
+import os
+import pkgutil
+import re
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+import rocketstore.kernels
+
+TREE = Path(__file__).parent.parent.parent
+WORKFLOWS = TREE / ".github" / "workflows"
+IN_A_WHEEL = {".py", ".pyi", ".pxd", ".so", ".typed"}
+MODULES = [module.name for module in pkgutil.iter_modules(rocketstore.kernels.__path__)]
+KERNELS = [name for name in MODULES if not (Path(rocketstore.kernels.__path__[0]) / f"{name}.py").exists()]
+
+in_the_tree = pytest.mark.skipif(not (TREE / "Makefile").exists(), reason="tested away from the source tree")
+
+
+@pytest.fixture(scope="module")
+def project():
+    return tomllib.loads((TREE / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def public_names(module):
+    """The functions and classes that a kernel defines itself."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def test_there_is_one_version(project):
+    assert project["project"]["version"] == rocketstore.__version__
+
+
+@in_the_tree
+def test_the_changelog_has_an_entry_for_the_version():
+    changelog = (TREE / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(rocketstore.__version__)}\]", changelog, re.MULTILINE)
+
+
+def test_what_builds_the_package_is_in_the_group_that_builds_without_isolation(project):
+    assert set(project["build-system"]["requires"]) <= set(project["dependency-groups"]["build"])
+
+
+@in_the_tree
+def test_every_package_is_listed(project):
+    packages = {
+        str(path.parent.relative_to(TREE)).replace("/", ".")
+        for package in ("rocketstore", "pyspark_rocketstore")
+        for path in (TREE / package).rglob("__init__.py")
+    }
+    assert packages == set(project["tool"]["setuptools"]["packages"])
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_that_python_sees_has_a_stub(name):
+    module = importlib.import_module(f"rocketstore.kernels.{name}")
+    # Modules that kernels share by cimport have nothing that Python code could call.
+    for_kernels_only = {"arrow_c", "index_put", "index_select"}
+    assert bool(public_names(module)) or name in for_kernels_only
+    assert Path(module.__file__).with_name(f"{name}.pyi").exists() != (name in for_kernels_only)
+
+
+# ---- workflows ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["ci.yml", "wheels.yml"])
+def workflow(request):
+    """The text of a workflow."""
+    if not WORKFLOWS.is_dir():
+        pytest.skip("tested away from the source tree")
+    return (WORKFLOWS / request.param).read_text(encoding="utf-8")
+
+
+@in_the_tree
+def test_there_are_no_other_workflows():
+    assert {path.name for path in WORKFLOWS.iterdir()} == {"ci.yml", "wheels.yml"}
+
+
+def test_every_step_runs_a_make_target(workflow):
+    makefile = (TREE / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split())
+    commands = re.findall(r"^\s*(?:-\s+)?run:\s*(.*)$", workflow, re.MULTILINE)
+    assert commands
+    for command in commands:
+        make, target = command.split()
+        assert make == "make"
+        assert target in targets
+
+
+def test_every_job_has_a_timeout_and_the_least_permissions(workflow):
+    assert workflow.count("runs-on:") == workflow.count("timeout-minutes:") > 0
+    assert "permissions:\n  contents: read\n" in workflow
+
+
+def test_every_action_is_pinned_to_a_major_version(workflow):
+    actions = re.findall(r"uses:\s*(\S+)", workflow)
+    assert actions
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in actions)
+
+
+# ---- the wheel ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif("ROCKETSTORE_WHEEL" not in os.environ, reason="make wheel runs it on what it has built")
+def test_a_wheel_holds_the_package_and_no_more():
+    with zipfile.ZipFile(os.environ["ROCKETSTORE_WHEEL"]) as archive:
+        names = [Path(name) for name in archive.namelist()]
+    own = f"rocketstore-{rocketstore.__version__}.dist-info"
+    assert {name.parts[0] for name in names} == {"rocketstore", "pyspark_rocketstore", own}
+    assert {name.suffix for name in names if name.parts[0] == "rocketstore"} == IN_A_WHEEL
+    built = {name.name.partition(".")[0] for name in names if name.suffix == ".so"}
+    assert built == {path.stem for path in (TREE / "rocketstore" / "kernels").glob("*.pyx")}
