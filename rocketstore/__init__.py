@@ -6,7 +6,7 @@ import os
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
 from rocketstore.disk.storage import RemotePath
-from rocketstore.dispatch.dispatch import DispatchRequest
+from rocketstore.dispatch.follow import DispatchRequest
 from rocketstore.errors import (
     CorruptFileError,
     DiskReadError,

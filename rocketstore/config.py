@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from rocketstore.broker_file import BrokerFile, parse_boolean, parse_int, read_properties, trim, warn_once
 from rocketstore.disk.storage import is_remote, to_path
+from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
-from rocketstore.messages.message_id import parse_host
 
 __all__ = ["DEFAULT_COMPAT", "DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "Compat", "StoreConfig", "camel_case",
            "is_same_directory", "parse_value", "require_config",

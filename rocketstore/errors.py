@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "DAMAGE_ADVICE",
+    "GAP_ADVICE",
     "CorruptFileError",
     "DiskReadError",
     "PutMessageError",
@@ -13,6 +15,12 @@ __all__ = [
     "StoreLockedError",
     "UnsupportedFormatError",
 ]
+
+DAMAGE_ADVICE = (
+    "salvage copies the sound records; recover(policy='broker') does what a broker does at its next start: it cuts the "
+    "log here if its recovery reads this file, and leaves the damage otherwise"
+)
+GAP_ADVICE = "salvage copies the sound records; recover(policy='broker') reads on behind the gap, as a broker does"
 
 
 class StoreError(Exception):

@@ -32,9 +32,9 @@ from rocketstore.layout.geometry import known_config
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 from rocketstore.rebuild.rebuild import rebuild
 from rocketstore.recovery.queues import QUEUE_PARTS
-from rocketstore.store.query import TRANSACTION_ROLLBACK
 
 __all__ = ["MAX_NUM", "Counts", "Lookups", "demo"]
 

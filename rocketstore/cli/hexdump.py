@@ -11,6 +11,12 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.messages.system_flags import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    TRANSACTION_TYPE,
+)
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["hexdump"]
@@ -18,9 +24,9 @@ __all__ = ["hexdump"]
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
 SMALLEST, LARGEST = 91, 64 << 20  # bytes of a record that is read whole
-BORN_HOST_V6, STORE_HOST_V6, TRANSACTION = 0x10, 0x20, 0xC
+BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
-TRANSACTIONS = {0x4: "prepared", 0x8: "commit", 0xC: "rollback"}
+TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 TEXTS = ("body", "topic", "property", "rest")
 FILE_NAME = 20  # digits of an offset, at most
 SHOWN = 256  # bytes of a field in a table
@@ -114,7 +120,7 @@ def value_of(field: str, data: bytes) -> str:
     words = [str(number)]
     if field == "sysFlag":
         words += [name for bit, name in FLAGS.items() if number & bit]
-        words += filter(None, [TRANSACTIONS.get(number & TRANSACTION)])
+        words += filter(None, [TRANSACTIONS.get(number & TRANSACTION_TYPE)])
     if field.endswith("Timestamp"):
         words += filter(None, [utc_text(number)])
     return ", ".join(words)

@@ -21,13 +21,13 @@ from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.dispatch.dispatch import batch_topics
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.layout.geometry import known_config, require_store
 from rocketstore.limits import INT_MAX
-from rocketstore.messages.message import INNER_BATCH, Message
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.state.broker_config import replace_file
+from rocketstore.messages.system_flags import INNER_BATCH
+from rocketstore.state.broker_config import batch_topics, replace_file
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["import_"]

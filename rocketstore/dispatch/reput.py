@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
-from rocketstore.dispatch.dispatch import Dispatcher
+from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
 

@@ -14,18 +14,17 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.mapped_file import LogFile
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import SPAN, CommitLog
-from rocketstore.recovery.report import ADVICE, GAP_ADVICE
 
 __all__ = ["Piece", "RequestPieces"]
 
 PIECE = 8 << 20  # bytes of the log
 ROOM = 16 << 20  # bytes of requests and items
 THREADS = min(os.cpu_count() or 1, 4)
-Queue = tuple[str, int]
 
 
 class Piece(NamedTuple):
@@ -61,8 +60,8 @@ class RequestPieces:
         size: of a piece, bytes of the log. room: bytes of requests and items after which a piece ends early, so that
         records of nothing but keys take no more memory than others.
         """
-        self.queues: list[Queue] = []
-        self._numbers: dict[Queue, int] = {}
+        self.queues: list[QueueId] = []
+        self._numbers: dict[QueueId, int] = {}
         self._log = log
         self._options: dict[str, Any] = {
             "message_delay_level": config.message_delay_level, "indexes_tags": Compat.of(config.compat).indexes_tags
@@ -146,11 +145,11 @@ class RequestPieces:
             except CorruptFileError as error:
                 if window.from_offset + window.buffer.size >= file.end_offset:
                     at = window.from_offset - file.file_from_offset + error.offset
-                    raise CorruptFileError(file.path, at, error.field, f"{error.reason}: {ADVICE}") from None
+                    raise CorruptFileError(file.path, at, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
             size *= 16  # the file cannot be mapped, and a record goes on beyond what was read of it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
 
-    def _numbers_of(self, queues: list[Queue]) -> np.ndarray:
+    def _numbers_of(self, queues: list[QueueId]) -> np.ndarray:
         """The numbers here of queues that a scanner has met."""
         with self._lock:
             for queue in queues:

@@ -17,13 +17,13 @@ from rocketstore.disk.create import create_file
 from rocketstore.disk.mapped_file import sync
 from rocketstore.disk.small_file import open_at_once, require_regular
 from rocketstore.disk.storage import is_remote
-from rocketstore.dispatch.dispatch import check_more_queues
+from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
 from rocketstore.log.log_writer import at_row, check_queue, encode_batch, encoder_of, illegal, naming_row
-from rocketstore.messages.message import INNER_BATCH
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.system_flags import INNER_BATCH
 
 __all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from rocketstore.kernels.arrow_c cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from rocketstore.kernels.arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 
 cdef enum:
     MOST_DEPTH = 64  # of nested types, as in pyarrow

@@ -19,7 +19,7 @@ from libc.errno cimport EIO
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
-from rocketstore.kernels.arrow_c cimport ArrowArray, ArrowArrayStream, ArrowSchema
+from rocketstore.kernels.arrow_structs cimport ArrowArray, ArrowArrayStream, ArrowSchema
 
 import numpy as np
 

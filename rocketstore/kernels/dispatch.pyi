@@ -5,6 +5,7 @@ from numpy import void
 from numpy.typing import NDArray
 
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.queue_id import QueueId
 
 ITEM: np.dtype[void]
 REQUEST: np.dtype[void]
@@ -13,7 +14,7 @@ INNER_DISPATCH: int
 MORE_DISPATCH: int
 
 class RequestScanner:
-    queues: list[tuple[str, int]]
+    queues: list[QueueId]
     last_phy_offset: int
     last_store_timestamp: int
     n_records: int

@@ -36,6 +36,7 @@ import numpy as np
 
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import bad_reason
+from rocketstore.kernels.queue_id import QueueId
 
 cdef enum:
     PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
@@ -313,7 +314,7 @@ cdef class RequestScanner:
         while self.n_named < self.n_entries:
             entry = &self.entries[self.n_named]
             if entry.number == len(self.queues):
-                self.queues.append((java_text(&entry.topic), entry.queue_id))
+                self.queues.append(QueueId(java_text(&entry.topic), entry.queue_id))
             self.n_named += 1
         return 0
 

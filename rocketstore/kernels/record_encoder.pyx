@@ -49,7 +49,7 @@ import numpy as np
 
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.text import java_bytes
-from rocketstore.messages.message_id import parse_host
+from rocketstore.kernels.hosts import parse_host
 
 cdef enum:
     MAX_V1_TOPIC = 127

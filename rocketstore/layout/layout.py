@@ -13,8 +13,8 @@ from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import scandir
-from rocketstore.dispatch.dispatch import LMQ_PREFIX
 from rocketstore.errors import UnsupportedFormatError
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.state.config_values import LMQ_OFFSETS
@@ -76,7 +76,7 @@ class StoreLayout:
             older = f"; the queues in files are older: {GO_BACK}" if has_file_queues(self.root) else ""
             reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
-        if self.queue_database is not None and topic.startswith(LMQ_PREFIX):
+        if self.queue_database is not None and topic.startswith(LIGHT_QUEUE_PREFIX):
             reason = f"light queues such as {topic!r} may be only in this RocksDB, which is not {what}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 

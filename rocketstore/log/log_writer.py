@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -27,16 +26,17 @@ from rocketstore.limits import INT_MAX
 from rocketstore.log.allocate_service import AllocateMappedFileService
 from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.compression import COMPRESSED, COMPRESSION
-from rocketstore.messages.message import INNER_BATCH, MAX_BATCH, Message, encode_message
+from rocketstore.messages.message import MAX_BATCH, Message, encode_message
 from rocketstore.messages.message_batch import MessageBatch, to_put, values_of
+from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_TYPE
+from rocketstore.messages.topics import is_file_name
 
 __all__ = ["MAX_DIGITS", "LogWriter", "StoreTimestamp", "at_row", "check_queue", "encode_batch", "encoder_of"]
-__all__ += ["illegal", "is_file_name", "message_num", "naming_row", "require_uninterrupted", "whole"]
+__all__ += ["illegal", "message_num", "naming_row", "require_uninterrupted", "whole"]
 
 new_tuple: Any = tuple.__new__  # a NamedTuple's own takes twice the time
 DEFAULT_SIZE = 1 << 30
 ADDED = 4096  # messages that are encoded before other threads have a turn
-TRANSACTION_TYPE = 0xC
 MAX_DIGITS = 100  # int() takes no more than some thousand
 StoreTimestamp = int | str | None  # epoch ms; "given": what messages have; None: now
 
@@ -517,15 +517,6 @@ def check_queue(topic: str, queue_id: int) -> None:
 
 def has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
-
-
-def is_file_name(topic: str) -> bool:
-    """Whether a topic can be the name of a directory: another would lead out of the store."""
-    try:
-        length = len(os.fsencode(topic))
-    except UnicodeEncodeError:
-        return False
-    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
 
 
 def message_num(message: Message) -> int:

@@ -26,10 +26,10 @@ from rocketstore.messages.compression import (
 )
 from rocketstore.messages.compression import compress as compress_body
 from rocketstore.messages.message_id import offset_msg_id
+from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
 
 __all__ = ["Message", "utc"]
 
-INNER_BATCH, NEEDS_UNWRAP = 0x80, 0x40  # of sysFlag
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ import struct
 import time
 from datetime import datetime, timedelta
 
-__all__ = ["create_uniq_id", "offset_msg_id", "parse_host", "phy_offset_of"]
+__all__ = ["create_uniq_id", "offset_msg_id", "phy_offset_of"]
 
 FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
 counter = itertools.count()
@@ -60,17 +60,6 @@ def local_address() -> bytes:
             probe.connect((address, 9))  # which sends nothing
             return socket.inet_pton(family, probe.getsockname()[0].partition("%")[0])
     return struct.pack(">I", time.time_ns() // 1_000_000 & 0xFFFFFFFF)
-
-
-def parse_host(host: str) -> bytes:
-    """Return address and port of "1.2.3.4:80" or "[::1]:80" as a record has them. Raises: ValueError for another."""
-    address, _, port = host.rpartition(":")
-    is_v6 = address.startswith("[") and address.endswith("]")
-    try:
-        packed = socket.inet_pton(socket.AF_INET6 if is_v6 else socket.AF_INET, address.strip("[]"))
-        return packed + struct.pack(">xxH", int(port if port.isascii() and port.isdecimal() else "none"))
-    except (OSError, ValueError, struct.error):
-        raise ValueError(f"host {host!r}: must be an address and a port, as 127.0.0.1:80 or [::1]:80") from None
 
 
 def offset_msg_id(store_host: str, phy_offset: int) -> str:

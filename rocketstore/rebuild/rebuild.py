@@ -22,12 +22,14 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
 from rocketstore.disk.storage import local_path, scandir, to_path
-from rocketstore.dispatch.dispatch import Dispatcher, Queue, batch_topics, is_file_name, with_light_queues
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.index.index_service import index_file_name, open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import (
     known_config,
     require_batch_size,
@@ -37,6 +39,7 @@ from rocketstore.layout.geometry import (
 )
 from rocketstore.layout.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.files import (
     INDEX_MADE,
@@ -58,7 +61,7 @@ from rocketstore.rebuild.files import (
 )
 from rocketstore.recovery.complete import Completion, open_completion
 from rocketstore.recovery.queues import QUEUE_PARTS, find_queues
-from rocketstore.state.broker_config import TopicConfig, read_topics
+from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
 __all__ = ["RebuildReport", "rebuild"]
 
@@ -467,7 +470,7 @@ class Rebuilder:
             cut_queue(queue, begin)
         return Dispatcher(staging, config, plan.log, index, self.batches)
 
-    def _is_of_batches(self, requests: np.ndarray, queues: Sequence[Queue]) -> bool:
+    def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId]) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]
         return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()})
 
@@ -481,7 +484,7 @@ class Rebuilder:
         self.require_sizes()
         return True
 
-    def _wanted(self, requests: np.ndarray, queues: Sequence[Queue]) -> np.ndarray:
+    def _wanted(self, requests: np.ndarray, queues: Sequence[QueueId]) -> np.ndarray:
         """Leave out what is of no queue that is to be built."""
         self.is_wanted += [self._is_wanted(topic) for topic, _ in queues[len(self.is_wanted) :]]
         if all(self.is_wanted):
@@ -500,7 +503,7 @@ class Builder:
     Requests wait until they are many, so that each of many queues is written to seldom.
     """
 
-    def __init__(self, dispatcher: Dispatcher, queues: Sequence[Queue], most: int) -> None:
+    def __init__(self, dispatcher: Dispatcher, queues: Sequence[QueueId], most: int) -> None:
         """Parameters: queues: by the numbers in requests. most: bytes of requests that wait."""
         self._dispatcher, self._queues, self._most = dispatcher, queues, most
         self._waiting: list[np.ndarray] = []

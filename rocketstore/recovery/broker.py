@@ -14,11 +14,14 @@ from rocketstore.broker_file import parse_int
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, sync_path
 from rocketstore.disk.small_file import read_file_start
-from rocketstore.dispatch.dispatch import Dispatcher, Writer, batch_topics, is_multi_dispatched, java_split
+from rocketstore.dispatch.dispatcher import Dispatcher, Writer
+from rocketstore.dispatch.light_queues import is_multi_dispatched
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
+from rocketstore.messages.topics import split_names
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
@@ -27,7 +30,7 @@ from rocketstore.recovery.index import read_header
 from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails
-from rocketstore.state.broker_config import read_topics
+from rocketstore.state.broker_config import batch_topics, read_topics
 from rocketstore.state.checkpoint import FILE_SIZE as CHECKPOINT_SIZE
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.state.java_numbers import find_unreadable_offset
@@ -36,7 +39,6 @@ __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
 RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
 DEFAULT_RECOVER_MAX_NUM = 10
-ROLLBACK, COMMIT = 0xC, 0x8
 COPIED_FILES = 4  # of a queue, from its end, for a dry run: no others are written to
 
 
@@ -206,7 +208,7 @@ class BrokerRecovery:
             position += size
             if self.last_exit_ok and fields["phy_offset"] <= max_phy_offset:
                 continue
-            if fields["sys_flag"] & ROLLBACK in (0, COMMIT):
+            if fields["sys_flag"] & TRANSACTION_TYPE in (0, TRANSACTION_COMMIT):
                 self._check_light_queues(end, fields)
                 request = fields
             begin = ranges.pop()[0] if ranges and ranges[-1][1] == end else end
@@ -214,8 +216,8 @@ class BrokerRecovery:
 
     def _check_light_queues(self, phy_offset: int, fields: dict[str, Any]) -> None:
         """Source: ConsumeQueue.multiDispatchLmqQueue, which throws."""
-        names = java_split(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
-        offsets = java_split(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
+        names = split_names(fields["properties"].get("INNER_MULTI_DISPATCH", ""))
+        offsets = split_names(fields["properties"].get("INNER_MULTI_QUEUE_OFFSET", ""))
         if not is_multi_dispatched(fields["topic"], self.config, self.batch_topics):
             return
         if len(names) == len(offsets) and find_unreadable_offset(names, offsets) is not None:

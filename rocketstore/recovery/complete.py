@@ -12,12 +12,13 @@ from typing import Any
 
 from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.disk.mapped_file import make_directory, nonzero_end, sync, sync_path
-from rocketstore.dispatch.dispatch import Dispatcher, batch_topics
-from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, StoreError
 from rocketstore.index.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
 from rocketstore.index.index_service import index_paths, open_index
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import read_saved, save_geometry, saved_path
 from rocketstore.layout.places import require_log_directory
 from rocketstore.lazy import lazy_property
@@ -43,9 +44,9 @@ from rocketstore.recovery.queues import (
     settle,
     units_agree,
 )
-from rocketstore.recovery.report import ADVICE, GAP_ADVICE, RecoveryAction, RecoveryReport
+from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.tail import Tail, is_saved, save_tail, tails
-from rocketstore.state.broker_config import TopicConfig, read_topics
+from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["Completion", "complete_store", "open_completion", "plan_completion"]
@@ -328,7 +329,7 @@ class Completion:
             return
         found = self.log.queue.find(self.end)
         file = found or self.tails[0].file
-        reason = f"no message begins here, but one is at {later}: {ADVICE if found else GAP_ADVICE}"
+        reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if found else GAP_ADVICE}"
         raise CorruptFileError(file.path, max(self.end - file.file_from_offset, 0), "magic", reason)
 
     def _is_of_write(self, later: int) -> bool:
@@ -356,7 +357,7 @@ class Completion:
         topics = [topic for topic in self.topics.values() if topic.topic_name in known]
         return any((topic.topic_name, i) not in found for topic in topics for i in range(topic.write_queue_nums))
 
-    def _find_missing(self, others_begin: int = 0) -> set[tuple[str, int]]:
+    def _find_missing(self, others_begin: int = 0) -> set[QueueId]:
         """Find where dispatch is to begin. Returns the queues that lack more, which the log may still have."""
         if self.queue_begin >= self.end:
             return set()
@@ -601,7 +602,7 @@ class Completion:
         except CorruptFileError as error:
             if Path(str(error.path)).parent not in self.log.directories:
                 raise
-            raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {ADVICE}") from None
+            raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
 
     def _dispatch_both(self) -> None:
         if self.queue_begin < min(self.index_begin, self.end):

@@ -12,16 +12,19 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
-from rocketstore.dispatch.dispatch import are_delivery_times, is_file_name, with_more
+from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import values_of
+from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
+from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.recovery.ext import QueueExt, queue_files
 
@@ -31,7 +34,6 @@ UNITS_READ = 256  # at a time
 STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
 QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
 COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
-Queue = tuple[str, int]
 
 
 @dataclass
@@ -49,8 +51,8 @@ class QueueEnd:
     ext: QueueExt | None = None  # where it is to have some
 
     @property
-    def queue(self) -> Queue:
-        return self.directory.parent.name, int(self.directory.name)
+    def queue(self) -> QueueId:
+        return QueueId(self.directory.parent.name, int(self.directory.name))
 
     @property
     def ext_directory(self) -> Path:
@@ -267,7 +269,7 @@ def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Colle
 def find_missing(
     log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd],
     batch_topics: Collection[str], others_begin: int = 0,
-) -> tuple[int, set[Queue]]:
+) -> tuple[int, set[QueueId]]:
     """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
 
     Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
@@ -277,7 +279,7 @@ def find_missing(
     """
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
     late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
-    seen: set[Queue] = set()
+    seen: set[QueueId] = set()
     wrong, first = set(), LONG_MAX
     pieces = RequestPieces(log, config, begin, end)
     for piece in pieces:
@@ -301,6 +303,6 @@ def find_missing(
     return first, wrong
 
 
-def _first_of_each(requests: np.ndarray, names: Sequence[Queue]) -> Iterator[tuple[Queue, np.ndarray]]:
+def _first_of_each(requests: np.ndarray, names: Sequence[QueueId]) -> Iterator[tuple[QueueId, np.ndarray]]:
     numbers, rows = np.unique(requests["queue"], return_index=True)
     yield from ((names[number], requests[row]) for number, row in zip(numbers.tolist(), rows.tolist(), strict=True))

@@ -9,14 +9,13 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.mapped_file import sync_path
 from rocketstore.disk.storage import local_path
-from rocketstore.dispatch.dispatch import batch_topics
 from rocketstore.layout.geometry import require_batch_size, require_store, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
 from rocketstore.recovery.complete import plan_completion
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
-from rocketstore.state.broker_config import read_topics
+from rocketstore.state.broker_config import batch_topics, read_topics
 
 __all__ = ["RecoveryAction", "RecoveryReport", "recover"]
 

@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ADVICE", "GAP_ADVICE", "RecoveryAction", "RecoveryReport"]
-
-ADVICE = (
-    "salvage copies the sound records; recover(policy='broker') does what a broker does at its next start: it cuts the "
-    "log here if its recovery reads this file, and leaves the damage otherwise"
-)
-GAP_ADVICE = "salvage copies the sound records; recover(policy='broker') reads on behind the gap, as a broker does"
+__all__ = ["RecoveryAction", "RecoveryReport"]
 
 
 class RecoveryAction(NamedTuple):

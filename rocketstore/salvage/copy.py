@@ -15,16 +15,18 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.create import create_file
 from rocketstore.disk.mapped_file import make_directory, sync_path
-from rocketstore.dispatch.dispatch import is_file_name, java_split, more_queues
+from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.kernels.salvage import copy_records
+from rocketstore.messages.topics import is_file_name, split_names
 from rocketstore.salvage.find import MIN_RECORD
 from rocketstore.store.writer import MAX_DECLARED_QUEUES
 
-__all__ = ["LOG_SIZE", "LogCopy", "Queue", "QueueOffsets", "with_property"]
+__all__ = ["LOG_SIZE", "LogCopy", "QueueOffsets", "with_property"]
 
 LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 4 << 20
@@ -35,7 +37,6 @@ BLANK_HEAD = struct.Struct(">iI")
 BLANK_MAGIC = 0xCBD43194
 MAGIC_V1 = bytes.fromhex("DAA320A7")
 BODY = 84  # where the length of the body is, if both hosts are of IPv4
-Queue = tuple[str, int]
 
 
 class LightMessage(NamedTuple):
@@ -43,7 +44,7 @@ class LightMessage(NamedTuple):
 
     row: int
     place: int
-    queue: Queue
+    queue: QueueId
     offset: int
     offsets: str
 
@@ -55,7 +56,7 @@ class QueueOffsets:
         self.scanner, self.config = scanner, config
         self.counts, self.messages, self.ends = (np.zeros(0, np.int64) for _ in range(3))
         self.batches: set[str] = set()
-        self.light: dict[tuple[str, Queue], list[int]] = {}  # by topic, queue that is named: messages, highest offset
+        self.light: dict[tuple[str, QueueId], list[int]] = {}  # by topic, queue that is named: messages, highest offset
 
     def note(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count messages by queue. An offset that is larger than a log can have until then is a mistake."""
@@ -78,7 +79,7 @@ class QueueOffsets:
 
     def multi_dispatched(
         self, requests: np.ndarray, buffer: Buffer, base: int
-    ) -> Iterator[tuple[int, Queue, dict[str, str]]]:
+    ) -> Iterator[tuple[int, QueueId, dict[str, str]]]:
         """Row, queue and properties of each message that is for more queues than its own, if there are such queues."""
         rows = np.flatnonzero(requests["flags"] & MULTI_DISPATCH) if self.config.enable_multi_dispatch else ()
         for row in rows:
@@ -138,7 +139,7 @@ class QueueOffsets:
         """What messages are in the queues that their properties name; what is for batch queues has no unit there."""
         for row, queue, properties in self.multi_dispatched(requests, buffer, base):
             offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "")
-            places = [i for i, name in enumerate(java_split(properties["INNER_MULTI_DISPATCH"])) if is_file_name(name)]
+            places = [i for i, name in enumerate(split_names(properties["INNER_MULTI_DISPATCH"])) if is_file_name(name)]
             others = more_queues(queue, properties, self.config, self.batches)
             for place, (other, offset) in zip(places, others, strict=False):
                 if other[0] not in self.batches:
@@ -152,7 +153,7 @@ class QueueOffsets:
                 found[topic] = max(found.get(topic, 1), queue_id + 1)
         return found
 
-    def renumbered(self) -> dict[Queue, int]:
+    def renumbered(self) -> dict[QueueId, int]:
         return {queue: count for queue, count in zip(self.numbers, self.changed.tolist(), strict=True) if count}
 
 
@@ -162,7 +163,7 @@ def light_offsets(messages: Iterable[LightMessage], offsets: np.ndarray) -> Iter
     for row, group in itertools.groupby(pairs, key=lambda pair: pair[0].row):
         changes = [(message, offset) for message, offset in group if offset != message.offset]
         if changes:
-            parts = java_split(changes[0][0].offsets)
+            parts = split_names(changes[0][0].offsets)
             for message, offset in changes:
                 parts[message.place] = str(offset)
             yield row, "INNER_MULTI_QUEUE_OFFSET", ",".join(parts)

@@ -24,20 +24,22 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
-from rocketstore.dispatch.dispatch import OF_BROKERS, Dispatcher, batch_topics
+from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import known_config, save_geometry, with_default_sizes
 from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.recovery.complete import Completion
-from rocketstore.salvage.copy import LOG_SIZE, LogCopy, Queue, QueueOffsets, with_property
+from rocketstore.salvage.copy import LOG_SIZE, LogCopy, QueueOffsets, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
-from rocketstore.state.broker_config import check, extend_topics, read_topics, replace_file
+from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics, replace_file
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]
@@ -65,7 +67,7 @@ class SalvageReport:
     duplicates: int
     out_of_order: int
     moved: int
-    renumbered: dict[Queue, int]
+    renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
 
 
@@ -287,7 +289,7 @@ class _Salvage:
         """Make the topics known."""
         known = read_topics(self.work)
         queues = {topic: count for topic, count in offsets.topics().items()
-                  if topic in offsets.batches or not topic.startswith(OF_BROKERS)}
+                  if topic in offsets.batches or not topic.startswith(SYSTEM_TOPIC_PREFIXES)}
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
         with contextlib.suppress(StoreError):  # a topics.json that is not to be extended stays as it is
             extend_topics(self.work, queues, types)

@@ -23,9 +23,12 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
-from rocketstore.dispatch.dispatch import Dispatcher, Queue, is_file_name, with_more
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark.build import (
     BuildReport,
@@ -64,7 +67,7 @@ class QueuePart(NamedTuple):
     Attributes: slices: SLICE[n]. paths: the paths of all spill files; ``run`` of a slice is an index of this list.
     """
 
-    queue: Queue
+    queue: QueueId
     slices: np.ndarray
     paths: list[str]
 
@@ -159,7 +162,7 @@ def spill_requests(
 
 
 def write_block(
-    requests: np.ndarray, queues: Sequence[Queue], reader: LogReader, batches: set[str], file: BinaryIO
+    requests: np.ndarray, queues: Sequence[QueueId], reader: LogReader, batches: set[str], file: BinaryIO
 ) -> pd.DataFrame:
     """Write requests, sorted by queue. Returns: a row for each queue: where its requests are, and how they follow."""
     requests, queues = with_more(reader.log, reader.config, requests, queues, batches)
@@ -212,7 +215,7 @@ def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]
     return parts
 
 
-def bounds_of(queue: Queue, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:
+def bounds_of(queue: QueueId, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:
     """Cut the requests of a queue where files of units begin; not at all if a unit may be elsewhere."""
     total, first = int(rows["items"].sum()), int(rows["first_offset"][0])
     if queue[0] in rebuilder.batches or rebuilder.config.enable_consume_queue_ext or not is_contiguous(rows):

@@ -30,13 +30,13 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message import INNER_BATCH, MAX_BATCH, number_property
+from rocketstore.messages.message import MAX_BATCH, number_property
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of, warn_elsewhere
 from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.query import TRANSACTION_ROLLBACK
 
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
 

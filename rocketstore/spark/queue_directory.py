@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from rocketstore.kernels.queue_id import QueueId
+
 __all__ = ["ROW", "SLICE", "QueueDirectory"]
 
 # The requests of a queue in one block of a spill file. run: number of the file. start, items: the first request and the
@@ -15,7 +17,6 @@ __all__ = ["ROW", "SLICE", "QueueDirectory"]
 ROW = np.dtype([("run", "<i4"), ("follows", "?"), ("start", "<i8"), ("items", "<i8"), ("first_offset", "<i8"),
                 ("last_offset", "<i8"), ("first_end", "<i8"), ("last_end", "<i8")])  # fmt: skip
 SLICE = np.dtype([("run", "<i4"), ("start", "<i8"), ("stop", "<i8")])  # requests of a spill file
-Queue = tuple[str, int]
 
 
 class QueueDirectory:
@@ -24,7 +25,7 @@ class QueueDirectory:
     There may be millions of rows (splits times queues), too many to be Python objects at the same time.
     """
 
-    def __init__(self, names: list[Queue], numbers: np.ndarray, rows: np.ndarray) -> None:
+    def __init__(self, names: list[QueueId], numbers: np.ndarray, rows: np.ndarray) -> None:
         """Parameters: names: of the queues. numbers: int32[n], the queue of each row. rows: ROW[n]."""
         self._names = names
         self._numbers = numbers
@@ -33,11 +34,11 @@ class QueueDirectory:
     @classmethod
     def read(cls, paths: Sequence[str]) -> QueueDirectory:
         """Read the lists beside the spill files, in their order. Raises: OSError."""
-        known: dict[Queue, int] = {}
+        known: dict[QueueId, int] = {}
         numbers, rows = [np.empty(0, np.int32)], [np.empty(0, ROW)]
         for run, path in enumerate(paths):
             block = pd.read_feather(path)
-            queues = zip(block["topic"].tolist(), block["queue_id"].tolist(), strict=True)
+            queues = map(QueueId, block["topic"].tolist(), block["queue_id"].tolist())
             numbers.append(np.array([known.setdefault(queue, len(known)) for queue in queues], np.int32))
             block_rows = np.empty(len(block), ROW)
             block_rows["run"] = run
@@ -46,7 +47,7 @@ class QueueDirectory:
             rows.append(block_rows)
         return cls(list(known), np.concatenate(numbers), np.concatenate(rows))
 
-    def queues(self) -> Iterator[tuple[Queue, np.ndarray]]:
+    def queues(self) -> Iterator[tuple[QueueId, np.ndarray]]:
         """Yield each queue, sorted by topic and queue id, with its rows in the order of the log."""
         order = np.argsort(self._numbers, kind="stable")
         bounds = np.searchsorted(self._numbers[order], np.arange(len(self._names) + 1))

@@ -15,6 +15,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.index.index_file import IndexFile
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import PlannedEnding, StoreState
 from rocketstore.log.log_plan import LogPlan
@@ -30,7 +31,6 @@ __all__ = ["TABLE_READERS"]
 
 UNITS = 1 << 22  # that one task reads
 QUEUES = 500  # that one task opens
-Queue = tuple[str, int]
 
 
 class IndexPart(NamedTuple):
@@ -116,7 +116,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             arrays.append(pa.repeat(pa.scalar(values, kind), n) if is_one else pa.array(values, kind))
         return pa.RecordBatch.from_arrays(arrays, schema=self.table.arrow)
 
-    def queues(self, store: MessageStore) -> list[Queue]:
+    def queues(self, store: MessageStore) -> list[QueueId]:
         return [queue for queue in store.queues() if self.options.wants(*queue)]
 
 
@@ -178,11 +178,11 @@ def end_of_piece(queue: ConsumeQueue, start: int) -> int:
 class OffsetsReader(TableReader):
     """Where queues begin and end; with a column of consumers, a row for each group that has an offset there."""
 
-    def plan(self, store: MessageStore) -> Iterator[list[Queue]]:
+    def plan(self, store: MessageStore) -> Iterator[list[QueueId]]:
         queues = self.queues(store)
         if self.wants_groups:
             store.layout.require_config_files("read")
-            consumed = {(topic, queue_id) for _, topic, queue_id, _ in store.broker_config.next_offsets()}
+            consumed = {QueueId(topic, queue_id) for _, topic, queue_id, _ in store.broker_config.next_offsets()}
             queues = sorted({*queues, *(queue for queue in consumed if self.options.wants(*queue))})
         for start in range(0, len(queues), QUEUES):
             yield queues[start : start + QUEUES]
@@ -201,10 +201,10 @@ class OffsetsReader(TableReader):
         return not {"group", "consumerOffset"}.isdisjoint(self.table.columns)
 
     def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        groups: dict[Queue, list[tuple[str | None, int | None]]] = {}
+        groups: dict[QueueId, list[tuple[str | None, int | None]]] = {}
         if self.wants_groups:
             for group, topic, queue_id, offset in store.broker_config.next_offsets():
-                groups.setdefault((topic, queue_id), []).append((group, offset))
+                groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
         rows = [
             (*queue, *span, *consumer)
             for queue in pieces

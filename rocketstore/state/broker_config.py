@@ -383,3 +383,8 @@ def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
     """Return the parsed topics.json with a dataVersion. Raises: ValueError if the broker would refuse the file."""
     decode_topics(root)
     return {**root, "dataVersion": root.get("dataVersion", {})}
+
+
+def batch_topics(topics: Mapping[str, TopicConfig]) -> set[str]:
+    """Give the topics whose queues are of batches. Source: QueueTypeUtils.getCQType."""
+    return {name for name, topic in topics.items() if topic.attributes.get("queue.type") == "BatchCQ"}

@@ -18,12 +18,13 @@ from rocketstore.disk.descriptors import require_descriptors_to_expire, require_
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file import Mappings, check_mode
 from rocketstore.disk.storage import RemotePath, held_lists, is_remote, local_path, to_path
-from rocketstore.dispatch.dispatch import DispatchRequest, follow, follow_batches, is_file_name
+from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
 from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexService, index_paths
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.columns import require_int64
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import read_saved, require_store, saved_path
 from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
@@ -36,6 +37,7 @@ from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
@@ -283,7 +285,7 @@ class MessageStore:
 
     # ---- queues --------------------------------------------------------------------------------------------
 
-    def queues(self) -> Iterator[tuple[str, int]]:
+    def queues(self) -> Iterator[QueueId]:
         """Give (topic, queue id) of all queues on disk, sorted.
 
         Raises: UnsupportedFormatError if they are in RocksDB.
@@ -292,7 +294,7 @@ class MessageStore:
         self._dispatch_pending()
         self._require_file_queues()
         paths = (path for kind in QUEUE_KINDS for path in queue_directories(self.path / kind.directory_name))
-        found = {(path.parent.name, int(path.name)) for path in paths}
+        found = {QueueId(path.parent.name, int(path.name)) for path in paths}
         return iter(sorted(found))
 
     def _queue_ids(self, topic: str) -> list[int]:

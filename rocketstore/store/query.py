@@ -26,13 +26,13 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 
 __all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
 
 MAX_SCAN = 100_000
 MAX_KEPT = 10_000
 LAST_PART = 1 << 16  # bytes of the log
-TRANSACTION_ROLLBACK = 0xC
 _FileId = tuple[str, object]  # name and identity of an index file
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 

@@ -15,6 +15,7 @@ from rocketstore.layout.layout import has_file_queues
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
 from rocketstore.messages.message import utc
+from rocketstore.messages.system_flags import TRANSACTION_PREPARED
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.recovery.leftovers import count_leftover_bytes
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerLag", "StoreSummary", "consumer_lag", "describe", "summary"]
 
 DIRECTORIES = *(kind.directory_name for kind in QUEUE_KINDS), ConsumeQueueExt.directory_name, "index"
-PREPARED = 0x4  # of a rolled-back message, too: both are in no queue
 LOOKED_AT_FILES = 64  # of the log, for their first message
 COUNTED_QUEUES = 1000  # more are not opened for a repr
 Span = tuple[int | None, int | None, int | None, int | None]
@@ -258,7 +258,8 @@ def queues_at_starts(log: CommitLog) -> set[tuple[str, int]]:
     """Give the queues of the messages with which files of the log begin, but of those that are in none."""
     begins = np.fromiter(islice(starts(log), LOOKED_AT_FILES), np.int64)
     messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
-    messages = messages.take(np.flatnonzero(messages.sys_flag & PREPARED == 0))
+    # The bit of prepared messages is set in rolled-back ones too. Neither are in a queue.
+    messages = messages.take(np.flatnonzero(messages.sys_flag & TRANSACTION_PREPARED == 0))
     return set(zip((message.topic for message in messages), messages.queue_id.tolist(), strict=True))
 
 

@@ -18,15 +18,8 @@ from rocketstore.disk.create import open_own_file
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.mapped_file import make_root, sync_path
-from rocketstore.dispatch.dispatch import (
-    LMQ_PREFIX,
-    OF_BROKERS,
-    Dispatcher,
-    batch_topics,
-    check_more_queues,
-    is_file_name,
-    java_split,
-)
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.dispatch.reput import ReputMessageService
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService, open_index
@@ -37,10 +30,12 @@ from rocketstore.layout.places import acquire_locks, require_log_directory, requ
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
 from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.messages.message import INNER_BATCH, Message
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow
+from rocketstore.messages.system_flags import INNER_BATCH
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SYSTEM_TOPIC_PREFIXES, is_file_name, split_names
 from rocketstore.recovery.complete import complete_store
-from rocketstore.state.broker_config import extend_topics, read_topics
+from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
@@ -204,7 +199,7 @@ class StoreWriter:
         names = self._light_queues(made)
         if names is None:
             return self._append(made, store_timestamp, number)
-        offsets = {name: self._next_light_offset(name) for name in names if name.startswith(LMQ_PREFIX)}
+        offsets = {name: self._next_light_offset(name) for name in names if name.startswith(LIGHT_QUEUE_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
         if not self._compat.keeps_wait:
             made.properties.pop("WAIT", None)
@@ -230,7 +225,7 @@ class StoreWriter:
             raise illegal(f"INNER_MULTI_DISPATCH: {self._compat.release} gives other offsets than 5.3.2 and later do")
         properties, names = message.properties, self._light_queues(message)
         if names is not None:
-            offsets = ",".join("0" if name.startswith(LMQ_PREFIX) else "" for name in names)
+            offsets = ",".join("0" if name.startswith(LIGHT_QUEUE_PREFIX) else "" for name in names)
             properties = {**properties, "INNER_MULTI_QUEUE_OFFSET": offsets}
         check_more_queues(message.topic, properties, self.config, self._batch_topics)
         return number
@@ -242,7 +237,7 @@ class StoreWriter:
         """
         allowed = self.config.enable_lmq and not re.match(self._compat.no_lmq, message.topic)
         names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed else ""
-        return java_split(names) if names.strip() else None
+        return split_names(names) if names.strip() else None
 
     def _is_light_alike(self, message: Message) -> bool:
         """Whether MultiDispatch, which LmqDispatch followed, gives a message the same offsets in light queues."""
@@ -252,7 +247,7 @@ class StoreWriter:
         names = self._light_queues(message)
         if names is None or not all(options) or message.topic in self._batch_topics:
             return False
-        return len({*names}) == len(names) and all(name.startswith(LMQ_PREFIX) for name in names)
+        return len({*names}) == len(names) and all(name.startswith(LIGHT_QUEUE_PREFIX) for name in names)
 
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
@@ -317,7 +312,11 @@ class StoreWriter:
         if not self._new_queues:
             return
         with self._topics_lock:
-            new = {topic: count for topic, count in self._new_queues.items() if not topic.startswith(OF_BROKERS)}
+            new = {
+                topic: count
+                for topic, count in self._new_queues.items()
+                if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+            }
             if new:
                 extend_topics(self.root, new)
             self._new_queues = {}  # not before: who finds it empty may take topics.json for written

@@ -17,18 +17,21 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, nonzero_end
 from rocketstore.disk.positioned_read import read_readable
-from rocketstore.dispatch.dispatch import OF_BROKERS, are_delivery_times, is_file_name, more_queues, names_and_offsets
+from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
+from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
+from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.state.java_numbers import find_unreadable_offset
 from rocketstore.verify.ext import ExtFiles
 from rocketstore.verify.ranges import Ranges
 from rocketstore.verify.report import Findings
 
-__all__ = ["Queue", "QueueFiles", "QueueRows", "QueueVerifier"]
+__all__ = ["QueueFiles", "QueueRows", "QueueVerifier"]
 
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 BATCH_UNIT = np.dtype([
@@ -41,7 +44,6 @@ CONSTANTS = {"compacted_offset": -1, "reserved": 0}  # of batch units
 NEAR = 64  # units around where a unit should be, among which it is looked for
 NOTED = 100
 FIRST = operator.itemgetter(0)
-Queue = tuple[str, int]
 
 
 class QueueFiles:
@@ -191,7 +193,7 @@ def fillers(units: np.ndarray) -> np.ndarray:
 class QueueRows:
     """What a piece of the log has for one queue: queue offsets, and which units there are of its records."""
 
-    queue: Queue
+    queue: QueueId
     first: int  # the first queue offset, and the one after the last; -1 of what is dispatched from other queues
     following: int
     phy_offset: int
@@ -209,19 +211,19 @@ class QueueRows:
 class QueueVerifier:
     """Compares the log with all queues, in threads, and keeps what is to be known of each for the end."""
 
-    def __init__(self, log: CommitLog, findings: Findings, queues: dict[Queue, QueueFiles], multi: bool,
+    def __init__(self, log: CommitLog, findings: Findings, queues: dict[QueueId, QueueFiles], multi: bool,
                  config: StoreConfig, batch_topics: set[str], topics: Collection[str]) -> None:
         self.log, self.findings, self.queues, self.multi, self.config = log, findings, queues, multi, config
         self._topics = {*topics, *(topic for topic, _ in queues)}
         self._may_be_deleted = len(topics) > 0  # or topics.json was lost
         self.batch_topics = batch_topics | {topic for (topic, _), files in queues.items() if files.is_batch}
-        self._next: dict[Queue, int] = {}
-        self._dispatched: defaultdict[Queue, Ranges] = defaultdict(Ranges)  # queue offsets taken from other queues
-        self.records: dict[Queue, tuple[int, int, int]] = {}  # of queues without files: how many, the first, the last
+        self._next: dict[QueueId, int] = {}
+        self._dispatched: defaultdict[QueueId, Ranges] = defaultdict(Ranges)  # queue offsets taken from other queues
+        self.records: dict[QueueId, tuple[int, int, int]] = {}  # of queues without files: how many, the first, the last
 
     # ---- log against queues, in threads ----------------------------------------------------------------------
 
-    def compare(self, requests: np.ndarray, names: Sequence[Queue]) -> list[QueueRows]:
+    def compare(self, requests: np.ndarray, names: Sequence[QueueId]) -> list[QueueRows]:
         """Compare what a piece of the log is dispatched as with the queues' units."""
         if len(requests) == 0:
             return []
@@ -237,7 +239,7 @@ class QueueVerifier:
                 found.append(self._compare_queue(queue, rows[first:last], packed[first:last]))
         return found
 
-    def _compare_queue(self, queue: Queue, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
+    def _compare_queue(self, queue: QueueId, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
         base, count = rows["msg_base_offset"], rows["batch_size"]
         following = base[:-1] + count[:-1]
         first, last = rows["phy_offset"][[0, -1]].tolist()
@@ -338,13 +340,13 @@ class QueueVerifier:
         for i in np.flatnonzero(wrong).tolist():
             result.faults.append((kind, int(units[i]), f"has {has[i]}, its record {should[i]}"))
 
-    def _compare_light(self, requests: np.ndarray, names: Sequence[Queue]) -> list[QueueRows]:
+    def _compare_light(self, requests: np.ndarray, names: Sequence[QueueId]) -> list[QueueRows]:
         """The same for the queues that INNER_MULTI_DISPATCH names. Source: ConsumeQueue.multiDispatchLmqQueue."""
         if len(requests) == 0:
             return []
         batch, statuses = self.log.find_messages(requests["phy_offset"].astype(np.int64), columns=["properties"])
         requests = requests[statuses == OK]
-        more: dict[Queue, list[tuple[int, int]]] = {}
+        more: dict[QueueId, list[tuple[int, int]]] = {}
         for i, message in enumerate(batch):
             self._check_light_offsets(names[requests["queue"][i]][0], message, int(requests["phy_offset"][i]))
             for queue, offset in self.more_queues(names[requests["queue"][i]], message):
@@ -367,7 +369,7 @@ class QueueVerifier:
             detail = f"INNER_MULTI_QUEUE_OFFSET has {bad!r:.80}, which is no number"
             self.findings.add_at(self.log, "log-light-offset", phy_offset, detail)
 
-    def more_queues(self, queue: Queue, message: Message) -> Iterator[tuple[Queue, int]]:
+    def more_queues(self, queue: QueueId, message: Message) -> Iterator[tuple[QueueId, int]]:
         """The queues besides its own that a message is for, with its offset in each."""
         return more_queues(queue, message.properties, self.config, self.batch_topics)
 
@@ -392,7 +394,7 @@ class QueueVerifier:
             files.count_deleted += rows.count_deleted
             self._merge_units(rows, files)
 
-    def end(self, queue: Queue) -> int:
+    def end(self, queue: QueueId) -> int:
         """The queue offset that the next message of a queue gets, once all are dispatched."""
         files = self.queues.get(queue)
         return max(self._next.get(queue, 0), 0 if files is None else files.end())
@@ -401,9 +403,9 @@ class QueueVerifier:
 
     def is_deleted(self, topic: str) -> bool:
         """Whether nothing but records is there of a topic that can be deleted."""
-        return self._may_be_deleted and topic not in self._topics and not topic.startswith(OF_BROKERS)
+        return self._may_be_deleted and topic not in self._topics and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
 
-    def begins_at(self, queue: Queue, files: QueueFiles) -> int:
+    def begins_at(self, queue: QueueId, files: QueueFiles) -> int:
         """Where the record is that the queue's unit 0 leads to, if it is the first of a queue; else -1.
 
         Records of the same queue that are before it are of a topic that was deleted, and made again.
@@ -415,7 +417,7 @@ class QueueVerifier:
             files.begins_at = record.phy_offset if record is not None and is_first else -1
         return files.begins_at
 
-    def _was_deleted(self, queue: Queue, phy_offset: int, queue_offset: int) -> bool:
+    def _was_deleted(self, queue: QueueId, phy_offset: int, queue_offset: int) -> bool:
         """Whether a topic was deleted after it had a record, or right before. A missing queue is told of itself."""
         files = self.queues.get(queue)
         if files is None:
@@ -451,7 +453,7 @@ class QueueVerifier:
             more = count - len(looked) if i == len(left) - 1 else 0
             self.findings.add("unit-missing", path, offset, f"unit {unit}: of the record at {phy_offset}", 1 + more)
 
-    def _add_break(self, queue: Queue, phy_offset: int, should: int, has: int) -> None:
+    def _add_break(self, queue: QueueId, phy_offset: int, should: int, has: int) -> None:
         if should < has and not any(self._dispatched[queue].gaps(should, has)):
             return  # messages of other queues are there
         kind = "log-queue-offset-gap" if has > should else "log-queue-offset-again"

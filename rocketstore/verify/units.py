@@ -10,13 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.mapped_file import nonzero_end
-from rocketstore.dispatch.dispatch import LMQ_PREFIX, are_delivery_times
 from rocketstore.kernels.commit_log import OK
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
+from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
-from rocketstore.verify.queues import Queue, QueueFiles, QueueVerifier, fillers, valid
+from rocketstore.verify.queues import QueueFiles, QueueVerifier, fillers, valid
 from rocketstore.verify.report import Findings
 
 __all__ = ["UnitVerifier"]
@@ -60,7 +62,7 @@ class UnitVerifier(NamedTuple):
                 detail = f"{files.count_deleted} records, the topic was made again at {at}"
                 self.findings.add("topic-deleted", files.directory, 0, detail)
         for (topic, queue_id), (count, first, last) in sorted(self.queues.records.items()):
-            if is_in_database or (has_database and topic.startswith(LMQ_PREFIX)):
+            if is_in_database or (has_database and topic.startswith(LIGHT_QUEUE_PREFIX)):
                 continue
             name = "batchconsumequeue" if topic in batch_topics else "consumequeue"
             kind = "queue-behind" if self._is_behind(first) else "queue-missing"
@@ -83,7 +85,7 @@ class UnitVerifier(NamedTuple):
         else:
             self.queues.add_missing(files, files.behind, files.count_behind)
 
-    def _check_units(self, queue: Queue, files: QueueFiles) -> None:
+    def _check_units(self, queue: QueueId, files: QueueFiles) -> None:
         if not files.spans:
             return
         last = files.spans[-1][2]
@@ -171,7 +173,9 @@ class UnitVerifier(NamedTuple):
         unclaimed = numbers[~files.missing.are_in(numbers)]
         self._note(files, "unit-invalid", unclaimed, "is none, and no record is known for it")
 
-    def _check_real(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray, before: int) -> int:
+    def _check_real(
+        self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray, before: int
+    ) -> int:
         """Find out what units lead to. Returns the offset of the last one whose record has expired."""
         phy_offsets = units["phy_offset"].astype(np.int64)
         expired, beyond = phy_offsets < self.begin, phy_offsets >= self.end
@@ -188,7 +192,7 @@ class UnitVerifier(NamedTuple):
         return int(phy_offsets[-1]) if len(phy_offsets) else before
 
     def _look_up(
-        self, queue: Queue, files: QueueFiles, phy_offsets: np.ndarray, numbers: np.ndarray
+        self, queue: QueueId, files: QueueFiles, phy_offsets: np.ndarray, numbers: np.ndarray
     ) -> Iterator[tuple[Message, int, int]]:
         """Read what units lead to. Gives each message that is the queue's, the unit, and the message's offset in it."""
         if len(numbers) == 0:
@@ -204,9 +208,9 @@ class UnitVerifier(NamedTuple):
             else:
                 yield message, unit, place
 
-    def _offset_in(self, queue: Queue, message: Message) -> int | None:
+    def _offset_in(self, queue: QueueId, message: Message) -> int | None:
         """The queue offset of a message in a queue, its own or one that its properties name."""
-        own = message.topic, int(message.queue_id or 0)
+        own = QueueId(message.topic, int(message.queue_id or 0))
         if own == queue:
             return int(message.queue_offset)
         return next((offset for name, offset in self.queues.more_queues(own, message) if name == queue), None)
@@ -220,7 +224,7 @@ class UnitVerifier(NamedTuple):
                 self._check_behind(files)
                 self._sample_queue(queue, files)
 
-    def _sample_queue(self, queue: Queue, files: QueueFiles) -> None:
+    def _sample_queue(self, queue: QueueId, files: QueueFiles) -> None:
         if not files.spans:
             return
         size = files.unit.itemsize
@@ -242,7 +246,7 @@ class UnitVerifier(NamedTuple):
                 self._note(files, kind, beyond, f"the log ends at {self.end}")
             self._compare_samples(queue, files, units[inside], wanted[inside])
 
-    def _compare_samples(self, queue: Queue, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
+    def _compare_samples(self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:
         codes, lost, _ = files.resolved(units)
         rows = {unit: i for i, unit in enumerate(numbers.tolist())}
         for message, unit, place in self._look_up(queue, files, units["phy_offset"].astype(np.int64), numbers):

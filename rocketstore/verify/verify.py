@@ -18,21 +18,23 @@ from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.remote_file import MAGICS
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
-from rocketstore.dispatch.dispatch import SCHEDULE_TOPIC, batch_topics, with_light_queues
+from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_file import file_size, geometry_of
 from rocketstore.index.index_service import index_paths
 from rocketstore.jobs.intent import intent_path
+from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog, no_limit
 from rocketstore.log.end_rule import StoreState
+from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.recovery.begin import find_dispatch_begin
-from rocketstore.state.broker_config import BrokerConfig, TopicConfig
+from rocketstore.state.broker_config import BrokerConfig, TopicConfig, batch_topics
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.state.java_numbers import parse_long
@@ -41,7 +43,7 @@ from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.ext import ExtFiles
 from rocketstore.verify.index import IndexPart, IndexVerifier
 from rocketstore.verify.log import LogVerifier
-from rocketstore.verify.queues import Queue, QueueFiles, QueueVerifier
+from rocketstore.verify.queues import QueueFiles, QueueVerifier
 from rocketstore.verify.report import Findings, VerifyReport
 from rocketstore.verify.start import check_start_files, stray_files
 from rocketstore.verify.units import UnitVerifier
@@ -207,7 +209,7 @@ class Verification:
         for end, path, detail in stray_files(directory):
             self.findings.add(f"foreign-file{end}", path, 0, detail)
 
-    def _queue_directories(self, name: str) -> Iterator[tuple[Queue, Path]]:
+    def _queue_directories(self, name: str) -> Iterator[tuple[QueueId, Path]]:
         for topic in self._entries(self.root / name):
             if not is_so(topic.is_dir):
                 if self.layout.queue_database != self.root / name:
@@ -215,17 +217,17 @@ class Verification:
                 continue
             for queue in self._entries(Path(topic.path)):
                 if is_queue_name(queue.name) and is_so(queue.is_dir):
-                    yield (topic.name, int(queue.name)), Path(queue.path)
+                    yield QueueId(topic.name, int(queue.name)), Path(queue.path)
                 else:
                     self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
 
-    def _queues(self) -> Iterator[tuple[Queue, QueueFiles]]:
+    def _queues(self) -> Iterator[tuple[QueueId, QueueFiles]]:
         if self.layout.are_queues_in_database:  # those in files are from before
             return
         ext = dict(self._queue_directories(ConsumeQueueExt.directory_name))
         for kind in QUEUE_KINDS:
             name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
-            found: dict[Queue, QueueFiles] = {}
+            found: dict[QueueId, QueueFiles] = {}
             for queue, directory in self._queue_directories(name):
                 with self.findings.noted(directory):
                     self._check_run(directory)
@@ -247,7 +249,7 @@ class Verification:
                 self.findings.add("ext-file-size", file.path, file.size, f"{file.size} bytes, not {files.size}")
         return files
 
-    def _check_lengths(self, queues: dict[Queue, QueueFiles]) -> None:
+    def _check_lengths(self, queues: dict[QueueId, QueueFiles]) -> None:
         """All queues of a kind have files of one length: the one given, or that most have, the longest of such."""
         sizes = Counter(file.size for files in queues.values() for file in files.files if file.size)
         most = max(sizes, key=lambda size: (sizes[size], size), default=0)
@@ -375,12 +377,13 @@ class Verification:
             return  # queues may be behind the log, of which only samples were looked at
         for group, topic, queue_id, offset in self.next_offsets:
             if (topic, queue_id) in queues.queues:  # or it was deleted, and its consumers' offsets were not
-                self._check_offset(queues, self.offsets_file, group, (topic, queue_id), offset)
+                self._check_offset(queues, self.offsets_file, group, QueueId(topic, queue_id), offset)
         for level, offset in sorted(self.delay_offsets.items()):
             if not self.layout.are_queues_in_database:
-                self._check_offset(queues, "delayOffset.json", f"level {level}", (SCHEDULE_TOPIC, level - 1), offset)
+                delay_queue = QueueId(SCHEDULE_TOPIC, level - 1)
+                self._check_offset(queues, "delayOffset.json", f"level {level}", delay_queue, offset)
 
-    def _check_offset(self, queues: QueueVerifier, name: str, whose: str, queue: Queue, offset: int) -> None:
+    def _check_offset(self, queues: QueueVerifier, name: str, whose: str, queue: QueueId, offset: int) -> None:
         """Note an offset to be consumed next that is beyond a queue's end."""
         with self.findings.noted(self.root / "consumequeue" / queue[0]):
             if offset > (end := queues.end(queue)):

@@ -29,7 +29,8 @@ from support.puts import (
 )
 
 from rocketstore import CommitLog, ConsumeQueue, ConsumeQueueExt, IndexService, StoreConfig
-from rocketstore.dispatch.dispatch import Dispatcher, more_queues
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue

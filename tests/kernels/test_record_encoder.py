@@ -12,9 +12,9 @@ from support.puts import BEGIN, PROFILES, draw_plain, draw_properties, fields_of
 
 from rocketstore import Message
 from rocketstore.errors import PutMessageError
+from rocketstore.kernels.hosts import parse_host
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.kernels.text import java_bytes
-from rocketstore.messages.message_id import parse_host
 
 
 def encoder_of(**options):

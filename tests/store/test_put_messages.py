@@ -26,7 +26,7 @@ from support.puts import (
 import rocketstore
 from rocketstore import Message, PutMessagesResult
 from rocketstore.errors import PutMessageError
-from rocketstore.messages.message import INNER_BATCH
+from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.broker_config import read_topics
 
 RELEASES = ["4.7.0", "4.8.0", "4.9.1", "4.9.2", "4.9.3", "5.1.4", "5.2.0", "5.3.3", "5.4.0", "5.5.0"]

@@ -1,0 +1,219 @@
+"""Dispatch: from the records of the commit log to the consume queues, the index and whoever else wants them."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.descriptors import descriptor_share
+from rocketstore.dispatch.light_queues import with_more
+from rocketstore.errors import StoreError
+from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.topics import is_file_name
+from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+
+__all__ = ["Dispatcher"]
+
+logger = logging.getLogger("rocketstore")
+
+MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
+BEYOND_BODY = 65536  # what a record may have besides the largest body
+LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # of queues, kept open
+QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
+UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
+BATCH_COLUMNS = ("phy_offset", "size", "tags_code", "store_timestamp", "msg_base_offset", "batch_size")
+Writer = ConsumeQueueWriter | BatchConsumeQueueWriter
+
+
+class Dispatcher:
+    """Builds queues and index from the commit log. One thread at a time.
+
+    Attributes: last_phy_offset, last_store_timestamp: of the last record dispatched, -1 before.
+    Source: DefaultMessageStore.doDispatch, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        config: StoreConfig,
+        log: CommitLog,
+        index: IndexService | None,
+        batch_topics: Collection[str],
+        *,
+        as_broker: bool = False,
+    ) -> None:
+        """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ.
+
+        as_broker: a queue ends at its first bad unit, whatever follows, and has no message of a negative queue offset;
+        else these are errors. And what is dispatched again has another ext unit.
+        """
+        self.root = root
+        self.config = config
+        self.index = index if config.message_index_enable else None
+        self.last_phy_offset = self.last_store_timestamp = -1
+        self._log = log
+        self._batch_topics = batch_topics
+        self._as_broker = as_broker
+        self._scanner = RequestScanner(
+            message_delay_level=config.message_delay_level, indexes_tags=Compat.of(config.compat).indexes_tags,
+            anywhere=as_broker,
+        )
+        self._writers: dict[QueueId, Writer] = {}
+        self._used: OrderedDict[QueueId, None] = OrderedDict()  # those that may have a descriptor open
+        divisor = 16 if config.enable_consume_queue_ext else 8  # a queue with an ext file has two descriptors
+        self._max_open = descriptor_share(divisor, least=LEAST_DESCRIPTORS, most=MOST_DESCRIPTORS)
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queue(self, topic: str, queue_id: int) -> Writer:
+        """Give the writer of a queue; nothing is made on the disk before its first unit."""
+        key = QueueId(topic, queue_id)
+        writer = self._writers.get(key)
+        if writer is None:
+            writer = self._writers[key] = self._open(topic, queue_id)
+        self._used[key] = None
+        self._used.move_to_end(key)
+        if len(self._used) > self._max_open:
+            self._writers[self._used.popitem(last=False)[0]].release()
+        return writer
+
+    def _open(self, topic: str, queue_id: int) -> Writer:
+        config: Any = self.config
+        if topic in self._batch_topics:
+            directory = self.root / "batchconsumequeue" / topic / str(queue_id)
+            size = config.mapper_file_size_batch_consume_queue
+            return BatchConsumeQueueWriter(directory, size, keeps_files=not self._as_broker)
+        ext = None
+        if config.enable_consume_queue_ext:
+            directory = self.root / "consumequeue_ext" / topic / str(queue_id)
+            ext = ConsumeQueueExtWriter(directory, config.mapped_file_size_consume_queue_ext)
+        directory = self.root / "consumequeue" / topic / str(queue_id)
+        size = config.mapped_file_size_consume_queue
+        return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker, compat=config.compat)
+
+    def queues(self) -> dict[QueueId, Writer]:
+        """The writers there are, by topic and queue id."""
+        return dict(self._writers)
+
+    # ---- dispatch ------------------------------------------------------------------------------------------
+
+    def dispatch(self, begin: int, end: int) -> None:
+        """Dispatch the records from a physical offset to another, between which the log is sound, in order.
+
+        Raises: CorruptFileError, OSError: it is to be called again from ``last_phy_offset`` on; what was put is
+        known and not put again.
+        """
+        self._log.whole_to = max(self._log.whole_to, end)
+        while begin < end:
+            self._scanner.take()  # nothing, unless the last call ended early
+            stop = self._collect(begin, end)
+            has_records = self._scanner.n_records > 0
+            requests, items = self._scanner.take()
+            self.build_consume_queues(requests, self._scanner.queues)
+            if has_records:
+                self.build_index(items, self._scanner.last_phy_offset)
+            self.last_phy_offset = self._scanner.last_phy_offset
+            self.last_store_timestamp = self._scanner.last_store_timestamp
+            begin = stop
+
+    def _collect(self, begin: int, end: int) -> int:
+        """Scan one piece of one file. Returns where the next begins."""
+        size, queue = MAX_PIECE + self.config.max_message_size + BEYOND_BODY, self._log.queue  # if it cannot be mapped
+        window = queue.read(begin, size, "sequential")
+        for renew in (queue.extend, self._log.refresh):
+            if window is None:
+                renew()
+                window = queue.read(begin, size, "sequential")
+        file = queue.find(begin)
+        if window is None or file is None:
+            raise StoreError(f"{self.root}: the commit log has no file for {begin}")
+        stop = self._scanner.scan(*window, begin, end, MAX_PIECE)
+        file_end = self._log.end_of(file)
+        # Where it stopped before the end, the rest of the file is blank, unless it was enough for now.
+        return min(file_end, end) if stop < end and stop - begin < MAX_PIECE else stop
+
+    def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
+        """Put items, ITEM[n]. Parameters: last_phy_offset: of the last record they are of, or of one without items."""
+        if self.index is not None:
+            columns = items["key_hash"], items["phy_offset"], items["store_timestamp"]
+            self.index.build_items(*columns, last_phy_offset)
+
+    def build_consume_queues(self, requests: np.ndarray, queues: Sequence[QueueId]) -> None:
+        """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
+        self.put_requests(*with_more(self._log, self.config, requests, queues, self._batch_topics))
+
+    def put_requests(self, requests: np.ndarray, queues: Sequence[QueueId]) -> int:
+        """Put units for requests, of which none is for more queues than its own. Returns: how many."""
+        if len(requests) == 0:
+            return 0
+        columns, ends = by_queue(requests, len(queues))
+        count = 0
+        for number in np.flatnonzero(np.diff(ends, prepend=0)).tolist():
+            queue, first, last = queues[number], int(ends[number - 1]) if number else 0, int(ends[number])
+            if is_file_name(queue[0]):
+                count += self._put_units(queue, {name: column[first:last] for name, column in columns.items()})
+            else:
+                logger.warning("topic %.80r cannot be the name of a directory: its messages have no units", queue[0])
+        return count
+
+    def _put_units(self, queue: QueueId, columns: dict[str, np.ndarray]) -> int:
+        try:
+            return self._put_into(self.queue(*queue), columns)
+        except ValueError as error:
+            what = str(error).partition(": ")[2]  # behind the number of a row here
+            reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {what}"
+            raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from None
+
+    def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
+        """Put units. What comes from another queue is in no batch unit, and has no ext unit."""
+        if isinstance(writer, BatchConsumeQueueWriter):
+            own = columns["flags"] & MORE_DISPATCH == 0
+            return writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
+        if writer.ext is not None:
+            own = columns["flags"] & MORE_DISPATCH == 0
+            if not self._as_broker:  # which puts an ext unit again where the unit is there
+                own &= columns["phy_offset"] + columns["size"] > writer.max_phy_offset
+            pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
+            columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
+        if self._as_broker:
+            return put_as_broker(writer, columns)
+        return writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
+
+    def flush(self) -> None:
+        """Bring all queues to the disk, and the index. Raises: OSError."""
+        for writer in self._writers.values():
+            writer.flush()
+        if self.index is not None:
+            self.index.flush()
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+        if self.index is not None:
+            self.index.close()
+
+
+def put_as_broker(writer: ConsumeQueueWriter, columns: dict[str, np.ndarray]) -> int:
+    """Put units. One of a negative queue offset is before the queue's end: no more than a file is made for it.
+
+    Source: ConsumeQueue.putMessagePositionInfo.
+    """
+    is_new = columns["phy_offset"] + columns["size"] > writer.max_phy_offset
+    columns["msg_base_offset"] = columns["msg_base_offset"] * 20 // 20  # a long that overflows, as there
+    is_unit = columns["msg_base_offset"] >= 0
+    if is_new[0] and not is_unit[0]:
+        writer.make_room()
+    count = writer.put_units(*(columns[name][is_unit] for name in UNIT_COLUMNS))
+    if is_new[-1] and not is_unit[-1]:
+        writer.make_room()
+    return count

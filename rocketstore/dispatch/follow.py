@@ -1,0 +1,102 @@
+"""Follow a log that something else may be writing."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rocketstore.kernels.commit_log import OK
+from rocketstore.kernels.message_columns import message_fields
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.log_end import LogEnd
+from rocketstore.messages.message import MAX_BATCH, Message, number_property
+from rocketstore.messages.message_batch import MessageBatch
+
+__all__ = ["DispatchRequest", "follow", "follow_batches"]
+
+COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag", "store_timestamp", "tags_code",
+           "prepared_transaction_offset", "properties"]
+
+
+class DispatchRequest(NamedTuple):
+    """A message as it is dispatched: offsets and size in bytes, times in epoch ms. Source: DispatchRequest."""
+
+    topic: str
+    queue_id: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    store_timestamp: int
+    queue_offset: int
+    keys: str | None
+    uniq_key: str | None
+    sys_flag: int
+    prepared_transaction_offset: int
+    properties: dict[str, str]
+    msg_base_offset: int
+    batch_size: int
+
+    @property
+    def tags(self) -> str | None:
+        """The TAGS property."""
+        return self.properties.get("TAGS")
+
+    @classmethod
+    def of(cls, message: Message) -> DispatchRequest:
+        """Take what is dispatched of a message that was read with COLUMNS. Raises: CorruptFileError."""
+        fields = {name: getattr(message, name) for name in COLUMNS}
+        properties = fields["properties"]
+        base, count = fields["queue_offset"], 1
+        if "INNER_BASE" in properties and "INNER_NUM" in properties:
+            base = number_property(message, "INNER_BASE", LONG_MAX)
+            count = number_property(message, "INNER_NUM", MAX_BATCH)
+        return cls(
+            **fields, keys=properties.get("KEYS"), uniq_key=message.uniq_key, msg_base_offset=base, batch_size=count
+        )
+
+
+def follow_batches(
+    log: CommitLog,
+    from_phy_offset: int | None,
+    poll: float | None,
+    stop: threading.Event | None,
+    columns: Iterable[str] | None,
+) -> Iterator[MessageBatch]:
+    """Give the messages of a log that something else may be writing; the documentation is MessageStore's."""
+    at = log.min_phy_offset if from_phy_offset is None else operator.index(from_phy_offset)
+    log_end = LogEnd(log)
+    while stop is None or not stop.is_set():
+        end = log_end.find()
+        at = max(at, log.min_phy_offset)
+        if at < end:
+            for batch in log.scan(at, end, columns=columns):
+                if len(batch):
+                    yield batch
+            _require_last(log, log_end.last_phy_offset, at, columns)
+            at = end
+        elif poll is None:
+            return
+        elif stop is None:
+            time.sleep(poll)
+        else:
+            stop.wait(poll)
+
+
+def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterable[str] | None) -> None:
+    """Raise CorruptFileError if these columns of the last record cannot be read: a scan takes it for the log's end."""
+    if last is not None and last >= begin:
+        step = log.step(log.scanner(message_fields(columns)), last, last + 1)
+        if step is not None and step[1] != OK:
+            raise log.error(last, step[1])
+
+
+def follow(
+    log: CommitLog, from_phy_offset: int | None, poll: float | None, stop: threading.Event | None
+) -> Iterator[DispatchRequest]:
+    """Give the DispatchRequests of a log; the documentation is MessageStore's."""
+    for batch in follow_batches(log, from_phy_offset, poll, stop, COLUMNS):
+        yield from map(DispatchRequest.of, batch)

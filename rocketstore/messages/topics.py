@@ -1,0 +1,25 @@
+"""Topics: the names that RocketMQ itself uses, and names that can be directories."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["LIGHT_QUEUE_PREFIX", "SCHEDULE_TOPIC", "SYSTEM_TOPIC_PREFIXES", "is_file_name", "split_names"]
+
+LIGHT_QUEUE_PREFIX = "%LMQ%"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SYSTEM_TOPIC_PREFIXES = (LIGHT_QUEUE_PREFIX, "RMQ_SYS_", "rmq_sys_", SCHEDULE_TOPIC)  # topics that no user creates
+
+
+def is_file_name(topic: str) -> bool:
+    """Return whether a topic can be the name of a directory. Another name could lead out of the store."""
+    try:
+        length = len(os.fsencode(topic))
+    except UnicodeEncodeError:
+        return False
+    return 0 < length <= 255 and topic not in (".", "..") and "/" not in topic and "\0" not in topic
+
+
+def split_names(text: str) -> list[str]:
+    """Split a property at its commas. Empty names at the end are dropped, as String.split does."""
+    return text.rstrip(",").split(",") if text.strip(",") else []
