@@ -174,7 +174,7 @@ def compressed_with_a_wild_size():
 
 @pytest.mark.parametrize("what", ["short buffers", "a wild size", "cut"])
 def test_import_refuses_a_file_that_lies_in_one_line(what, tmp_path):
-    cli = pytest.importorskip("cli", reason="needs the command line")
+    cli = pytest.importorskip("support.cli", reason="needs the command line")
     data = {
         "short buffers": arrow_lies.short_offsets(pa.string()),
         "a wild size": compressed_with_a_wild_size(),

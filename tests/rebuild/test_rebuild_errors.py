@@ -27,7 +27,7 @@ from support.rebuilt import (
     make_log,
     of_batches,
 )
-from test_store_full_disk import run_apart
+from store.test_store_full_disk import run_apart
 
 import rocketstore
 from rocketstore import Message, StoreConfig, rebuild

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from reference.record import build_record
-from test_store_memory import GIB, MIB, anonymous_memory, records
+from store.test_store_memory import GIB, MIB, anonymous_memory, records
 
 from rocketstore import StoreConfig, rebuild
 

@@ -7,7 +7,7 @@ from support.claims import CLAIMS, NOTHING
 
 from rocketstore.verify.report import KINDS
 
-INTEROP = Path(__file__).parent / "interop"
+INTEROP = Path(__file__).parent.parent / "interop"
 
 
 def test_every_kind_says_what_holds_its_sentence():
