@@ -57,10 +57,10 @@ def test_hash_and_checksum_agree_with_the_reference_at(level):
         "-q",
         "-p",
         "no:cacheprovider",
-        str(TESTS / "test_java_hash.py"),
-        str(TESTS / "test_crc32.py"),
-        str(TESTS / "test_scan_bytes.py"),
-        str(TESTS / "test_utf8.py"),
-        str(TESTS / "test_consume_queue_decode.py"),
+        str(TESTS / "kernels" / "test_java_hash.py"),
+        str(TESTS / "kernels" / "test_crc32.py"),
+        str(TESTS / "kernels" / "test_scan_bytes.py"),
+        str(TESTS / "kernels" / "test_utf8.py"),
+        str(TESTS / "queue" / "test_consume_queue_decode.py"),
     )
     assert tests.returncode == 0, tests.stdout + tests.stderr

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketstore import CommitLog, Message, create_uniq_id, message_id
+from rocketstore import CommitLog, Message, create_uniq_id
+from rocketstore.messages import message_id
 
 
 @pytest.fixture

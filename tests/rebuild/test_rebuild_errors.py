@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from reference.commit_log import build_record, read_files
+from store.test_store_full_disk import run_apart
 from support import damages
 from support.puts import SIZES, files_under
 from support.rebuilt import (
@@ -27,7 +28,6 @@ from support.rebuilt import (
     make_log,
     of_batches,
 )
-from store.test_store_full_disk import run_apart
 
 import rocketstore
 from rocketstore import Message, StoreConfig, rebuild
