@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint sanitize wheel wheels build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -103,6 +103,10 @@ lint: build $(VENV)/lint
 	cibuildwheel --print-build-identifiers --platform linux --archs x86_64,aarch64
 	cibuildwheel --print-build-identifiers --platform macos --archs x86_64,arm64
 	$(RUN) -m pytest -q tests/project/test_layers.py tests/project/test_packaging.py
+
+# Sizes of rooms, files and functions, circles, names, and phrases that are hard to read.
+house: build
+	$(RUN) .ci/house.py
 
 # ---- sanitizers: the same tests on a build apart from the tree's ----
 
