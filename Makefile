@@ -29,7 +29,7 @@ PYTEST = -m pytest -n $(WORKERS) --max-worker-restart 0
 
 # Arguments of the demo, as ARGS="--messages 100000".
 demo: build
-	$(VENV)/bin/rocketstore demo $(ARGS)
+	$(RUN) examples/demo.py $(ARGS)
 
 test: build
 	@$(SAY_JAVA)
@@ -127,7 +127,7 @@ WRAPPER_thread := setarch -R
 # die_after_fork=0: else TSan ends a forked process that starts threads, as those of some tests do.
 # The tests run from a copy, beside which there is no package but the sanitized one.
 sanitize: build $(SANITIZED)/built $(SANITIZED)/c
-	rm -rf $(SANITIZED)/tests && cp -R pyproject.toml tests $(SANITIZED)
+	rm -rf $(SANITIZED)/tests $(SANITIZED)/examples && cp -R pyproject.toml tests examples $(SANITIZED)
 	cd $(SANITIZED) && $(WRAPPER_$(SANITIZE)) env PYTHONPATH=$(CURDIR)/$(SANITIZED)/lib PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:die_after_fork=0 \
 		LD_PRELOAD="$(foreach library,$(PRELOAD_$(SANITIZE)),$$(gcc -print-file-name=$(library)))" \
@@ -211,7 +211,7 @@ wheel: build
 	ROCKETSTORE_WHEEL=$$(ls dist/*.whl) $(RUN) -m pytest -q tests/project/test_packaging.py
 	$(RUN) -m venv build/wheel
 	build/wheel/bin/pip install --quiet numpy pytest dist/rocketstore-*.whl
-	away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cp -r tests pyproject.toml "$$away" && cd "$$away" && \
+	away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cp -r tests examples pyproject.toml "$$away" && cd "$$away" && \
 		$(CURDIR)/build/wheel/bin/python -m pytest -m "not slow and not interop and not java and not spark"
 
 # The wheels of this machine's platform, from dist's sdist. For CI.

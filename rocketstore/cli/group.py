@@ -12,7 +12,6 @@ import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER
 from rocketstore.cli.cat import cat
 from rocketstore.cli.config import config
-from rocketstore.cli.demo import demo
 from rocketstore.cli.export import export
 from rocketstore.cli.formats import error_text, in_options, printable
 from rocketstore.cli.get import get
@@ -29,7 +28,7 @@ from rocketstore.cli.salvage import salvage
 from rocketstore.cli.verify import verify
 from rocketstore.errors import StoreError
 
-__all__ = ["rocketstore"]
+__all__ = ["errors_in_one_line", "rocketstore"]
 
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
 fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if \
@@ -94,7 +93,6 @@ COMMANDS: dict[click.Command, str] = {
     rebuild: "Build queues and index from the log alone.",
     salvage: "Copy what is sound in damaged files into a new store.",
     config: "Check and repair the broker's configuration.",
-    demo: "Take a store through Spark, and compare every byte.",
 }
 for command, short_help in COMMANDS.items():
     command.short_help = short_help

@@ -213,7 +213,6 @@ def test_programs_get_every_character(hostile):
         ["info", ".", "--slots", "5"],
         ["info", ".", "--items", "5"],
         ["info", ".", "--format", "xml"],
-        ["demo", "--keys", os.devnull],
         ["get", "STORE", "T", "0", "-1"],
         ["recover", ""],
         ["cat", "STORE", "--until", "5", "--since", "6"],

@@ -14,16 +14,14 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from demo_serial import MAX_NUM, Counts, Lookups
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from rocketstore.cli.demo import MAX_NUM, Counts, Lookups
 from rocketstore.config import StoreConfig
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.spark import build_index, rebuild_consume_queue, register, select_phy_offset
-
-__all__ = ["SparkDemo", "count_messages"]
 
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 

@@ -1,7 +1,6 @@
-"""``rocketstore demo``: a store through Spark, and every byte and answer compared with a serial run."""
+"""Take a store through Spark, and compare every byte and every answer with a serial run. ``make demo`` runs this."""
 
 import filecmp
-import hashlib
 import importlib.util
 import os
 import re
@@ -13,48 +12,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import click
 import numpy as np
 from click.core import ParameterSource
+from demo_serial import (
+    MAX_NUM,
+    Counts,
+    Lookups,
+    find_candidates,
+    find_verified,
+    link_log,
+    take_items,
+    take_keys,
+    write_store,
+)
 from rich.console import Console
 
 import rocketstore
+from rocketstore.cli import prepare_streams
 from rocketstore.cli.formats import cell, note, print_table, table_of
+from rocketstore.cli.group import errors_in_one_line
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
 from rocketstore.config import StoreConfig
 from rocketstore.index.index_service import IndexService, index_paths
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.layout.geometry import known_config
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 from rocketstore.rebuild.rebuild import rebuild
 from rocketstore.recovery.queues import QUEUE_PARTS
 
-__all__ = ["MAX_NUM", "Counts", "Lookups", "demo"]
-
-MAX_NUM = 32
 OLDEST_JAVA = 17
-TOPICS, TAGS = ("Orders", "Payments", "Shipments"), ("created", "paid", "packed", "sent", "delivered")
 SHOWN = 15
 T = TypeVar("T")
-Counts = dict[tuple[str, str | None], int]  # by topic and tag
-
-
-class Lookups(NamedTuple):
-    """Keys to look up, and where the message is that each was taken from, -1 for keys that are not there.
-
-    ``topics`` is None where a key is all that an index has a hash of.
-    """
-
-    topics: list[str] | None
-    keys: list[str]
-    phy_offsets: np.ndarray
 
 
 class Step(NamedTuple):
@@ -76,6 +67,7 @@ class Step(NamedTuple):
 @geometry_options
 @broker_conf_option
 @click.pass_context
+@errors_in_one_line()
 def demo(
     ctx: click.Context, /, messages: int, store: Path | None, index: Path | None, lookups: int, absent: int,
     out: Path | None, hash_slot_num: int | None, index_num: int | None,
@@ -127,7 +119,7 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
         steps.append(Step("serial: query_messages", len(asked.keys), seconds, check_own(verified, asked)))
         if not with_spark:
             return steps
-        from rocketstore.cli.demo_spark import SparkDemo, count_messages
+        from demo_spark import SparkDemo, count_messages
 
         counts, seconds = timed("serial count", lambda: count_messages(log))
         messages = sum(counts.values())
@@ -163,7 +155,7 @@ def look_up(
         expected, seconds = timed("serial lookups", lambda: index.query_offsets(None, asked.keys, MAX_NUM))
     steps = [Step("serial: query_offsets", len(asked.keys), seconds, check_own(expected, asked))]
     if with_spark:
-        from rocketstore.cli.demo_spark import SparkDemo
+        from demo_spark import SparkDemo
 
         with SparkDemo(scratch, config) as spark:
             for engine in ("pandas", "arrow"):
@@ -172,85 +164,6 @@ def look_up(
                 checked = check_answers(expected, answers)
                 steps.append(Step(f"Spark: select_phy_offset, {engine}", len(asked.keys), seconds, checked))
     return steps
-
-
-# ---- the serial part -------------------------------------------------------------------------------------------
-
-
-def write_store(path: Path, count: int, config: StoreConfig) -> None:
-    """Write messages; the key of each is the MD5 of its number, in hexadecimal."""
-    def messages() -> Iterator[Message]:
-        for number in range(count):
-            key = hashlib.md5(b"%d" % number, usedforsecurity=False).hexdigest()
-            topic, tag = TOPICS[number % len(TOPICS)], TAGS[number * 7 // 3 % len(TAGS)]
-            body = b'{"order": "%d", "note": "%s"}' % (number, key.encode() * 5)
-            yield Message(topic, body, keys=[key], tags=tag)
-
-    with rocketstore.open(path, "a", config=config) as store:
-        store.put_messages(messages())
-
-
-def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
-    """Take the first key of so many of the messages that are indexed by one, spread over the log."""
-    columns = ("topic", "keys", "phy_offset", "sys_flag")
-    count = sum(len(with_keys(batch)) for batch in log.scan(columns=columns, on_corrupt="skip"))
-    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))  # of those that have one
-    topics, keys, phy_offsets, seen = [], [], [], 0
-    for batch in log.scan(columns=columns, on_corrupt="skip"):
-        rows = with_keys(batch)
-        first, last = np.searchsorted(wanted, (seen, seen + len(rows)))
-        for message in batch.take(rows[wanted[first:last] - seen]):
-            topics.append(message.topic)
-            keys.append(message.keys[0])
-            phy_offsets.append(message.phy_offset)
-        seen += len(rows)
-    topics += [topics[0] if topics else "Topic"] * absent
-    keys += [f"absent-{number}" for number in range(absent)]
-    return Lookups(topics, keys, np.array([*phy_offsets, *[-1] * absent], np.int64))
-
-
-def take_items(index: IndexService, most: int, absent: int) -> Lookups:
-    """Take so many of an index's items, spread over its files, and make a key for the hash of each."""
-    starts = np.cumsum([0, *map(len, index.files)])
-    count = int(starts[-1])
-    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))
-    places = np.searchsorted(wanted, starts)
-    taken = [file.items(1, 1 + len(file))[wanted[first:last] - start] for file, start, (first, last) in
-             zip(index.files, starts.tolist(), pairwise(places.tolist()), strict=False)]
-    keys = [key for part in taken for key in keys_of(part["key_hash"])] + [f"absent-{n}" for n in range(absent)]
-    phy_offsets = [part["phy_offset"].astype(np.int64) for part in taken]
-    return Lookups(None, keys, np.concatenate([*phy_offsets, np.full(absent, -1, np.int64)]))
-
-
-def keys_of(hashes: np.ndarray) -> list[str]:
-    """Make a key for each hash: String.hashCode is a polynomial of 31, here of seven characters from "A" on."""
-    powers = 31 ** np.arange(6, -1, -1)
-    digits = (hashes.astype(np.int64) - ord("A") * powers.sum())[:, None] % (1 << 32) // powers % 31
-    return ["".join(map(chr, row)) for row in (digits + ord("A")).tolist()]
-
-
-def with_keys(batch: MessageBatch) -> np.ndarray:
-    is_rolled_back = batch.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK  # which no index has
-    return np.flatnonzero((np.diff(batch.keys.offsets) > 0) & ~is_rolled_back)
-
-
-def link_log(log: CommitLog, root: Path) -> None:
-    """Make a store of what was built, with the log's own files."""
-    (root / "commitlog").mkdir()
-    for file in log.queue.files:
-        (root / "commitlog" / file.path.name).symlink_to(file.path.absolute())
-
-
-def find_candidates(root: Path, config: StoreConfig, asked: Lookups) -> PhyOffsets:
-    slots, items = config.max_hash_slot_num, config.max_index_num
-    with IndexService.open(root / "index", hash_slot_num=slots, index_num=items) as index:
-        return index.query_offsets(asked.topics, asked.keys, MAX_NUM)
-
-
-def find_verified(root: Path, config: StoreConfig, asked: Lookups) -> PhyOffsets:
-    with rocketstore.open(root, config=replace(config, store_path_commit_log=None)) as store:
-        found = store.query_messages(asked.topics, asked.keys, MAX_NUM)
-        return PhyOffsets(found.phy_offsets, found.offsets)
 
 
 # ---- checks: each tells what it found equal, or raises ------------------------------------------------------
@@ -362,3 +275,8 @@ def report(steps: list[Step]) -> None:
         rate = f"{step.rows / step.seconds:,.0f}"
         table.add_row(step.what, f"{step.rows:,}", f"{step.seconds:.2f}", rate, step.checked)
     print_table(table)
+
+
+if __name__ == "__main__":
+    prepare_streams()
+    demo()
