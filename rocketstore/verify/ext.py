@@ -10,7 +10,7 @@ import numpy as np
 from rocketstore.disk.mapped_file import LogFile, MappedFileQueue
 from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS
-from rocketstore.verify.report import read_bytes
+from rocketstore.verify.report import Place, read_bytes
 
 __all__ = ["ExtFiles"]
 
@@ -18,7 +18,7 @@ EXT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"
 MOST = 16 << 20  # bytes
 NOTED = 16
 END = -1  # in the place of a size: the next unit is in the next file
-Fault = tuple[str, Path, int, str, int]  # kind, file, offset in it, detail, number
+Fault = tuple[str, list[Place], int]  # kind, the first places, number of all
 
 
 class ExtFiles:
@@ -81,16 +81,16 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
         units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT)
         if size < EXT.itemsize or len(units) == 0:
             kind = "ext-beyond-file" if at + size > file.size else "ext-size"
-            yield kind, file.path, at, f"{size} bytes cannot be, {file.size - at} are left", 1
+            yield kind, [Place(file.path, at, f"{size} bytes cannot be, {file.size - at} are left")], 1
             return
         wrong = np.flatnonzero(units["bitmap_size"] != size - EXT.itemsize)
-        for i in wrong[:NOTED].tolist():
-            detail = f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap"
-            count = 1 + (len(wrong) - NOTED if i == wrong[:NOTED][-1] and len(wrong) > NOTED else 0)
-            yield "ext-size", file.path, at + size * i, detail, count
+        yield "ext-size", [
+            Place(file.path, at + size * i, f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap")
+            for i in wrong[:NOTED].tolist()
+        ], len(wrong)
         at += size * len(units)
     if size != END and (size < 0 or not is_last):
-        yield "ext-end", file.path, at, f"{size} behind the last unit, not {END}", 1
+        yield "ext-end", [Place(file.path, at, f"{size} behind the last unit, not {END}")], 1
 
 
 def run_of(data: bytes, at: int, size: int) -> np.ndarray:

@@ -26,7 +26,7 @@ from rocketstore.kernels.verify import (
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.index import HEADER
-from rocketstore.verify.report import Findings, read_bytes
+from rocketstore.verify.report import Findings, Place, log_place, read_bytes
 
 __all__ = ["IndexPart", "IndexVerifier", "Items"]
 
@@ -62,18 +62,23 @@ class IndexPart:
         self.order: np.ndarray | None = None  # of the items by offset, if they are not in it
         self.first, self.last = (self._phy_offset(ordinal) if self.count else -1 for ordinal in (1, self.count))
 
-    def place(self, ordinal: int) -> int:
+    def offset_of(self, ordinal: int) -> int:
+        """Return the offset of an item in the file, bytes."""
         return self.items_at + ITEM_SIZE * ordinal
+
+    def place(self, ordinal: int, detail: str) -> Place:
+        """Return the place of a finding about an item."""
+        return Place(self.path, self.offset_of(ordinal), detail)
 
     def items(self, first: int, last: int) -> np.ndarray:
         """Items by their ordinals, or where they are in no order, by their places in that of offsets."""
         if self.order is None or first >= last:
-            data = read_bytes(self.path, self.place(first), ITEM_SIZE * max(last - first, 0))
+            data = read_bytes(self.path, self.offset_of(first), ITEM_SIZE * max(last - first, 0))
             return np.frombuffer(data, ITEM, len(data) // ITEM_SIZE)
         return np.concatenate([self.item(ordinal) for ordinal in self.order[first - 1 : last - 1].tolist()])
 
     def item(self, ordinal: int) -> np.ndarray:
-        return np.frombuffer(read_bytes(self.path, self.place(ordinal), ITEM_SIZE), ITEM)
+        return np.frombuffer(read_bytes(self.path, self.offset_of(ordinal), ITEM_SIZE), ITEM)
 
     def _phy_offset(self, ordinal: int) -> int:
         return int(self.item(ordinal)["phy_offset"][0])
@@ -104,9 +109,9 @@ class IndexPart:
 
 @dataclass
 class Items:
-    """What of a piece of the log is wrong in the index: items by file and ordinal; keys that no item has."""
+    """The differences between the index and a part of the log: wrong items, and keys that no item has."""
 
-    wrong: list[tuple[str, IndexPart, int, str, int]] = field(default_factory=list)  # the last is their number
+    wrong: list[tuple[str, list[Place], int]] = field(default_factory=list)  # kind, the first places, number of all
     n_missing: int = 0
     missing: list[int] = field(default_factory=list)  # physical offsets of the first
     n_behind: int = 0  # of those, behind all items
@@ -160,17 +165,17 @@ class IndexVerifier:
             filled, faults = check_chains(file.buffer, part.count, newest)
             for fault, (count, ordinals) in faults.items():
                 kind, detail = FAULTS[fault]
-                for i, ordinal in enumerate(ordinals):
-                    more = count - len(ordinals) if i == len(ordinals) - 1 else 0
-                    self.findings.add(kind, part.path, part.place(ordinal), f"item {ordinal}: {detail}", 1 + more)
+                places = [part.place(ordinal, f"item {ordinal}: {detail}") for ordinal in ordinals]
+                self.findings.add_many(kind, places, count)
             if FALLING_OFFSET in faults:
                 part.sort()
             slots = np.frombuffer(read_bytes(part.path, HEADER_SIZE, SLOT_SIZE * part.hash_slot_num), ">i4")
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
-            for i, slot in enumerate(wrong[:NOTED].tolist()):
+            places = []
+            for slot in wrong[:NOTED].tolist():
                 detail = f"slot {slot} leads to {slots[slot]}, its newest item is {newest[slot]}"
-                more = len(wrong) - NOTED if i == NOTED - 1 else 0
-                self.findings.add("index-slot", part.path, HEADER_SIZE + SLOT_SIZE * slot, detail, 1 + more)
+                places.append(Place(part.path, HEADER_SIZE + SLOT_SIZE * slot, detail))
+            self.findings.add_many("index-slot", places, len(wrong))
             counted = part.header.hash_slot_count
             if counted not in (filled, part.count):  # until 4.7.0 each put was counted
                 self.findings.add("index-slot-count", part.path, 32, f"{counted}, {filled} were filled")
@@ -263,7 +268,7 @@ class IndexVerifier:
                 extra.append(i)
             elif seen[key] > allowed[key]:
                 detail = f"item {ordinals[i]}: of a key of the record at {key[0]}"
-                result.wrong.append(("index-item-again", parts[owners[i]], int(ordinals[i]), detail, 1))
+                result.wrong.append(("index-item-again", [parts[owners[i]].place(int(ordinals[i]), detail)], 1))
         self._classify(result, phy_offsets[extra], [(parts[owners[i]], int(ordinals[i])) for i in extra])
         return np.array([times_of.get(key, -1) for key in keys], np.int64)
 
@@ -284,9 +289,10 @@ class IndexVerifier:
         for at, status, (part, ordinal) in zip(phy_offsets.tolist(), statuses.tolist(), places, strict=True):
             if status == OK:
                 detail = f"item {ordinal}: the record at {at} has no key with its hash"
-                result.wrong.append(("index-item-no-key", part, ordinal, detail, 1))
+                result.wrong.append(("index-item-no-key", [part.place(ordinal, detail)], 1))
             else:
-                result.wrong.append(("index-item-no-record", part, ordinal, f"item {ordinal}: no record is at {at}", 1))
+                place = part.place(ordinal, f"item {ordinal}: no record is at {at}")
+                result.wrong.append(("index-item-no-record", [place], 1))
 
     def _check_times(self, result: Items, parts: list[IndexPart], owners: np.ndarray, ordinals: np.ndarray,
                      diffs: np.ndarray, times: np.ndarray) -> None:
@@ -298,16 +304,18 @@ class IndexVerifier:
             begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
             seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
             wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))
+            places = []
             for i in wrong[:NOTED].tolist():
-                ordinal, more = int(ordinals[rows[i]]), max(len(wrong) - NOTED, 0) if i == wrong[0] else 0
+                ordinal = int(ordinals[rows[i]])
                 detail = f"item {ordinal}: {diffs[rows[i]]} s after the begin time, its record {seconds[i]}"
-                result.wrong.append(("index-item-time", part, ordinal, detail, 1 + more))
+                places.append(part.place(ordinal, detail))
+            result.wrong.append(("index-item-time", places, len(wrong)))
 
     # ---- in the order of the log -----------------------------------------------------------------------------
 
     def merge(self, items: Items) -> None:
-        for kind, part, ordinal, detail, count in items.wrong:
-            self.findings.add(kind, part.path, part.place(ordinal), detail, count)
+        for kind, places, count in items.wrong:
+            self.findings.add_many(kind, places, count)
         total = self._missing
         within = items.n_missing - items.n_before - items.n_behind
         if within:
@@ -318,16 +326,15 @@ class IndexVerifier:
         total.missing += rest[: NOTED - len(total.missing)]
 
     def _add_missing(self, phy_offsets: list[int], count: int) -> None:
-        for i, at in enumerate(phy_offsets):
-            more = count - len(phy_offsets) if i == len(phy_offsets) - 1 else 0
-            self.findings.add_at(self.log, "index-key-missing", at, "a key has no item", 1 + max(more, 0))
+        places = [log_place(self.log, at, "a key has no item") for at in phy_offsets]
+        self.findings.add_many("index-key-missing", places, count)
 
     def add_gap(self, begin: int, end: int) -> None:
         """Items that lead into damaged bytes."""
         for part, first, last in self._find_items(begin, end) if self.is_checked else ():
             at = int(part.items(first, first + 1)["phy_offset"][0])
-            detail = f"no record is at {at}"
-            self.findings.add("index-item-no-record", part.path, part.place(first), detail, last - first)
+            place = part.place(first, f"no record is at {at}")
+            self.findings.add_many("index-item-no-record", [place], last - first)
 
     # ---- at the end ------------------------------------------------------------------------------------------
 
@@ -346,8 +353,8 @@ class IndexVerifier:
                 self._check_header(part, is_behind)
                 first = part.find(end) if self.is_checked else part.count + 1
                 if first <= part.count and not is_live:
-                    count, detail = part.count + 1 - first, f"the log ends at {end}"
-                    self.findings.add("index-item-beyond-log", part.path, part.place(first), detail, count)
+                    place = part.place(first, f"the log ends at {end}")
+                    self.findings.add_many("index-item-beyond-log", [place], part.count + 1 - first)
         for before, part in pairwise(self.parts):
             self._check_neighbours(before, part)
 
@@ -357,7 +364,7 @@ class IndexVerifier:
             self.findings.add("index-file-not-full", before.path, 36, detail)
         if before.count and part.count and part.first < before.last:
             detail = f"begins at {part.first}, {before.path.name} ends at {before.last}"
-            self.findings.add("index-file-order", part.path, part.place(1), detail)
+            self.findings.add("index-file-order", *part.place(1, detail))
 
     def _check_header(self, part: IndexPart, may_be_torn: bool) -> None:
         header, path = part.header, part.path

@@ -29,7 +29,7 @@ from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.state.java_numbers import find_unreadable_offset
 from rocketstore.verify.ext import ExtFiles
 from rocketstore.verify.ranges import Ranges
-from rocketstore.verify.report import Findings
+from rocketstore.verify.report import Findings, Place
 
 __all__ = ["QueueFiles", "QueueRows", "QueueVerifier"]
 
@@ -117,13 +117,13 @@ class QueueFiles:
         units = self.units(unit, unit + 1)
         return len(units) > 0 and bool(valid(units)[0]) and int(units["phy_offset"][0]) == phy_offset
 
-    def place(self, unit: int) -> tuple[Path, int]:
-        """The file of a unit, and where it is in it."""
+    def place(self, unit: int, detail: str) -> Place:
+        """Return the place of a finding about a unit."""
         at = self._span_number(unit)
         if at < 0:
-            return self.directory, 0
+            return Place(self.directory, 0, detail)
         first, last, file = self.spans[at]
-        return file.path, min(unit - first, last - first) * self.unit.itemsize
+        return Place(file.path, min(unit - first, last - first) * self.unit.itemsize, detail)
 
     def find(self, phy_offset: int) -> int:
         """The first unit of at least a physical offset, in a run of ascending ones that ends where it is invalid."""
@@ -438,8 +438,7 @@ class QueueVerifier:
         files.behind += rows.missing[len(within) :][: NOTED - len(files.behind)]
         files.count_behind += len(rows.missing) - len(within)
         for kind, unit, detail in rows.faults:
-            path, offset = files.place(unit)
-            self.findings.add(kind, path, offset, f"unit {unit}: {detail}")
+            self.findings.add(kind, *files.place(unit, f"unit {unit}: {detail}"))
 
     def add_missing(self, files: QueueFiles, pairs: Sequence[tuple[int, int]], count: int) -> None:
         """Note records without units, if a broker has not put these meanwhile.
@@ -448,10 +447,8 @@ class QueueVerifier:
         """
         looked = pairs[:NOTED]
         left = [pair for pair in looked if not files.has(*pair)]
-        for i, (unit, phy_offset) in enumerate(left):
-            path, offset = files.place(unit)
-            more = count - len(looked) if i == len(left) - 1 else 0
-            self.findings.add("unit-missing", path, offset, f"unit {unit}: of the record at {phy_offset}", 1 + more)
+        places = [files.place(unit, f"unit {unit}: of the record at {phy_offset}") for unit, phy_offset in left]
+        self.findings.add_many("unit-missing", places, len(left) + count - len(looked))
 
     def _add_break(self, queue: QueueId, phy_offset: int, should: int, has: int) -> None:
         if should < has and not any(self._dispatched[queue].gaps(should, has)):

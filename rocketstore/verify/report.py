@@ -14,7 +14,7 @@ from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.log.commit_log import CommitLog
 
-__all__ = ["KINDS", "Finding", "Findings", "Kind", "VerifyReport", "read_bytes"]
+__all__ = ["KINDS", "Finding", "Findings", "Kind", "Place", "VerifyReport", "read_bytes"]
 
 SHOWN = 10  # findings of one kind in one file
 SEVERITIES = ("error", "warning", "info")
@@ -266,8 +266,16 @@ class VerifyReport:
         return {**fields, "ok": self.ok}
 
 
+class Place(NamedTuple):
+    """The place of one finding: a file, an offset in it in bytes, and the text of the finding."""
+
+    path: Path
+    offset: int
+    detail: str
+
+
 class Findings:
-    """Collects findings, some of each kind and file; from any thread."""
+    """Collect findings from any thread. The first ``SHOWN`` of each kind and file are listed, the others counted."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, Path], list[Finding]] = {}
@@ -275,7 +283,7 @@ class Findings:
         self._mutex = threading.Lock()
 
     def add(self, kind: str, path: Path, offset: int, detail: str, count: int = 1) -> None:
-        """Note a finding that stands for ``count``."""
+        """Add one finding. Parameters: count: the number of findings that it stands for."""
         KINDS[kind]
         with self._mutex:
             found = self._found.setdefault((kind, path), [])
@@ -285,10 +293,18 @@ class Findings:
             self._more[kind, path] = self._more.get((kind, path), 0) + count - listed
 
     def add_at(self, log: CommitLog, kind: str, phy_offset: int, detail: str, count: int = 1) -> None:
-        """Add what is at a physical offset of the log, at its place in the file that has it."""
-        file = log.queue.find(phy_offset)
-        path, offset = (file.path, phy_offset - file.file_from_offset) if file else (log.directories[0], phy_offset)
-        self.add(kind, path, offset, f"at {phy_offset}: {detail}", count)
+        """Add one finding at a physical offset of the log."""
+        self.add(kind, *log_place(log, phy_offset, detail), count)
+
+    def add_many(self, kind: str, places: Sequence[Place], total: int) -> None:
+        """Add ``total`` findings of one kind. ``places`` has all of them or the first.
+
+        Findings without a place are counted in the file of the last place.
+        """
+        for place in places[:-1]:
+            self.add(kind, *place)
+        if places:
+            self.add(kind, *places[-1], max(total - len(places) + 1, 1))
 
     @contextmanager
     def noted(self, path: Path, kind: str = "unreadable") -> Iterator[None]:
@@ -310,6 +326,13 @@ class Findings:
             for key, group in self._found.items() for finding in group
         ]
         return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), str(f.path), f.offset, f.kind))
+
+
+def log_place(log: CommitLog, phy_offset: int, detail: str) -> Place:
+    """Return the place of a physical offset in the log file that has it, or in the directory of the log."""
+    file = log.queue.find(phy_offset)
+    path, offset = (file.path, phy_offset - file.file_from_offset) if file else (log.directories[0], phy_offset)
+    return Place(path, offset, f"at {phy_offset}: {detail}")
 
 
 def kind_of_error(error: OSError, path: Path) -> str:

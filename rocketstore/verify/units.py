@@ -25,6 +25,7 @@ __all__ = ["UnitVerifier"]
 
 BLOCK = 8192  # units that are looked at at once
 SAMPLES = 8
+NOTED = 16  # findings of one kind that get a place
 COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
 
 
@@ -54,8 +55,8 @@ class UnitVerifier(NamedTuple):
             with self.findings.noted(files.directory):
                 self._check_behind(files)
                 self._check_units(queue, files)
-                for fault in files.ext.faults(self.is_live) if files.ext is not None else ():
-                    self.findings.add(*fault)
+                for kind, places, total in files.ext.faults(self.is_live) if files.ext is not None else ():
+                    self.findings.add_many(kind, places, total)
             if files.count_deleted:
                 at = self.queues.begins_at(queue, files)
                 made_again[queue[0]] = min(at, made_again.get(queue[0], at))
@@ -79,9 +80,9 @@ class UnitVerifier(NamedTuple):
     def _check_behind(self, files: QueueFiles) -> None:
         """The last records of a queue may wait for their dispatch."""
         if files.behind and self._is_behind(files.behind[0][1]):
-            path, offset = files.place(files.behind[0][0])
-            detail = f"{files.count_behind} records, the first at {files.behind[0][1]}"
-            self.findings.add("queue-behind", path, offset, detail)
+            unit, phy_offset = files.behind[0]
+            detail = f"{files.count_behind} records, the first at {phy_offset}"
+            self.findings.add("queue-behind", *files.place(unit, detail))
         else:
             self.queues.add_missing(files, files.behind, files.count_behind)
 
@@ -139,8 +140,7 @@ class UnitVerifier(NamedTuple):
             return LONG_MAX
         units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
         count = int(valid(units).sum())
-        path, offset = files.place(end)
-        self.findings.add("unit-leftover", path, offset, f"{count} units, the log ends at {self.end}")
+        self.findings.add("unit-leftover", *files.place(end, f"{count} units, the log ends at {self.end}"))
         return end
 
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
@@ -156,18 +156,16 @@ class UnitVerifier(NamedTuple):
                     yield begin, min(begin + BLOCK, high)
 
     def _note(self, files: QueueFiles, kind: str, numbers: np.ndarray, detail: str) -> None:
-        for i, unit in enumerate(numbers[:16].tolist()):
-            path, offset = files.place(unit)
-            count = 1 + (len(numbers) - 16 if i == 15 else 0)
-            self.findings.add(kind, path, offset, f"unit {unit}: {detail}", count)
+        places = [files.place(unit, f"unit {unit}: {detail}") for unit in numbers[:NOTED].tolist()]
+        self.findings.add_many(kind, places, len(numbers))
 
     def _note_tail(self, files: QueueFiles, unit: int, units: np.ndarray) -> None:
         """The queue ends at this unit; what is behind it is old."""
         left = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1)) + unit
         left = left[~files.missing.are_in(left)]
         if len(left):
-            path, offset = files.place(int(left[0]))
-            self.findings.add("unit-tail", path, offset, f"the queue ends at {unit}", len(left))
+            place = files.place(int(left[0]), f"the queue ends at {unit}")
+            self.findings.add_many("unit-tail", [place], len(left))
 
     def _note_invalid(self, files: QueueFiles, numbers: np.ndarray) -> None:
         unclaimed = numbers[~files.missing.are_in(numbers)]
@@ -186,9 +184,8 @@ class UnitVerifier(NamedTuple):
         within = ~expired & ~beyond
         for message, unit, place in self._look_up(queue, files, phy_offsets[within], numbers[within]):
             if not self.is_live and (files.is_batch or place != unit):
-                path, offset = files.place(unit)
-                detail = f"the record at {message.phy_offset} has queue offset {place}"
-                self.findings.add("unit-again", path, offset, f"unit {unit}: {detail}")
+                detail = f"unit {unit}: the record at {message.phy_offset} has queue offset {place}"
+                self.findings.add("unit-again", *files.place(unit, detail))
         return int(phy_offsets[-1]) if len(phy_offsets) else before
 
     def _look_up(
@@ -202,9 +199,9 @@ class UnitVerifier(NamedTuple):
         for message, unit in zip(batch, numbers[statuses == OK].tolist(), strict=True):
             place = self._offset_in(queue, message)
             if place is None:
-                path, offset = files.place(unit)
-                detail = f"leads to a record of {message.topic}/{message.queue_id} at {message.phy_offset}"
-                self.findings.add("unit-of-another-queue", path, offset, f"unit {unit}: {detail}")
+                owner = f"{message.topic}/{message.queue_id}"
+                detail = f"unit {unit}: leads to a record of {owner} at {message.phy_offset}"
+                self.findings.add("unit-of-another-queue", *files.place(unit, detail))
             else:
                 yield message, unit, place
 
@@ -250,7 +247,7 @@ class UnitVerifier(NamedTuple):
         codes, lost, _ = files.resolved(units)
         rows = {unit: i for i, unit in enumerate(numbers.tolist())}
         for message, unit, place in self._look_up(queue, files, units["phy_offset"].astype(np.int64), numbers):
-            i, (path, offset) = rows[unit], files.place(unit)
+            i = rows[unit]
             is_time = are_delivery_times(queue[0], codes[i], message.store_timestamp)
             is_wrong = {
                 "unit-shifted": not files.is_batch and place != unit,
@@ -260,4 +257,5 @@ class UnitVerifier(NamedTuple):
                     not lost[i] and int(codes[i]) != message.tags_code,
             }
             for kind in (kind for kind, wrong in is_wrong.items() if wrong):
-                self.findings.add(kind, path, offset, f"unit {unit}: of the record at {message.phy_offset}")
+                detail = f"unit {unit}: of the record at {message.phy_offset}"
+                self.findings.add(kind, *files.place(unit, detail))
