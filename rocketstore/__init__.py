@@ -36,9 +36,10 @@ from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
+from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
-from rocketstore.store.summary import ConsumerLag, StoreSummary
+from rocketstore.store.summary import StoreSummary
 from rocketstore.verify.report import Finding, VerifyReport
 from rocketstore.verify.verify import verify
 

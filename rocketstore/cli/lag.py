@@ -7,8 +7,8 @@ from rocketstore.cli.formats import finish, format_option, note, write_list
 from rocketstore.cli.options import store_argument
 from rocketstore.config import camel_case
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
+from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.summary import ConsumerLag
 
 __all__ = ["lag"]
 

@@ -8,7 +8,7 @@ from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, format_option, write_parts
 from rocketstore.cli.options import store_argument, unknown_topics
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.summary import lost_queues
+from rocketstore.store.missing import describe_lost_queues
 
 __all__ = ["ls"]
 
@@ -27,7 +27,7 @@ def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) 
     """
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     parts = (partial(rows_of, store, *queue) for queue in queues)
-    lost = None if queues else lost_queues(store)
+    lost = None if queues else describe_lost_queues(store)
     problems = [lost] if lost else unknown_topics(store, topics)
     note_elsewhere(store, [topic for topic, _ in queues])
     write_parts(parts, output_format, [*problems, *store.layout.problems()], columns=COLUMNS)

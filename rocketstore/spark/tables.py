@@ -26,6 +26,7 @@ from rocketstore.spark.options import ReadOptions
 from rocketstore.spark.plan import planning, warn_elsewhere
 from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.parts import commit_log_or_none
 
 __all__ = ["TABLE_READERS"]
 
@@ -188,7 +189,7 @@ class OffsetsReader(TableReader):
             yield queues[start : start + QUEUES]
 
     def find_log_end(self, store: MessageStore) -> int | None:
-        log = store._log_or_none
+        log = commit_log_or_none(store)
         if log is None or is_remote(store.path):
             return None
         limit = log.find_limit()
@@ -268,7 +269,7 @@ class IndexReader(TableReader):
 
 def find_limit(store: MessageStore) -> int:
     """Return the physical offset, bytes, where the records of an unfinished write begin; LONG_MAX if there are none."""
-    log = None if is_remote(store.path) else store._log_or_none
+    log = None if is_remote(store.path) else commit_log_or_none(store)
     return LONG_MAX if log is None else log.find_limit()
 
 

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rocketstore.errors import CorruptFileError
 from rocketstore.messages.message_id import offset_msg_id, phy_offset_of
-
-if TYPE_CHECKING:
-    from rocketstore.store.message_store import MessageStore
+from rocketstore.store.parts import StoreParts
 
 __all__ = ["explain_missing_message"]
 
 CLIENT_ID = "a client's message id is a unique key: query --topic TOPIC --unique-key ID"
 
 
-def explain_missing_message(store: MessageStore, message_id: str) -> str:
+def explain_missing_message(store: StoreParts, message_id: str) -> str:
     """Return why ``query_message_by_id`` finds no message. An id has the broker's host and a physical offset.
 
-    Raises: ValueError if ``message_id`` is no offset message id; OSError, StoreError.
+    Raises: ValueError if ``message_id`` is not an offset message id; OSError, StoreError.
     """
     offset = phy_offset_of(message_id)
     log = store.commit_log
     begin, end = log.min_phy_offset, log.max_phy_offset
-    what = f"{store.path}: id {message_id} has the physical offset {offset}"
+    prefix = f"{store.path}: id {message_id} has the physical offset {offset}"
     if not begin <= offset < end:
         reason = ": the message has expired" if 0 <= offset < begin else f"; {CLIENT_ID}"
-        return f"{what}, but the log has the offsets {begin} to {end}{reason}"
+        return f"{prefix}, but the log has the offsets {begin} to {end}{reason}"
     try:
-        message = store.look_message_by_offset(offset)
+        message = log.find_message(offset)
     except CorruptFileError as error:
-        return f"{what}, where the log is damaged: {error}"
+        return f"{prefix}, where the log is damaged: {error}"
     if message is None:
-        return f"{what}, where no message begins; {CLIENT_ID}"
+        return f"{prefix}, where no message begins; {CLIENT_ID}"
     own = offset_msg_id(message.store_host, offset) if message.store_host else None
     return (
-        f"{what}, where the message {own} of the broker {message.store_host} begins: "
+        f"{prefix}, where the message {own} of the broker {message.store_host} begins: "
         f"the id names a broker at another address; {CLIENT_ID}"
     )

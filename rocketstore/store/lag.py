@@ -1,0 +1,69 @@
+"""Consumer lag: how far consumer groups are behind the ends of their queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rocketstore.errors import StoreError
+from rocketstore.store.missing import describe_lost_queues
+from rocketstore.store.parts import StoreParts
+
+__all__ = ["ConsumerLag", "consumer_lag"]
+
+
+class ConsumerLag(NamedTuple):
+    """How far a group is behind in a queue: ``lag`` messages from ``consumer_offset``, the next, to ``max_offset``.
+
+    ``problem`` says why the group cannot continue: the queue cannot be read, is lost, or ends before
+    ``consumer_offset``. If the queue cannot be read or is lost, the two bounds and ``lag`` are None.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    consumer_offset: int
+    min_offset: int | None
+    max_offset: int | None
+    lag: int | None
+    problem: str | None = None
+
+
+def consumer_lag(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
+    """Yield the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
+    store.layout.require_config_files("read")
+    config = store.broker_config
+    for name, topic, queue_id, offset in config.next_offsets():
+        if group in (None, name):
+            is_known = topic in config.topics  # offsets of a deleted topic stay in the files
+            yield lag_in_queue(store, ConsumerLag(name, topic, queue_id, offset, None, None, None), is_known)
+
+
+def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool) -> ConsumerLag:
+    """Fill in the bounds of the queue and the lag, or the problem. is_known: whether the topic is in topics.json."""
+    offset = lag.consumer_offset
+    try:
+        bounds = queue_bounds(store, lag.topic, lag.queue_id, is_known and offset > 0)
+    except (OSError, StoreError) as error:
+        return lag._replace(problem=str(error))
+    if bounds is None:
+        return lag._replace(min_offset=0, max_offset=0, lag=0)
+    least, end = bounds
+    problem = None
+    if offset > end:
+        queue = f"{store.path}: {lag.topic}/{lag.queue_id}"
+        problem = f"{queue}: consumer offset {offset} is beyond the queue's end, {end}"
+    return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0), problem=problem)
+
+
+def queue_bounds(store: StoreParts, topic: str, queue_id: int, had_messages: bool) -> tuple[int, int] | None:
+    """Return the bounds of a queue; None if it does not exist yet. Raises: StoreError if it is lost; OSError."""
+    try:
+        queue = store.consume_queue(topic, queue_id)
+    except KeyError as error:
+        if lost := describe_lost_queues(store):
+            raise StoreError(lost) from None
+        if had_messages:
+            raise StoreError(f"{error.args[0]}: it is lost, or all that was in it has expired") from None
+        return None
+    return max(queue.min_queue_offset, 0), queue.max_queue_offset

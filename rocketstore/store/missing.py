@@ -1,0 +1,90 @@
+"""Find parts of a store that existed, judged by the other parts. Only the ends of files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise
+
+import numpy as np
+
+from rocketstore.kernels.commit_log import END
+from rocketstore.layout.layout import has_file_queues
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.system_flags import TRANSACTION_PREPARED
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.state.broker_config import BrokerConfig
+from rocketstore.store.parts import StoreParts, commit_log_or_none
+
+__all__ = ["describe_lost_queues", "missing_parts"]
+
+DIRECTORIES = *(kind.directory_name for kind in QUEUE_KINDS), ConsumeQueueExt.directory_name, "index"
+MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
+
+
+def missing_parts(
+    store: StoreParts, config: BrokerConfig | None, queues: list[tuple[str, int]] | None
+) -> Iterator[str]:
+    """Describe each missing part. config, queues: None if they cannot be read."""
+    for name in DIRECTORIES:
+        path = store.path / name
+        if path.exists() and not path.is_dir():
+            yield f"{path}: a directory was expected"
+    log = commit_log_or_none(store)
+    if log is None:
+        return
+    yield from missing_log_files(log)
+    yield from missing_log_directories(store, log)
+    if queues and config is not None:
+        yield from missing_queues(store, config, log, set(queues))
+    elif queues == [] and (lost := describe_lost_queues(store)):
+        yield lost
+
+
+def missing_log_files(log: CommitLog) -> Iterator[str]:
+    """Describe the gaps between files. A file that was truncated is noticed when it is read."""
+    for file, later in pairwise(log.queue.files):
+        if log.end_of(file) < later.file_from_offset:
+            yield str(log.error(log.end_of(file), END))
+
+
+def missing_log_directories(store: StoreParts, log: CommitLog) -> Iterator[str]:
+    """Describe missing directories of the log. A broker makes each directory for its first file, in turn."""
+    paths = store.config.commit_log_paths(store.path)
+    files = log.queue.files
+    if files and files[-1].end_offset >= len(paths) * log.mapped_file_size:
+        yield from (f"{path}: this directory of the commit log is missing" for path in paths if not path.is_dir())
+
+
+def missing_queues(
+    store: StoreParts, config: BrokerConfig, log: CommitLog, queues: set[tuple[str, int]]
+) -> Iterator[str]:
+    """Describe missing queues: consumers got messages of them, or a file of the log begins with their message.
+
+    A deleted topic leaves such consumer offsets and messages too, but is not in topics.json any more.
+    """
+    had = queues_at_file_starts(log)
+    if log.min_phy_offset == 0:  # else all consumed messages may have expired, and the queue with them
+        had |= {(topic, queue_id) for _, topic, queue_id, offset in config.next_offsets() if offset > 0}
+    if had <= queues:
+        return
+    for topic, queue_id in sorted(had.difference(store.queues())):  # the broker may have made new queues since
+        if topic in config.topics:
+            yield f"{store.path}: queue {queue_id} of topic {topic!r} is missing, and had messages: rebuild makes it"
+
+
+def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
+    """Return the queues of the first messages of the log's files. Messages that go into no queue are left out."""
+    begins = np.fromiter((file.file_from_offset for file in islice(log.queue.files, MAX_FIRST_MESSAGES)), np.int64)
+    messages, _ = log.find_messages(begins, columns=["topic", "queue_id", "sys_flag"])
+    # The bit of prepared messages is set in rolled-back messages too. Neither are in a queue.
+    messages = messages.take(np.flatnonzero(messages.sys_flag & TRANSACTION_PREPARED == 0))
+    return set(zip((message.topic for message in messages), messages.queue_id.tolist(), strict=True))
+
+
+def describe_lost_queues(store: StoreParts) -> str | None:
+    """Return a problem if the log has messages and the store has no queues at all, else None."""
+    log = commit_log_or_none(store)
+    if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.path):
+        return None
+    return f"{store.path}: there are no queues, but messages in the log: rebuild makes them"

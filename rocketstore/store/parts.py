@@ -1,0 +1,305 @@
+"""StoreParts: the parts of a store, each opened when it is first used: log, index, queues and small files."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.lock_file import is_held
+from rocketstore.disk.mapped_file import Mappings
+from rocketstore.disk.storage import is_remote
+from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
+from rocketstore.index.index_service import IndexService, index_paths
+from rocketstore.jobs.intent import UncommittedRecords
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.layout.geometry import read_saved, saved_path
+from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
+from rocketstore.lazy import lazy_property
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import EndRule, Evidence, StoreState
+from rocketstore.messages.topics import is_file_name
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
+from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.store.writer import StoreWriter
+
+__all__ = ["StoreParts", "commit_log_or_none"]
+
+MAX_QUEUES = 256  # queues that are kept open
+MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
+
+
+class StoreParts:
+    """The parts of a store. ``MessageStore`` adds reading and writing messages.
+
+    A part that is damaged, missing or in an unsupported format raises an error at its first use. The other parts work.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: StoreConfig,
+        mode: str = "r",
+        writer: StoreWriter | None = None,
+        leftovers: bool = False,
+    ) -> None:
+        self.path = path
+        self.mode = mode
+        self.config = config
+        self.leftovers = leftovers
+        self._writer = writer
+        self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
+        self._mappings = Mappings(MAX_MAPPED_QUEUE_FILES)
+        self._index: IndexService | None = None
+        self._layout: StoreLayout | None = None
+        self._closed = False
+
+    # ---- log -----------------------------------------------------------------------------------------------
+
+    @lazy_property
+    def commit_log(self) -> CommitLog:
+        """The commit log. Raises: FileNotFoundError; UnsupportedFormatError for a log of DLedger."""
+        self._require_open()
+        paths = self.config.commit_log_paths(self.path)
+        require_file_log(self.path, self.config, "read")
+        log = CommitLog.open(
+            [path for path in paths if path.is_dir()] or paths,
+            mapped_file_size=self.config.mapped_file_size_commit_log,
+            force_verify_prop_crc=self.config.force_verify_prop_crc,
+            message_delay_level=self.config.message_delay_level,
+        )
+        if self._writer is not None:
+            log.whole_to = self._writer.phy_offset
+            return log
+        if not is_remote(self.path):  # Spark's sink writes into no remote store
+            log.find_limit = UncommittedRecords(self.path, log).find_begin
+        if not self.leftovers:
+            last_files = Compat.of(self.config.compat).last_files
+            verifies_crc = self.config.check_crc_on_recover and not is_remote(self.path)
+            log.ending.rule = EndRule(self._find_state, self._find_evidence, last_files, verifies_crc)
+        return log
+
+    def _find_state(self) -> StoreState:
+        """Find whether the store was stopped, is being written, or crashed. A remote store is checked only once."""
+        if is_remote(self.path):
+            return self._remote_state
+        if not os.path.lexists(self._abort):
+            return StoreState.STOPPED
+        with contextlib.suppress(OSError):
+            return StoreState.RUNNING if self.is_locked else StoreState.CRASHED
+        return StoreState.CRASHED
+
+    def _find_evidence(self) -> Evidence:
+        """Read the evidence of the files checkpoint and lock about the end of the log. Unreadable files give none."""
+        physic, confirm, lock = None, 0, None
+        with contextlib.suppress(OSError, StoreError):
+            point = self.checkpoint
+            if (self.path / "checkpoint").exists():
+                physic, confirm = point.physic_msg_timestamp, point.confirm_phy_offset
+        with contextlib.suppress(OSError):
+            lock = int((self.path / "lock").stat().st_mtime * 1000)
+        return Evidence(physic, confirm, lock)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether log and queues end where a broker ends them. False after a crash, with leftovers, and in a writer."""
+        is_read = self._writer is None and not self.leftovers
+        return is_read and self._find_state() != StoreState.CRASHED
+
+    @lazy_property
+    def _abort(self) -> str:
+        return str(self.path / "abort")
+
+    @lazy_property
+    def _remote_state(self) -> StoreState:
+        return StoreState.STOPPED if self.last_exit_ok else StoreState.CRASHED
+
+    # ---- index ---------------------------------------------------------------------------------------------
+
+    @property
+    def index(self) -> IndexService | None:
+        """The index with its current files; None if the store has no index. Queries skip its damaged files.
+
+        Raises: UnsupportedFormatError for an index in RocksDB; CorruptFileError for a damaged file; ValueError if no
+        file shows its geometry.
+        """
+        index = self._readable_index
+        if index is not None and index.damaged:
+            raise next(iter(index.damaged.values()))
+        return index
+
+    @property
+    def _readable_index(self) -> IndexService | None:
+        """The index without its damaged files."""
+        self._require_open()
+        if self._writer is not None:
+            self._writer.dispatch_pending()
+            return self._writer.index
+        index = self._index
+        if index is not None:
+            with contextlib.suppress(FileNotFoundError, ValueError):  # it was renamed, or shows no geometry
+                index.refresh()
+                return index
+        directory = self.path / "index"
+        with contextlib.suppress(FileNotFoundError):  # the directory was renamed between the calls
+            if directory.is_dir() and index_paths(directory):
+                # The previous index is dropped, not closed: a query of another thread may still use it.
+                self._index = index = self._open_index(directory)
+                return index
+        look_at_store(self.path, self.config).require_file_index("read")
+        return None
+
+    def _open_index(self, directory: Path) -> IndexService:
+        """Open the index. If its files do not show their geometry, use the geometry that their writer saved."""
+        config = self.config
+        options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
+        options["_passes_over_damage"] = True
+        slots, items = config.max_hash_slot_num, config.max_index_num
+        try:
+            return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
+        except ValueError:
+            saved = read_saved(saved_path(self.path))
+            if slots or items or not saved:
+                raise
+        slots, items = saved.get("max_hash_slot_num"), saved.get("max_index_num")
+        return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)
+
+    # ---- small files ---------------------------------------------------------------------------------------
+
+    @property
+    def checkpoint(self) -> StoreCheckpoint:
+        """The current checkpoint; all zeros if the file is missing. Raises: CorruptFileError."""
+        if self._writer is not None:
+            return self._writer.checkpoint
+        return StoreCheckpoint.open(self.path / "checkpoint")
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        """The current files of ``config``. Every call reads them again."""
+        return BrokerConfig.open(self.path, self.config)
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """The topics of topics.json, by name. Empty if the broker keeps its topics in RocksDB."""
+        return read_topics(self.path, self.config)
+
+    @property
+    def last_exit_ok(self) -> bool:
+        """Whether there is no ``abort`` file, which a running broker has and a crashed one leaves.
+
+        Source: DefaultMessageStore.isTempFileExist.
+        """
+        return not (self.path / "abort").exists()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a process, a broker or this one, has the store open for writing. False for a remote store."""
+        return is_held(self.path / "lock")
+
+    @property
+    def layout(self) -> StoreLayout:
+        """The parts of the store that are in unsupported formats now."""
+        self._require_open()
+        return look_at_store(self.path, self.config)
+
+    # ---- queues --------------------------------------------------------------------------------------------
+
+    def queues(self) -> Iterator[QueueId]:
+        """Return an iterator of the ids (topic, queue_id) of all queues on disk, sorted.
+
+        Raises: UnsupportedFormatError if the queues are in RocksDB.
+        """
+        self._require_open()
+        self._dispatch_pending()
+        self._require_file_queues()
+        paths = (path for kind in QUEUE_KINDS for path in queue_directories(self.path / kind.directory_name))
+        found = {QueueId(path.parent.name, int(path.name)) for path in paths}
+        return iter(sorted(found))
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        """Return the sorted queue ids of a topic."""
+        self._require_open()
+        self._dispatch_pending()
+        self._require_file_queues()
+        kinds = QUEUE_KINDS if is_file_name(topic) else ()
+        found = sorted({number for kind in kinds for number in queue_ids_in(self.path / kind.directory_name / topic)})
+        if not found and self._layout is not None:
+            self._layout.require_file_queues("read", topic)
+        return found
+
+    def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Open a queue. Some hundred queues stay open; use a queue at once, or keep it and close it.
+
+        Raises: KeyError if the queue is missing; UnsupportedFormatError if queues are in RocksDB.
+        """
+        self._require_open()
+        self._dispatch_pending()
+        key = topic, operator.index(queue_id)
+        queue = self._queues.pop(key, None)
+        if queue is None or not queue.directory.is_dir():
+            queue = self._open_queue(*key)
+        self._queues[key] = queue
+        if len(self._queues) > MAX_QUEUES:
+            self._queues.popitem(last=False)
+        return queue
+
+    def consume_queue_ext(self, topic: str, queue_id: int) -> ConsumeQueueExt:
+        """Open the ext files of a queue. Raises: KeyError if they are missing."""
+        self._require_open()
+        if is_file_name(topic):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                return ConsumeQueueExt.open(
+                    self.path / ConsumeQueueExt.directory_name / topic / str(operator.index(queue_id)),
+                    mapped_file_size=self.config.mapped_file_size_consume_queue_ext,
+                )
+        raise KeyError(f"{self.path}: there is no ext file of queue {queue_id} of topic {topic!r}")
+
+    def _open_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        self._require_file_queues()
+        if is_file_name(topic):
+            for kind in QUEUE_KINDS:
+                directory = self.path / kind.directory_name / topic / str(queue_id)
+                size = getattr(self.config, kind.size_name)
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    queue = kind.open(directory, mapped_file_size=size, commit_log=commit_log_or_none(self))
+                    queue.mappings = self._mappings
+                    return queue
+        if self._layout is not None:
+            self._layout.require_file_queues("read", topic)
+        raise KeyError(f"{self.path}: there is no queue {queue_id} of topic {topic!r}")
+
+    def _require_file_queues(self) -> None:
+        """Raise UnsupportedFormatError if the queues are in RocksDB.
+
+        A store without any RocksDB is checked only once, since this is called for each queue that is opened.
+        """
+        if self._layout is None or not self._layout.is_plain:
+            self._layout = look_at_store(self.path, self.config)
+        self._layout.require_file_queues("read")
+
+    # ---- state ---------------------------------------------------------------------------------------------
+
+    def _dispatch_pending(self) -> None:
+        if self._writer is not None:
+            self._writer.dispatch_pending()
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.path} is closed")
+
+
+def commit_log_or_none(store: StoreParts) -> CommitLog | None:
+    """Return the commit log of a store, None if it is missing or in an unsupported format."""
+    try:
+        return store.commit_log
+    except (OSError, UnsupportedFormatError):
+        return None

@@ -1,0 +1,258 @@
+"""StoreReader: reading the messages of a store by queue, by offset, by time and by key, and following the log."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import operator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Concatenate, ParamSpec
+
+from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
+from rocketstore.errors import CorruptFileError
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
+from rocketstore.kernels.columns import require_int64
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import Scan
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.store.get_message import GetMessageResult, get_message
+from rocketstore.store.parts import StoreParts
+from rocketstore.store.query import MAX_SCAN, Coverage, QueryMessageResult, QueryMessagesResult, query_messages
+
+__all__ = ["StoreReader"]
+
+P = ParamSpec("P")
+
+
+def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[StoreReader, P], Scan]:
+    """Make a method of a store that calls a method of its log, with the same parameters and documentation."""
+
+    @functools.wraps(method)
+    def call(self: StoreReader, /, *args: P.args, **options: P.kwargs) -> Scan:
+        return method(self.commit_log, *args, **options)
+
+    return call
+
+
+class StoreReader(StoreParts):
+    """The methods of ``MessageStore`` that read messages."""
+
+    _known_coverage: Coverage | None = None
+
+    scan = method_of_log(CommitLog.scan)
+
+    # ---- by time -------------------------------------------------------------------------------------------
+
+    def get_offset_by_time(
+        self, topic: str, timestamp: int, queue_id: int | None = None, boundary: str = "lower"
+    ) -> int | dict[int, int]:
+        """Find queue offsets by store time, epoch ms.
+
+        Parameters: queue_id: None for all queues of the topic. boundary: "lower": the first message of that time or
+        later; "upper": the last message of that time or earlier.
+        Returns: the queue offset, or a dict from queue id to queue offset. Raises: KeyError for a missing queue.
+        Source: DefaultMessageStore.getOffsetInQueueByTime.
+        """
+        self.commit_log.refresh()
+        if queue_id is not None:
+            return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
+        ids = self._queue_ids(topic)
+        if not ids:
+            raise KeyError(f"{self.path}: there is no topic {topic!r}")
+        return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
+
+    def get_phy_offset_by_time(self, timestamp: int) -> int:
+        """Find the physical offset of the first message that was stored at a time, epoch ms, or later.
+
+        Return the end of the log if there is no later message. The search starts in the last file that begins before
+        that time. It ignores clocks that went back within earlier files, and messages that cannot be read.
+        Raises: TypeError, ValueError for a time that is no long.
+        """
+        require_int64(timestamp=timestamp)
+        log = self.commit_log
+        begin = log.min_phy_offset
+        for file in reversed(log.queue.files):
+            first = log.find_message(file.file_from_offset)
+            if first is not None and first.store_timestamp < timestamp:
+                begin = file.file_from_offset
+                break
+        found = log.scan(begin, columns=["phy_offset"], begin_timestamp=timestamp, on_corrupt="skip", batch_size=1)
+        for batch in found:
+            return int(batch.phy_offset[0])
+        return found.position
+
+    # ---- by queue, offset and id ---------------------------------------------------------------------------
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_msg_nums: int = 32,
+        *,
+        tags: str | None = None,
+        limits: str | None = None,
+    ) -> GetMessageResult:
+        """Read messages of a queue as a consumer does, starting at a queue offset.
+
+        Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b"; "*" or None for all. limits:
+        "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units, and at the
+        broker's limits of bytes.
+        Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read.
+        Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
+        Source: DefaultMessageStore.getMessage.
+        """
+        try:
+            queue = self.consume_queue(topic, queue_id)
+        except KeyError:
+            return GetMessageResult.without_queue()
+        ext = None
+        if tags is not None:
+            with contextlib.suppress(KeyError):
+                ext = self.consume_queue_ext(topic, queue_id)
+        place = operator.index(queue_offset), operator.index(max_msg_nums)
+        read = self.commit_log, queue, *place, tags, limits, ext
+        try:
+            return get_message(*read)
+        except (CorruptFileError, FileNotFoundError):
+            # The queue's first file may have expired since it was listed. Real damage raises the same error again.
+            return get_message(*read)
+
+    def look_message_by_offset(self, phy_offset: int) -> Message | None:
+        """Read the message at a physical offset, bytes; None if no message begins there.
+
+        Source: DefaultMessageStore.lookMessageByOffset.
+        """
+        return self.commit_log.find_message(phy_offset)
+
+    def query_message_by_id(self, offset_msg_id: str) -> Message | None:
+        """Read the message of an offset message id; None if it is missing. Raises: ValueError for an invalid id.
+
+        Source: MQAdminImpl.viewMessage.
+        """
+        message = self.look_message_by_offset(phy_offset_of(offset_msg_id))
+        return message if message is not None and message.offset_msg_id == offset_msg_id.upper() else None
+
+    # ---- by key --------------------------------------------------------------------------------------------
+
+    @property
+    def _coverage(self) -> Coverage:
+        index, known = self._readable_index, self._known_coverage
+        if known is None or known.index is not index:
+            self._known_coverage = known = Coverage(self.commit_log, index)
+        return known
+
+    def query_messages(
+        self,
+        topic: Any,
+        keys: Any,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        *,
+        index_type: str | None = None,
+        max_scan: int = MAX_SCAN,
+        threads: int = 1,
+    ) -> QueryMessagesResult:
+        """Find the messages of many keys by the index, and verify each message on its record.
+
+        The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
+        their end in every file that may have messages of the log. So it hides no message and returns each once.
+
+        Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
+        max_num: the largest number of messages for a key; the newest are returned. begin_timestamp, end_timestamp:
+        store time, epoch ms, inclusive. index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more
+        index entries of a key than this number were read and the same file has more of them, the search for the key
+        ends and its answer is incomplete; entries are read in steps, so the search may read somewhat more. threads: the
+        number of threads; at most one for each key is used.
+        Returns: QueryMessagesResult, which says whether and why it may be incomplete.
+        Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
+        that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
+        Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
+        """
+        times = begin_timestamp, end_timestamp
+        return query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+
+    def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        *,
+        index_type: str | None = None,
+        max_scan: int = MAX_SCAN,
+    ) -> QueryMessageResult:
+        """Find the messages of a key, newest first.
+
+        Parameters, raises: as ``query_messages``, for one key. Returns: QueryMessageResult.
+        Source: DefaultMessageStore.queryMessage.
+        """
+        times = begin_timestamp, end_timestamp
+        found = self.query_messages(topic, [key], max_num, *times, index_type=index_type, max_scan=max_scan)
+        return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+
+    def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
+        """Find the messages with a unique key, which a client gives as message id.
+
+        Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
+        """
+        return self.query_message(topic, uniq_key, index_type="U")
+
+    def query_message_by_tag(
+        self,
+        topic: str,
+        tag: str,
+        max_num: int = MAX_MSGS_NUM_BATCH,
+        begin_timestamp: int = 0,
+        end_timestamp: int = LONG_MAX,
+        *,
+        max_scan: int = MAX_SCAN,
+    ) -> QueryMessageResult:
+        """Find the messages with these tags. RocketMQ adds index entries of tags since 5.4.0.
+
+        Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
+        Source: IndexService.queryOffset with INDEX_TAG_TYPE.
+        """
+        times = begin_timestamp, end_timestamp
+        return self.query_message(topic, tag, max_num, *times, index_type="T", max_scan=max_scan)
+
+    # ---- follow --------------------------------------------------------------------------------------------
+
+    def follow(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[DispatchRequest]:
+        """Yield each message as it is dispatched, also while another process writes the store.
+
+        Parameters: from_phy_offset: bytes; None for the beginning of the log. To resume later, pass the sum of
+        phy_offset and size of the last request. poll: seconds between two checks of the log; None stops at the log's
+        current end. stop: ends the iteration.
+        Returns: iterator of DispatchRequest. Raises: CorruptFileError for damage that records follow.
+        Source: ReputMessageService.doReput.
+        """
+        return follow(self.commit_log, from_phy_offset, poll, stop)
+
+    def follow_batches(
+        self,
+        from_phy_offset: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        poll: float | None = 0.001,
+        stop: threading.Event | None = None,
+    ) -> Iterator[MessageBatch]:
+        """Yield messages as ``follow`` does, in batches.
+
+        Parameters: columns: as for ``scan``. Other parameters, raises: as ``follow``. Returns: iterator of
+        MessageBatch.
+        """
+        names = None if columns is None else list(columns)  # an iterator could be read only once
+        return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)
