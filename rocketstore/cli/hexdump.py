@@ -9,6 +9,20 @@ from rocketstore.cli.formats import Row, finish, format_option, write_rows
 from rocketstore.cli.options import store_argument, utc_text
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
+from rocketstore.kernels.layout import (
+    BLANK_HEAD,
+    BORN_HOST_V6,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    RECORD_HEAD,
+    RECORD_MAGICS,
+    STORE_HOST_V6,
+    read_field,
+    record_head,
+    topic_length_size,
+)
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.messages.system_flags import (
@@ -21,10 +35,8 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["hexdump"]
 
-MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
-SMALLEST, LARGEST = 91, 64 << 20  # bytes of a record that is read whole
-BORN_HOST_V6, STORE_HOST_V6 = 0x10, 0x20
+MAX_RECORD = 64 << 20  # bytes; of a record with a larger size only the first bytes are shown
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
 TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 TEXTS = ("body", "topic", "property", "rest")
@@ -62,8 +74,8 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:
     """Read a record by its own size, or a little where that cannot be."""
-    size = int.from_bytes(log.queue.pread(offset, 4), "big")
-    data = log.queue.pread(offset, size if SMALLEST <= size <= LARGEST else SMALLEST)
+    size = read_field(log.queue.pread(offset, 4), RECORD_HEAD, "size")
+    data = log.queue.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)
     if not data:
         raise click.ClickException(str(log.error(offset, END)))
     return data
@@ -74,7 +86,7 @@ class Record:
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.data, self.offset, self.pos = data, offset, 0
-        self.magic = int.from_bytes(data[4:8], "big")
+        self.magic = read_field(data, RECORD_HEAD, "magic")
         self.rows: list[Row] = []
 
     def take(self, field: str, size: int) -> int:
@@ -88,24 +100,23 @@ class Record:
         return int.from_bytes(data, "big", signed=True)
 
     def take_all(self) -> None:
-        self.take("size", 4)
-        self.take("magic", 4)
-        if self.magic not in (MAGIC_V1, MAGIC_V2):
+        is_record = self.magic in RECORD_MAGICS
+        head = record_head(read_field(self.data, RECORD_HEAD, "sys_flag")) if is_record else BLANK_HEAD
+        for name in head.names or ():
+            number = self.take(camel_case(name), head[name].itemsize)
+        if not is_record:
             return
-        for field, size in (("bodyCrc", 4), ("queueId", 4), ("flag", 4), ("queueOffset", 8), ("phyOffset", 8)):
-            self.take(field, size)
-        sys_flag = self.take("sysFlag", 4)
-        for kind, is_v6 in (("born", sys_flag & BORN_HOST_V6), ("store", sys_flag & STORE_HOST_V6)):
-            self.take(f"{kind}Timestamp", 8)
-            self.take(f"{kind}Host", 20 if is_v6 else 8)
-        self.take("reconsumeTimes", 4)
-        self.take("preparedTransactionOffset", 8)
-        self.take("body", self.take("bodyLength", 4))
-        self.take("topic", self.take("topicLength", 1 if self.magic == MAGIC_V1 else 2))
+        self.take("body", number)  # the head ends with the length of the body
+        self.take("topic", self.take("topicLength", topic_length_size(self.magic)))
         end = self.take("propertiesLength", 2) + self.pos
         while self.pos < end:
             stop = self.data.find(b"\2", self.pos, end)
             self.take("property", (end if stop < 0 else stop + 1) - self.pos)
+
+
+def camel_case(name: str) -> str:
+    first, *words = name.split("_")
+    return first + "".join(word.title() for word in words)
 
 
 def value_of(field: str, data: bytes) -> str:

@@ -12,6 +12,7 @@ from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, Mappings, Win
 from rocketstore.disk.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head
 from rocketstore.limits import LONG_MAX
 
 __all__ = ["RemoteFileQueue", "open_queue"]
@@ -24,10 +25,8 @@ AT_ONCE = 64  # reads
 LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
 MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
 KEPT_WINDOWS = 16  # windows of sparing reads
-RECORD_HEAD = 96  # bytes at the start of a record; they include its store time
-LEAST_RECORD = 91  # bytes
-BORN_HOST_V6 = 1 << 4  # of sysFlag
-MAGICS = (bytes.fromhex("DAA320A7"), bytes.fromhex("DAA320AB"))
+HEAD_SIZE = 96  # bytes at the start of a record; they include its store time
+CHECKED_FIELDS = ("size", "magic", "phy_offset", "sys_flag")
 
 
 def open_queue(
@@ -212,7 +211,7 @@ class RemoteFileQueue(MappedFileQueue):
 
         None stands for an offset without the head of a record. Raises: OSError.
         """
-        heads = self.pread_many(offsets, RECORD_HEAD)
+        heads = self.pread_many(offsets, HEAD_SIZE)
         return [store_timestamp_of(head, offset) for offset, head in zip(offsets, heads, strict=True)]
 
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
@@ -254,14 +253,12 @@ def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
 
     Source: MessageDecoder.decode.
     """
-    if len(head) < LEAST_RECORD:
+    if len(head) < MIN_RECORD:
         return None
-    has_offset = int.from_bytes(head[28:36], "big", signed=True) == phy_offset
-    if head[4:8] not in MAGICS or not has_offset or int.from_bytes(head[:4], "big", signed=True) < LEAST_RECORD:
+    size, magic, offset, sys_flag = (read_field(head, RECORD_HEAD, name) for name in CHECKED_FIELDS)
+    if size < MIN_RECORD or magic not in RECORD_MAGICS or offset != phy_offset:
         return None
-    is_ipv6 = int.from_bytes(head[36:40], "big") & BORN_HOST_V6
-    place = 68 if is_ipv6 else 56
-    return int.from_bytes(head[place : place + 8], "big", signed=True)
+    return read_field(head, record_head(sys_flag), "store_timestamp")
 
 
 def record_end(data: bytes, place: int) -> int:
@@ -269,8 +266,8 @@ def record_end(data: bytes, place: int) -> int:
 
     0 where none begins.
     """
-    is_record = data[place + 4 : place + 8] in MAGICS
-    return place + max(int.from_bytes(data[place : place + 4], "big", signed=True), 0) + 4 if is_record else 0
+    is_record = read_field(data, RECORD_HEAD, "magic", place) in RECORD_MAGICS
+    return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0
 
 
 def remote(path: Path) -> RemotePath:

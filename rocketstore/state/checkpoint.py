@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +12,12 @@ from rocketstore.disk.create import open_own_file
 from rocketstore.disk.mapped_file import sync, sync_path
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path, to_path
+from rocketstore.kernels.layout import CHECKPOINT, struct_of
 
 __all__ = ["StoreCheckpoint"]
 
 FILE_SIZE = 4096
-FIELDS = struct.Struct(">6q")
+FIELDS = struct_of(CHECKPOINT)
 
 
 @dataclass
@@ -77,11 +77,4 @@ class StoreCheckpoint:
                 sync_path(self.path.parent)
 
     def _numbers(self) -> tuple[int, ...]:
-        return (
-            self.physic_msg_timestamp,
-            self.logics_msg_timestamp,
-            self.index_msg_timestamp,
-            self.master_flushed_offset,
-            self.confirm_phy_offset,
-            self.logics_physical_offset,
-        )
+        return tuple(getattr(self, name) for name in CHECKPOINT.names or ())

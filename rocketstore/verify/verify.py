@@ -15,7 +15,6 @@ from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_read
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file import is_offset_name
-from rocketstore.disk.remote_file import MAGICS
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.light_queues import with_light_queues
@@ -23,6 +22,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_file import file_size, geometry_of
 from rocketstore.index.index_service import index_paths
 from rocketstore.jobs.intent import intent_path
+from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.layout.layout import look_at_store
@@ -435,7 +435,7 @@ def has_log_files(directory: Path) -> bool:
     """Return whether a directory has a file that is named as one of a commit log and begins with a record."""
     with contextlib.suppress(OSError):
         paths = sorted(path for path in directory.iterdir() if is_offset_name(path.name))
-        return any(read_file_start(path, 8)[4:] in MAGICS for path in paths[:1])
+        return any(read_field(read_file_start(path, 8), RECORD_HEAD, "magic") in RECORD_MAGICS for path in paths[:1])
     return False
 
 
