@@ -18,7 +18,8 @@ from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import ITEM, REQUEST, RequestScanner
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import SPAN, CommitLog
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import SPAN
 
 __all__ = ["Piece", "RequestPieces"]
 

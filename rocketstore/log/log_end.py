@@ -1,4 +1,4 @@
-"""LogEnd: where the messages of a commit log end, whatever is damaged before that."""
+"""LogEnd: where the last record of a commit log ends, also if bytes before that record are damaged."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
+from rocketstore.log.ending import EndSearch
 
 __all__ = ["LogEnd"]
 
@@ -16,53 +17,55 @@ LOOK_AHEAD_SECONDS = 10.0
 
 
 class LogEnd:
-    """Where a log ends: after its last record, with damage before that one in between, or none. Moves on with it.
+    """Finds where the last record of a log ends, also while the log grows.
 
-    Attributes: last_phy_offset: of the last record that ``find`` saw, bytes; None if there is none.
+    ``CommitLog.max_phy_offset`` is before the first damage in the last files. This class also finds records behind the
+    damage.
     """
 
     def __init__(self, log: CommitLog) -> None:
-        self.last_phy_offset: int | None = None
         self._log = log
-        self._end: int | None = None
-        self._looked = -math.inf
-        self._versions: list[tuple[object, ...]] = []  # of remote files, when it was looked behind the end
+        self._search = EndSearch(log)
+        self._searched = -math.inf  # seconds of the monotonic clock, when bytes behind the end were searched
+        self._versions: list[tuple[object, ...]] = []  # of remote files, at that time
+
+    @property
+    def last_phy_offset(self) -> int | None:
+        """Where the last record begins that ``find`` saw, bytes; None without a record."""
+        return self._search.last_phy_offset
 
     def find(self) -> int:
-        """Look where the log ends now, bytes. That nothing is behind bad bytes is looked for again every 10 seconds."""
-        log = self._log
+        """Return where the last record ends now, bytes. The bytes behind the end are searched every 10 seconds."""
+        log, search, before = self._log, self._search, self._search.end
         if log.ending.state == StoreState.STOPPED and not is_remote(log.directories[0]):
-            stopped_end, self.last_phy_offset = log.max_phy_offset, log.last_phy_offset
-            if not self._is_to_look(stopped_end != self._end) or not self._has_new_records(stopped_end):
-                self._end = stopped_end
+            stopped_end, search.last_phy_offset = log.max_phy_offset, log.last_phy_offset
+            if not self._must_search(before, stopped_end) or not self._has_new_records(stopped_end):
+                search.end = stopped_end
                 return stopped_end
-        before, scanner = self._end, log.scanner(())
+        scanner = log.scanner(())
         log.refresh()
-        end = None if before is None else log.walk_on(scanner, self.last_phy_offset, before)
-        if end is None:
-            self.last_phy_offset = None
-            end = log.walk(scanner, log.last_begun_file())
-        if self._is_to_look(end != before):
+        end = search.find(scanner, log.last_begun_file)
+        if self._must_search(before, end):
             while (later := log.find_later(end, LONG_MAX)) not in (None, end) and not log.ending.is_cut(end, later):
-                end = log.walk(scanner, later)
-            self._looked, self._versions = time.monotonic(), self._remote_versions()
-        if scanner.last_phy_offset >= 0:
-            self.last_phy_offset = scanner.last_phy_offset
-        self._end = end
+                end = search.find_behind(scanner, later)
+            self._searched, self._versions = time.monotonic(), self._remote_versions()
         return min(end, log.find_limit())
 
     def _has_new_records(self, end: int) -> bool:
-        """Return whether there are records behind the end of a stopped store's log that no broker cut off."""
+        """Return whether records that no broker cut off stand behind the end of a stopped store's log."""
         has_come = self._log.find_later(end, LONG_MAX) is not None and not self._log.ending.is_at(end)
-        self._looked = -math.inf if has_come else time.monotonic()
+        self._searched = -math.inf if has_come else time.monotonic()
         return has_come
 
-    def _is_to_look(self, moves_on: bool) -> bool:
-        """Whether to look behind the end. Remotely all there is has to be fetched: only where it does not move on."""
-        if time.monotonic() < self._looked + LOOK_AHEAD_SECONDS:
+    def _must_search(self, before: int | None, end: int) -> bool:
+        """Return whether to search behind the end, which was at ``before`` at the last call.
+
+        A search of remote files fetches all their bytes. So they are searched only if the end does not move.
+        """
+        if time.monotonic() < self._searched + LOOK_AHEAD_SECONDS:
             return False
         versions = self._remote_versions()
-        return not versions or self._end is None or (not moves_on and versions != self._versions)
+        return not versions or before is None or (end == before and versions != self._versions)
 
     def _remote_versions(self) -> list[tuple[object, ...]]:
         return [path.version() for path in (file.path for file in self._log.queue.files) if is_remote(path)]

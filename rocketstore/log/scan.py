@@ -16,6 +16,8 @@ from rocketstore.kernels.arrow_export import consume, export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.ending import Ending, read_error
+from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch, lazy_batch_of
 
@@ -24,13 +26,9 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from rocketstore.log.commit_log import CommitLog
-
-__all__ = ["LOOK_BACK", "MAX_BATCH_BYTES", "Scan", "Skipped"]
+__all__ = ["Scan", "Skipped", "subscribed_tags"]
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
-MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
-LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes, at last LARGE_RECORD: remotely, what is near costs less
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
 
@@ -57,7 +55,8 @@ class Scan:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: RecordReader,
+        ending: Ending,
         fields: dict[str, Field],
         begin_offset: int | None,
         end_offset: int | None,
@@ -74,6 +73,7 @@ class Scan:
         self.resync = True
         self.choose: Callable[[MessageBatch], MessageBatch] | None = None
         self._log = log
+        self._ending = ending
         self._fields = fields
         self._begin, self._end = begin_offset, end_offset
         self._new_scanner = new_scanner
@@ -91,7 +91,7 @@ class Scan:
         self.has_expired = self._begin is not None and self._begin < first
         last = min(self._log.end_of(files[-1]) if files else 0, self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
-        end = self._stop = self._log.ending.bound(begin, last if self._end is None else min(self._end, last))
+        end = self._stop = self._ending.bound(begin, last if self._end is None else min(self._end, last))
         return self._then_warn(self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end))
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
@@ -154,7 +154,7 @@ class Scan:
         log = self._log
         log.list_again()  # the records behind a planned part tell whether this is damage
         later = log.find_later(offset + 1, LONG_MAX)
-        if later is not None and not self._is_bad_crc(offset) and log.ending.is_at(offset):
+        if later is not None and not self._is_bad_crc(offset) and self._ending.is_at(offset):
             return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
@@ -174,7 +174,7 @@ class Scan:
         if offset < log.min_phy_offset:
             self.has_expired = True
             return later, True
-        error = log.error(offset, status)
+        error = read_error(self._ending, offset, status)
         if self._on_corrupt == "raise" or not isinstance(error, CorruptFileError):
             raise error
         self.skipped.append(Skipped(offset, min(later, self._stop), error))
@@ -285,3 +285,10 @@ class ScannedChunk(NamedTuple):
 def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
     """Make the first batch now; the rest when they are asked for, however much the bodies become."""
     return chain(list(islice(batches, 1)), batches)
+
+
+def subscribed_tags(tags: str | None) -> set[str] | None:
+    """Return the tags in "a||b"; None for all tags. Raises: TypeError. Source: FilterAPI.buildSubscriptionData."""
+    if not isinstance(tags, str | None):
+        raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
+    return None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import find_record
-from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.log.scan import LOOK_BACK
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 
 __all__ = ["SparseLogEnd"]
 

@@ -24,7 +24,8 @@ from rocketstore.layout.places import require_log_directory
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import Evidence, find_stopped_end, is_cut_by_broker
+from rocketstore.log.end_rule import Evidence
+from rocketstore.log.stopped_end import find_stopped_end, is_cut_by_broker
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.recovery.index import (
     IndexCut,
@@ -323,7 +324,7 @@ class Completion:
         later = self.log.find_later(self.end + 1, LONG_MAX) if self.tails else None
         if later is None or self._is_of_write(later) or all(is_saved(self.root, tail) for tail in self.tails):
             return
-        place = self.end, self.last_phy_offset, later
+        place = self.log.ending.begin(), self.end, self.last_phy_offset, later
         is_cut = is_cut_by_broker(self.log, self._evidence(), *place) if self.last_exit_ok else self._is_unflushed()
         if is_cut:
             return

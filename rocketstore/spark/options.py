@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.disk.storage import URI
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import subscribed_tags
+from rocketstore.log.scan import subscribed_tags
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
 

@@ -15,9 +15,9 @@ from rocketstore.jobs.intent import WriteIntent
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.layout.layout import find_elsewhere
 from rocketstore.limits import LONG_MAX, LONG_MIN
-from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
-from rocketstore.log.scan import LOOK_BACK
+from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore

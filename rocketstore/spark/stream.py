@@ -14,8 +14,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 import rocketstore
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import LARGE_RECORD, CommitLog
-from rocketstore.log.scan import LOOK_BACK, Scan
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
+from rocketstore.log.scan import Scan
 from rocketstore.rebuild.files import mark_of
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets

@@ -17,7 +17,8 @@ from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.end_rule import PlannedEnding, StoreState
+from rocketstore.log.end_rule import StoreState
+from rocketstore.log.ending import PlannedEnding
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue

@@ -12,7 +12,8 @@ import numpy as np
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_columns import RecordColumns
-from rocketstore.log.commit_log import CommitLog, subscribed_tags
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import subscribed_tags
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit

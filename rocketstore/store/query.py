@@ -205,7 +205,7 @@ class _Search:
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that match the query and are before the end of the log."""
         if len(phy_offsets):
-            kept = phy_offsets < self.log.find_readable_end(int(phy_offsets.max()))
+            kept = phy_offsets < self.log.ending.find_readable_end(int(phy_offsets.max()))
             rows, phy_offsets = rows[kept], phy_offsets[kept]
         matched = np.zeros(len(rows), np.uint8)
 

@@ -27,8 +27,9 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.layout.layout import look_at_store
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.commit_log import CommitLog, no_limit
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
+from rocketstore.log.record_reader import no_limit
 from rocketstore.messages.topics import SCHEDULE_TOPIC
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import is_queue_name

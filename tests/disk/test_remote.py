@@ -157,7 +157,7 @@ def test_damaged_logs_are_read_as_locally(golden, tmp_path, name, seed, monkeypa
 def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, monkeypatch, seed):
     with rocketstore.open(golden("rich-5.5.0")) as store:
         expected = answers(store, seed)
-    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", SPAN)
+    monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
     mapped = rocketstore.disk.mapped_file.MappedFileQueue.map
 
     def refused(self, file, use=""):
@@ -182,7 +182,7 @@ def test_a_record_that_ends_with_its_window_is_not_taken_for_half_written(tmp_pa
     for block in (256, 331, 512, 1000):
         monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
         monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
-        monkeypatch.setattr("rocketstore.log.commit_log.SPAN", 200)
+        monkeypatch.setattr("rocketstore.log.record_reader.SPAN", 200)
         with rocketstore.open(counted(tmp_path)) as store:
             assert answers(store) == expected
 
@@ -362,7 +362,7 @@ def test_a_scan_fetches_each_byte_once(tmp_path, threads, block, monkeypatch):
     size, offsets = long_log(tmp_path)
     monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
     monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
-    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", block // 8)
+    monkeypatch.setattr("rocketstore.log.record_reader.SPAN", block // 8)
     monkeypatch.setattr("rocketstore.disk.remote_file.HEAD", 64)  # read once a chunk
     monkeypatch.setattr("rocketstore.log.scan.CHUNK", 4 * block)
     path = counted(tmp_path)

@@ -22,7 +22,7 @@ import rocketstore
 from rocketstore import CommitLog, CorruptFileError, MappedFile, StoreClosedError, StoreError
 from rocketstore.disk import mapped_file
 from rocketstore.disk.mapped_file import MAX_MAPPED
-from rocketstore.log.commit_log import SPAN
+from rocketstore.log.record_reader import SPAN
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_id import phy_offset_of
 

@@ -23,7 +23,7 @@ from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedEr
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import RecordScanner
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.log import commit_log as commit_log_module
+from rocketstore.log import record_reader
 from rocketstore.log import scan as scan_module
 
 FILE = 4096
@@ -254,7 +254,7 @@ def test_no_batch_is_larger_than_asked_and_none_is_empty(batch_size, tmp_path, t
 
 @pytest.mark.parametrize("columns", [["topic"], ["body"], ["properties"], ["phy_offset", "keys"]], ids=",".join)
 def test_a_batch_ends_when_it_has_enough_bytes(columns, tmp_path, monkeypatch, threads):
-    for module in (scan_module, commit_log_module):
+    for module in (scan_module, record_reader):
         monkeypatch.setattr(module, "MAX_BATCH_BYTES", 1000)
     log, _ = make(tmp_path, [{"topic": "t" * 300, "body": bytes(300), "properties": {"KEYS": "k" * 300}}] * 20)
     batches = [len(batch) for batch in log.scan(columns=columns, threads=threads)]

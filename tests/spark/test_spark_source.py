@@ -33,7 +33,7 @@ from support.spark_reads import (
 
 import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
-from rocketstore.log import commit_log, log_end
+from rocketstore.log import log_end, record_reader
 from rocketstore.log.log_end import LogEnd
 from rocketstore.spark import messages, register
 from rocketstore.spark.messages import PushdownReader
@@ -288,7 +288,7 @@ def test_a_record_in_the_body_of_a_large_one_is_never_a_row_where_the_log_is_spl
     offsets = make_log(tmp_path, records)
     assert phy_offsets(tmp_path, mode=mode) == offsets
     with monkeypatch.context() as small:
-        small.setattr(commit_log, "LARGE_RECORD", 10)
+        small.setattr(record_reader, "LARGE_RECORD", 10)
         reader, schema = reader_of(tmp_path, maxPartitionBytes=str(place - 10), mode=mode)
         before, after = reader.partitions()[:2]
     assert before.ranges[0][1] == after.ranges[0][0] == place
@@ -620,7 +620,7 @@ def test_a_missing_file_where_a_range_begins_is_told(tmp_path, begin):
 
 
 def test_a_range_begins_behind_a_large_message_that_it_begins_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(commit_log, "LARGE_RECORD", 10)
+    monkeypatch.setattr(record_reader, "LARGE_RECORD", 10)
     offsets = make_log(tmp_path, some(20))
     assert phy_offsets(tmp_path, startingPhyOffset=str(offsets[5] + 50)) == offsets[6:]
 

@@ -72,7 +72,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr("rocketstore.disk.storage.BLOCK", BLOCK)
     for name, value in {"BLOCK": BLOCK, "HEAD": HEAD, "MOST": MOST}.items():
         monkeypatch.setattr(f"rocketstore.disk.remote_file.{name}", value)
-    monkeypatch.setattr("rocketstore.log.commit_log.SPAN", SPAN)
+    monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
 
 
 def made_store(root, n=60):

@@ -1,0 +1,278 @@
+"""Where a log ends: after its last sound record, or before it where a broker ends the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rocketstore.disk.storage import is_remote
+from rocketstore.errors import CorruptFileError
+from rocketstore.kernels.commit_log import BLANK, END, HALF, RecordScanner, bad_reason
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.end_rule import EndRule, StoreState
+from rocketstore.log.record_reader import RecordReader
+from rocketstore.log.stopped_end import (
+    StoppedEnd,
+    ends_before_bad_body,
+    find_stopped_end,
+    is_cut_by_broker,
+    is_older_than_start,
+)
+
+__all__ = ["EndSearch", "Ending", "PlannedEnding", "read_error"]
+
+
+class EndSearch:
+    """Finds where the sound records of a log end. It resumes at the last record that it found before.
+
+    Attributes: end: the end that was found last, bytes, or None. last_phy_offset: where the last record before that
+    end begins, bytes; None without a record.
+    """
+
+    def __init__(self, log: RecordReader) -> None:
+        self.end: int | None = None
+        self.last_phy_offset: int | None = None
+        self._log = log
+
+    def find(self, scanner: RecordScanner, find_begin: Callable[[], int]) -> int:
+        """Return where the sound records end now, bytes.
+
+        Parameters: find_begin: a function that returns where the search begins if it cannot be resumed.
+        """
+        end = None if self.end is None else self._resume(scanner, self.end)
+        if end is None or not self._is_in_files(end):
+            self.last_phy_offset = None
+            end = self._log.walk(scanner, find_begin())
+        self._keep(end, scanner)
+        return end
+
+    def find_behind(self, scanner: RecordScanner, offset: int) -> int:
+        """Return where the sound records end that begin at ``offset``, behind damage."""
+        end = self._log.walk(scanner, offset)
+        self._keep(end, scanner)
+        return end
+
+    def _resume(self, scanner: RecordScanner, end: int) -> int | None:
+        """Walk from the last known record, if the log ended at ``end``. Return None if that record was cut off.
+
+        If a write was rolled back, another record may stand in its place.
+        """
+        log, last = self._log, self.last_phy_offset
+        files = log.queue.files
+        if last is None or not files or last < files[0].file_from_offset:
+            return log.walk(scanner, end)
+        found = log.walk(scanner, last)
+        if found > last:
+            return found
+        step = log.step(scanner, last, last + 1)
+        return log.walk(scanner, end) if step is not None and step[1] == HALF else None
+
+    def _is_in_files(self, end: int) -> bool:
+        """Return whether a file still reaches ``end``; True if there are no files, whose records all expired."""
+        last = self._log.queue.last_before(end)
+        return not self._log.queue.files or (last is not None and end <= self._log.end_of(last))
+
+    def _keep(self, end: int, scanner: RecordScanner) -> None:
+        self.end = end
+        if scanner.last_phy_offset >= 0:
+            self.last_phy_offset = scanner.last_phy_offset
+
+
+class Ending:
+    """Finds where a broker ends a log, by a rule. Without a rule the log has all records that can be read.
+
+    Attributes: rule: None if the log was opened without its store, or if old records must be read too.
+    """
+
+    def __init__(self, log: RecordReader) -> None:
+        self.log = log
+        self.rule: EndRule | None = None
+        self._search = EndSearch(log)
+        self._committed_end = 0
+        self._stopped_end: StoppedEnd | None = None
+
+    def find(self) -> int:
+        """Return where the log ends now, bytes: behind its last sound record. Source: CommitLog.getMaxOffset."""
+        self.log.refresh()
+        end = self._search.find(self.log.scanner((), verify_crc=self.verifies_crc), self.begin)
+        self._committed_end = min(end, self.log.find_limit())
+        return self._committed_end
+
+    @property
+    def last_phy_offset(self) -> int | None:
+        """Where the last record begins that ``find`` saw, bytes; None without a record."""
+        return self._search.last_phy_offset
+
+    @property
+    def known_end(self) -> int:
+        """The end of the log, bytes, that the last call of ``find`` returned; 0 before the first call."""
+        return self._search.end or 0
+
+    def find_readable_end(self, phy_offset: int) -> int:
+        """Return an offset, bytes, that tells whether ``phy_offset`` is before the end of the log.
+
+        If ``phy_offset`` is at or behind the end of the log, the result is that end. Otherwise the result is any offset
+        behind ``phy_offset``, which is faster to find. Records behind the end were cut off by a broker, or their write
+        was never committed.
+        """
+        end = LONG_MAX if phy_offset < self._committed_end else self.log.find_limit()
+        return min(end, self.find()) if self.is_behind(phy_offset) else end
+
+    @property
+    def is_remote(self) -> bool:
+        return is_remote(self.log.directories[0])
+
+    @property
+    def verifies_crc(self) -> bool:
+        """Whether the log ends before the first body that does not match its CRC."""
+        is_stopped = self.state == StoreState.STOPPED
+        return is_stopped and self._stopped_end is not None and self._stopped_end.verifies_crc
+
+    @property
+    def left_state(self) -> StoreState:
+        """The state in which the last writer left the store; CRASHED without a rule."""
+        return StoreState.CRASHED if self.rule is None else self.rule.find_state()
+
+    @property
+    def state(self) -> StoreState:
+        """As ``left_state``; CRASHED too if the log was damaged after a clean stop, so that its end is not known."""
+        state = self.left_state
+        if state != StoreState.STOPPED or self.rule is None or self.is_remote:
+            self._stopped_end = None
+            return state
+        if self._stopped_end is None:
+            evidence, verify_crc = self.rule.find_evidence(), self.rule.verifies_crc
+            self._stopped_end = found = find_stopped_end(self.log, self.begin(), evidence, verify_crc=verify_crc)
+            if not found.is_damaged:
+                last = found.last_phy_offset
+                self._search.end, self._search.last_phy_offset = found.end, last if last >= 0 else None
+        return StoreState.CRASHED if self._stopped_end.is_damaged else state
+
+    def begin(self) -> int:
+        """Return the physical offset from which the end of the log is searched for, where a file begins."""
+        last = self.log.last_begun_file()
+        if self.rule is None or self.left_state != StoreState.STOPPED:
+            return last
+        starts = [file.file_from_offset for file in self.log.queue.files if file.file_from_offset <= last]
+        return min(starts[-self.rule.last_files :], default=0)
+
+    def is_at(self, offset: int) -> bool:
+        """Return whether the log ends at an offset that has no record, although records follow behind it."""
+        if self.left_state == StoreState.CRASHED or offset < self.begin():
+            return False
+        state = self.state
+        if state == StoreState.CRASHED:
+            return False
+        if state == StoreState.STOPPED and self._stopped_end is not None:
+            return self.is_known_cut(offset) or self._search_again(offset)
+        later = self.log.find_later(offset + 1, LONG_MAX)
+        return later is not None and self.is_cut(offset, later)
+
+    def is_known_cut(self, offset: int) -> bool:
+        """Return whether a search has found that a broker cut the log at an offset or before it."""
+        found = self._stopped_end
+        return found is not None and found.is_cut and offset >= found.end
+
+    def _search_again(self, offset: int) -> bool:
+        """Search for the end of a stopped store again if records came behind it. Return whether it is a cut."""
+        if self.log.find_later(offset + 1, LONG_MAX) is None:
+            return False
+        self._stopped_end = None
+        return self.state == StoreState.STOPPED and self.is_known_cut(offset)
+
+    def is_cut(self, end: int, later: int, last_phy_offset: int | None = None) -> bool:
+        """Return whether a broker cut off the record at ``later``, behind the end of the log, at its last start.
+
+        Parameters: last_phy_offset: where the last record before the end begins; None if that is not known.
+        """
+        if self.rule is None or self.state == StoreState.CRASHED:
+            return False
+        evidence = self.rule.find_evidence()
+        if self.state == StoreState.RUNNING:
+            return end >= self.log.last_begun_file() and is_older_than_start(self.log, evidence, later)
+        if last_phy_offset is None and self.find() == end:
+            last_phy_offset = self.last_phy_offset
+        if last_phy_offset is None:
+            return False
+        return is_cut_by_broker(self.log, evidence, self.begin(), end, last_phy_offset, later)
+
+    def is_behind(self, offset: int) -> bool:
+        """Return whether an offset is at or behind the end of the log. False without a rule, and for a remote log."""
+        if self.rule is None or offset < self.known_end or self.is_remote:
+            return False
+        if self.left_state == StoreState.CRASHED or offset < self.begin() or self.state == StoreState.CRASHED:
+            return False
+        end = self.find()
+        return offset >= end and self.is_at(end)
+
+    def bound(self, begin: int, end: int) -> int:
+        """Return where a scan of a range must end: at ``end``, or at the end of the log if that is before ``end``."""
+        if self.rule is None or self.is_remote or end <= self.begin():
+            return end
+        if self.left_state == StoreState.STOPPED:
+            is_found_by_scan = self._stopped_end is None and begin <= self.begin() and self._has_known_end()
+            if is_found_by_scan or self.state != StoreState.STOPPED or not self.is_known_cut(LONG_MAX):
+                return end
+            return min(end, max(self.find(), begin))
+        return begin if begin > self.begin() and self.is_behind(begin) else end
+
+    def _has_known_end(self) -> bool:
+        """Return whether the log ends at the first bytes that are no record, so that no CRC must be compared."""
+        rule = self.rule
+        if rule is None or not rule.verifies_crc:
+            return True
+        evidence = rule.find_evidence()
+        flushed = evidence.physic_msg_timestamp
+        return flushed is None or (flushed > 0 and not ends_before_bad_body(self.log, evidence, self.begin()))
+
+    def bound_of_queues(self) -> int:
+        """Return the physical offset that queues end before: the end of the log, or LONG_MAX if it is not known."""
+        end = self.find()
+        if self.state == StoreState.STOPPED:
+            return end
+        later = self.log.find_later(end, LONG_MAX)
+        return end if later is None or self.is_cut(end, later) else LONG_MAX
+
+
+class PlannedEnding(Ending):
+    """The end of a log that the driver of a distributed job found, for the queues that a task reads."""
+
+    def __init__(self, log: RecordReader, end: int) -> None:
+        super().__init__(log)
+        self._end = end
+
+    @property
+    def left_state(self) -> StoreState:
+        return StoreState.STOPPED
+
+    def begin(self) -> int:
+        return 0
+
+    def bound_of_queues(self) -> int:
+        return self._end
+
+
+def read_error(ending: Ending, offset: int, status: int) -> Exception:
+    """Return the error that says why no message can be read at a physical offset.
+
+    Parameters: status: that a scanner or ``RecordReader.read_record`` returned.
+    """
+    file = ending.log.queue.find(offset)
+    if file is None:
+        return _no_file_error(ending, offset)
+    if status in (END, BLANK, HALF):
+        field, reason = "magic", "no message begins here: the end of the log, or of what its file holds"
+    else:
+        field, reason = bad_reason(status)
+    return CorruptFileError(file.path, offset - file.file_from_offset, field, reason)
+
+
+def _no_file_error(ending: Ending, offset: int) -> Exception:
+    """Return the error for an offset that no file has: it is in a gap, or outside the log."""
+    queue = ending.log.queue
+    before = queue.last_before(offset)
+    if before is not None and before is not queue.files[-1]:
+        later = queue.start_behind(before)
+        reason = f"there is nothing from {offset} to {later}: a file is missing or was cut"
+        return CorruptFileError(before.path, before.size, "file size", reason)
+    begin, end = ending.log.min_phy_offset, ending.find()
+    return IndexError(f"phy_offset {offset} is outside the commit log, which has {begin} to {end}")

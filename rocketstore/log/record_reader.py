@@ -1,0 +1,331 @@
+"""RecordReader: reads the records of a commit log by offset, step by step, and searches for them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.disk.remote_file import BYTES_BEHIND_RECORD, RemoteFileQueue
+from rocketstore.disk.storage import is_remote
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
+from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.compression import BodyError
+from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch
+
+__all__ = ["LARGE_RECORD", "LOOK_BACK", "MAX_BATCH_BYTES", "SPAN", "RecordReader", "no_limit"]
+
+AT_REST_SECONDS = 60
+SPAN = 1 << 20  # bytes to read at once where a file cannot be mapped
+LARGE_RECORD = 8 << 20  # bytes; a search for the record around an offset is slow for larger records, but not wrong
+LOOK_BACK = 1 << 12, 1 << 16, 1 << 20, None  # bytes; None means LARGE_RECORD. Near bytes of a remote file cost less
+MAX_BATCH_BYTES = 32 << 20  # of topics, bodies and properties
+
+
+def no_limit() -> int:
+    return LONG_MAX
+
+
+class RecordReader:
+    """Reads records of a commit log by physical offset. A broker may write the log at the same time.
+
+    Attributes: directories; queue: the files. options: for each scanner of records. whole_to: nobody writes before
+    this physical offset any more, so a record there may end in zeros. find_limit: a function that returns an upper
+    bound of the log's end, a physical offset, or LONG_MAX without a bound.
+    Source: CommitLog, MultiPathMappedFileQueue.
+    """
+
+    def __init__(self, queue: MappedFileQueue, options: dict[str, Any]) -> None:
+        self.directories = queue.directories
+        self.queue = queue
+        self.options = options
+        self.whole_to = 0
+        self.find_limit: Callable[[], int] = no_limit
+        self._bounded_files: Sequence[Any] | None = None  # the list of files that end within a long
+        self._closed = False
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    @property
+    def mapped_file_size(self) -> int:
+        """The size of a complete file, bytes; 0 without files."""
+        return self.queue.mapped_file_size
+
+    @property
+    def min_phy_offset(self) -> int:
+        """The physical offset at which the first file begins; 0 without files. Source: CommitLog.getMinOffset."""
+        if self._closed or not self.queue.files or not self.queue.files[0].path.exists():
+            self.refresh()
+        return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    def refresh(self) -> None:
+        """List the files again. Files whose bytes would have offsets beyond a long are left out."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        self.queue.refresh()
+        if self._bounded_files is not self.queue.files:  # check each of thousands of files only once
+            if any(file.end_offset > LONG_MAX for file in self.queue.files):
+                self.queue.files = [file for file in self.queue.files if file.end_offset <= LONG_MAX]
+            self._bounded_files = self.queue.files
+
+    def list_again(self) -> None:
+        """List the files of a planned log again, because one of them is not as it was planned."""
+        if self.queue.is_planned:
+            self.whole_to = 0
+            self.queue.list_again()
+            self.refresh()
+
+    def end_of(self, file: LogFile) -> int:
+        """Return the physical offset at which the next file begins, also if ``file`` was cut."""
+        end = file.file_from_offset + max(file.size, self.queue.mapped_file_size)
+        return min(end, self.queue.start_behind(file), LONG_MAX)
+
+    def data_of(self, file: LogFile, offset: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of a file that are not holes, from a physical offset on; nothing if the file has expired."""
+        with contextlib.suppress(FileNotFoundError):
+            yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
+
+    def is_at_rest(self, offset: int) -> bool:
+        """Return whether nobody writes at an offset, so that a record there may end in zeros.
+
+        The time stamp of a mapped file changes only when a page is first written. So the last record may be newer than
+        the time stamp. Some remote file systems report no time stamp; it is 0 then.
+        """
+        if offset < self.whole_to:
+            return True
+        file = self.queue.find(offset)
+        if file is None:
+            return True
+        try:
+            changed = file.path.stat().st_mtime
+        except FileNotFoundError:  # the file has just expired
+            return True
+        is_known = changed > 0 or not is_remote(file.path)
+        return is_known and time.time() - changed > AT_REST_SECONDS
+
+    # ---- one record, and many ------------------------------------------------------------------------------
+
+    def read_record(self, offset: int) -> tuple[int, dict[str, Any] | None]:
+        """Read the record at a physical offset, also behind the end of the log. Return its status and its fields.
+
+        The fields are None if no complete record begins there.
+        """
+        size = SPAN
+        while True:
+            window = self._window(offset, size)
+            if window is None:
+                return END, None
+            status, fields = read_message(*window, offset)
+            if status == HALF and self.is_at_rest(offset):
+                status, fields = read_message(*window, offset, at_rest=True)
+            if status != CUT or size > INT_MAX or not self._is_partial(window):
+                return status, fields
+            size *= 16
+
+    def read_store_timestamp(self, phy_offset: int) -> int:
+        """Return the store time of a record, epoch ms, also behind the end of the log; -1 without a record."""
+        fields = self.read_record(phy_offset)[1]
+        return -1 if fields is None else int(fields["store_timestamp"])
+
+    def windows_of(self, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+        """Return windows that contain the records at physical offsets int64[n].
+
+        The second array, int32[n], has the number of the window of each record, or -1 if no file has the offset.
+        """
+        if isinstance(self.queue, RemoteFileQueue):
+            return self._remote_windows(self.queue, phy_offsets)
+        starts = self.queue.starts()
+        file_of = np.searchsorted(starts, phy_offsets, "right") - 1
+        windows: list[Window] = []
+        window_of = np.full(len(phy_offsets), -1, np.int32)
+        for i in np.unique(file_of[file_of >= 0]).tolist():
+            rows = np.flatnonzero(file_of == i)
+            window = self._window(int(starts[i]), SPAN)
+            if window is not None and self._is_partial(window):
+                for row in rows.tolist():
+                    self._add_record(int(phy_offsets[row]), windows, window_of[row : row + 1])
+            elif window is not None:
+                window_of[rows] = len(windows)
+                windows.append(window)
+        return windows, window_of
+
+    def _add_record(self, offset: int, windows: list[Window], window_of: np.ndarray) -> None:
+        """Read one record of a file that is not mapped: its first four bytes are its length."""
+        size = int.from_bytes(self.queue.pread(offset, 4), "big")
+        # Four bytes more: zeros behind a record mean that it may be half written.
+        window = self._window(offset, min(max(size, 4) + 4, INT_MAX))
+        if window is not None:
+            window_of[0] = len(windows)
+            windows.append(window)
+
+    def _remote_windows(self, queue: RemoteFileQueue, phy_offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
+        try:
+            return queue.records(phy_offsets)
+        except FileNotFoundError:  # a file has expired since it was listed
+            queue.forget()
+            self.refresh()
+            return queue.records(phy_offsets)
+
+    def _window(self, offset: int, size: int) -> Window | None:
+        if self._closed:
+            raise StoreClosedError(f"{self.directories[0]} is closed")
+        window = self.queue.read(offset, size, "random")
+        if window is None:
+            self.list_again()
+            self.refresh()
+            window = self.queue.read(offset, size, "random")
+        return window
+
+    def _is_partial(self, window: Window) -> bool:
+        """Return whether a window ends before its file does. A record may continue behind the window then."""
+        file = self.queue.find(window.from_offset)
+        return file is not None and window.from_offset + window.buffer.size < file.end_offset
+
+    def with_bodies(self, batch: MessageBatch, most: int, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
+        """Yield messages of this log with their bodies decompressed, as ``MessageBatch.split`` does.
+
+        Parameters: most: bytes of bodies in a batch at most. bad_bodies: counts the bodies that cannot be decoded.
+        """
+        return batch.split(most, bad_bodies, self._name_file)
+
+    def _name_file(self, error: BodyError) -> BodyError:
+        """Return an error that names the log file, given an error that has only the physical offset."""
+        file = self.queue.find(error.offset) if isinstance(error, CorruptFileError) else None
+        if not isinstance(error, CorruptFileError) or file is None:
+            return error
+        return CorruptFileError(file.path, error.offset - file.file_from_offset, error.field, error.reason)
+
+    # ---- steps ---------------------------------------------------------------------------------------------
+
+    def scanner(self, fields: Iterable[str], **options: Any) -> RecordScanner:
+        """Return a scanner that collects the stored columns from which fields of messages are made."""
+        names = {name.removesuffix("_ms"): None for name in fields if name not in MADE_COLUMNS}
+        if not MADE_COLUMNS.isdisjoint(fields):
+            names |= dict.fromkeys(STORED_COLUMNS)
+        return RecordScanner(names, **self.options, **options)
+
+    def step(
+        self, scanner: RecordScanner, offset: int, end: int, max_rows: int = LONG_MAX
+    ) -> tuple[int, int] | None:
+        """Scan records of one file that begin from ``offset`` to before ``end``.
+
+        Return the offset behind the last record and the status there; None if no file has ``offset``.
+        """
+        first = size = self._span(offset)
+        seen = -1, -1
+        while True:
+            window = self.queue.read(offset, size, "sequential", end)
+            if window is None:
+                return None
+            offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES)
+            if status == HALF and self.is_at_rest(offset):
+                offset, status = scanner.scan(*window, offset, end, max_rows, MAX_BATCH_BYTES, at_rest=True)
+            place, file = (window.from_offset, window.buffer.size), self.queue.find(window.from_offset)
+            if status == BLANK and file is not None and self._fills(file, offset):
+                return self.end_of(file), status
+            if status != OK and self._is_partial(window) and self.queue.read_beyond(window):
+                continue
+            if status != OK and place != seen and self._is_partial(window):
+                seen = place
+                if sum(place) - offset < size:
+                    continue
+                if status in (CUT, BLANK) or (status == HALF and size == first):  # what the bytes behind it may change
+                    size = self._larger(size, offset)
+                    continue
+            if status == BLANK and file is not None:
+                offset = self.end_of(file)
+            return offset, status
+
+    def _span(self, offset: int) -> int:
+        """Return how many bytes to read at an offset at once if the file is not mapped."""
+        return min(SPAN, self.queue.span(offset))
+
+    def _larger(self, size: int, offset: int) -> int:
+        """Return how many bytes to read of a record, or of a blank, after ``size`` bytes were too few."""
+        if size >= SPAN or size * 16 <= self.queue.span(offset):
+            return size * 16
+        return max(self._length_at(offset) + BYTES_BEHIND_RECORD, 2 * size)
+
+    def _length_at(self, offset: int) -> int:
+        """Read the length field of the record, or of the blank, at an offset, bytes."""
+        return int.from_bytes(self.queue.pread(offset, 4), "big", signed=True)
+
+    def _fills(self, file: LogFile, offset: int) -> bool:
+        """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""
+        return self.queue.span(offset) < SPAN and self._length_at(offset) >= file.end_offset - offset
+
+    def walk(self, scanner: RecordScanner, offset: int, end: int = LONG_MAX) -> int:
+        """Scan the sound records that begin from ``offset`` to before ``end``. Return where the last of them ends."""
+        while offset < end and (step := self.step(scanner, offset, end)) is not None:
+            if step[0] == offset and step[1] not in (OK, BLANK):
+                break
+            offset = step[0]
+        return offset
+
+    def begins_record(self, offset: int) -> bool:
+        """Return whether a sound record or a blank begins at an offset."""
+        step = self.step(self.scanner(()), offset, offset + 1)
+        return step is not None and step[1] in (OK, BLANK)
+
+    def last_begun_file(self) -> int:
+        """Return where the last file with a record at its start begins. Files that were made ahead follow it."""
+        for file in reversed(self.queue.files):
+            if self.begins_record(file.file_from_offset):
+                return file.file_from_offset
+        return self.queue.files[0].file_from_offset if self.queue.files else 0
+
+    # ---- searches ------------------------------------------------------------------------------------------
+
+    def first_record(self, begin: int, end: int) -> int | None:
+        """Find the first record that begins from ``begin`` to before ``end``. None if there is no record.
+
+        Bytes in the body of another record may look like a record and be found. At the start of a file the answer is
+        that start, whatever is there: the reader reports other bytes.
+        """
+        file = self.queue.find(begin)
+        return begin if file is not None and file.file_from_offset == begin else self.find_later(begin, end)
+
+    def find_later(self, offset: int, end: int) -> int | None:
+        """Find the first record from ``offset`` to before ``end``. Holes are not read. None if there is no record."""
+        for file in self.queue.between(offset, end):
+            if file.end_offset <= offset:
+                continue
+            for begin, stop in self.data_of(file, offset):
+                found = self._find_in(file.file_from_offset + begin, min(file.file_from_offset + stop, end))
+                if found is not None:
+                    return found
+        return None
+
+    def _find_in(self, place: int, stop: int) -> int | None:
+        """Find the first record in a part of one file, window by window if the file is not mapped."""
+        while place < stop and (window := self.queue.read(place, self._span(place), "sequential", stop)) is not None:
+            partial = self._is_partial(window)
+            found = find_record(*window, place, stop, or_cut=partial)
+            if found is None:
+                # Two windows may divide the eight bytes by which a record is recognised.
+                place = window.from_offset + window.buffer.size - (7 if partial else 0)
+            elif not partial or self.read_record(found)[0] in (OK, HALF):
+                return found
+            else:
+                place = found + 1
+        return None
+
+    def end_around(self, offset: int, most: int | None = None) -> int:
+        """Return the end of the sound record or blank that contains ``offset``; ``offset`` itself without one.
+
+        Parameters: most: how many bytes before ``offset`` are searched, LARGE_RECORD by default.
+        """
+        file = self.queue.find(offset)
+        place = offset if file is None else max(file.file_from_offset, offset - (most or LARGE_RECORD))
+        while (before := self.find_later(place, offset)) is not None:
+            place = self.walk(self.scanner(()), before, offset)
+            if place >= offset:
+                return place
+            place += 1
+        return offset
