@@ -50,8 +50,8 @@ def rebuild(
 ) -> None:
     """Build the consume queues and the index of STORE, which no broker may run on, from its commit log alone.
 
-    The old ones are kept as *.bak-TIME until they are deleted. A torn tail of the log is cut as recover does. What was
-    interrupted goes on with the same command; until all is built, nothing of STORE is changed.
+    The old ones are kept as *.bak-TIME until they are deleted. A torn tail of the log is cut as recover does. STORE is
+    not changed before everything is built. Run the same command again after an interruption: it begins anew.
     """
     if index and topics:
         raise click.UsageError("--index: is built of all topics, so not with --topic")
@@ -67,7 +67,7 @@ def rebuild(
                 config = replace(config or known_config(store, replaced=DEFAULT_SIZES), write_elsewhere=True)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
-            note(f"{out or store}: is not done; the same command goes on")
+            note(f"{out or store}: was interrupted; run the same command again, it begins anew")
             raise
     row = {
         "minPhyOffset": report.min_phy_offset,

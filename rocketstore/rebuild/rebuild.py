@@ -6,11 +6,9 @@ import contextlib
 import errno
 import os
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 from zoneinfo import ZoneInfo
@@ -26,7 +24,7 @@ from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues
 from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.errors import StoreError, StoreLockedError
-from rocketstore.index.index_service import index_file_name, open_index
+from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.dispatch import INNER_DISPATCH
 from rocketstore.kernels.queue_id import QueueId
@@ -42,20 +40,10 @@ from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_l
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.files import (
-    INDEX_MADE,
-    NO_MARK,
-    can_swap,
-    cut_index_files,
-    cut_queue,
     index_headers,
-    is_free,
-    mark_of,
     name_index_files,
-    read_state,
     remove_other_topics,
-    remove_state,
     require_replaceable,
-    save_state,
     swap,
     take_back,
 )
@@ -66,7 +54,8 @@ from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topi
 __all__ = ["RebuildReport", "rebuild"]
 
 STAGING = "rocketstore-rebuild"
-GO_ON = "it has abort, as after a crash; run rebuild again, which goes on, before a broker starts"
+INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
+RUN_AGAIN = "it has abort, as after a crash; run rebuild again before a broker starts"
 QUEUE_SIZES = (
     "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
 )
@@ -76,7 +65,6 @@ MIN_ROOM = 1 << 16  # bytes of requests and items
 ROOM_PARTS = 16  # of the memory, for what is read of each piece: it grows by halves, and is copied then
 WAITING_PARTS = 12  # of the memory, for requests that wait: they are copied, and sorted by queue
 MAX_WAITING = 16 << 20  # bytes of them: put while the threads read on
-SAVE_SECONDS = 30.0  # between two notes of how far it is
 Progress = Callable[[int, int], object]
 
 
@@ -112,9 +100,10 @@ def rebuild(
 ) -> RebuildReport:
     """Build consume queues and index from the commit log as a broker of ``config.compat`` does that has neither.
 
-    They are built beside the old ones, which then are renamed to ``*.bak-<time>``; killed before that, nothing has
-    changed, and killed at any time, the next call goes on. A torn tail of the log is cut as ``recover`` does, and the
-    checkpoint is written, so that a broker's next start deletes nothing of it.
+    The new files are built in ``rocketstore-rebuild``. Then each old directory is renamed to ``*.bak-<time>``, and the
+    new one takes its name. If the process is killed, every directory is the old or the new one, or is missing with the
+    old one kept as ``*.bak-<time>``. Call ``rebuild`` again then: it begins anew. A torn tail of the log is cut as
+    ``recover`` does, and the checkpoint is written, so that a broker's next start deletes nothing of it.
 
     Parameters
     ----------
@@ -133,10 +122,11 @@ def rebuild(
     ------
     ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
-    StoreError : topics.json cannot be read, or a directory cannot be replaced; or that the next call goes on.
+    StoreError : topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and
+        the message says that ``rebuild`` must be called again.
     UnsupportedFormatError : the log is DLedger's; or, for a part to be rebuilt in place, the queues are in RocksDB.
-    StoreLockedError, FileExistsError, TypeError, OSError. The old files are as they were, and a store that was stopped
-        cleanly still is, but for a StoreError that says that the next call goes on.
+    StoreLockedError, FileExistsError, TypeError, OSError. After all errors but a failed swap the old files are as they
+        were, and a store that was stopped cleanly still is.
 
     Source: ReputMessageService.doReput; a broker reads at most commitLogRecoverMaxNum files again.
     """
@@ -167,6 +157,11 @@ def zone_of(tz: str | None) -> ZoneInfo | None:
         return None if tz is None else ZoneInfo(tz)
     except (KeyError, ValueError, OSError):
         raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
+
+
+def places_of(root: Path) -> tuple[Path, Path]:
+    """Return where the queues of a store may be: a killed swap leaves some of them in the directory of the rebuild."""
+    return root, root / STAGING
 
 
 @dataclass
@@ -227,7 +222,8 @@ class Rebuilder:
         self.topics = read_topics(self.root, self.known, must_be_good=True)  # or queues become those of another type
         self.batches = batch_topics(self.topics)
         if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
-            self.batches |= {*topics_in(self.root / "batchconsumequeue")}
+            places = (place / "batchconsumequeue" for place in places_of(self.root))
+            self.batches |= {topic for place in places for topic in topics_in(place)}
 
     @classmethod
     def of(
@@ -243,8 +239,9 @@ class Rebuilder:
         require_file_log(root, config or StoreConfig(), "rebuilt from")
         require_log_directory(root, config or StoreConfig())
         known = known_config(root, config, replaced=build.replaced_sizes())
-        places = (root, root / STAGING)  # in the middle of a swap they are where they were built
-        known = with_light_queues(known, (topic for place in places for topic in topics_in(place / "consumequeue")))
+        known = with_light_queues(
+            known, (topic for place in places_of(root) for topic in topics_in(place / "consumequeue"))
+        )
         build.index = build.index and known.message_index_enable
         build.require()
         self = cls(root, build, known, memory, threads or os.cpu_count() or 1, zone, progress)
@@ -265,18 +262,21 @@ class Rebuilder:
             require_batch_size(self.config)
 
     def build_in(self, out: Path) -> RebuildReport:
-        """Build in a directory of its own."""
-        plan = self.look_only()
+        """Build in an empty directory, or in one that has only what a killed call left there."""
+        plan, staging = self.look_only(), out / STAGING
         with plan.log, lock_owner_of(out):
             make_root(out)
-            if not is_free(out):
+            if any(path != staging for path in out.iterdir()):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
-            self._build(plan, out)
-            remove_state(out)
+            self._build(plan, staging)
+            for path in staging.iterdir():
+                path.rename(out / path.name)
+            staging.rmdir()
+            sync_path(out)
             return self._report(plan, out, ())
 
     def build_and_swap(self) -> RebuildReport:
-        """Build beside the store's own files, and put it in their place."""
+        """Build beside the store's own files, then replace these."""
         staging = self.root / STAGING
         if not self.build.consume_queue or self.build.topics is not None:
             self.layout.require_written_queues("written")  # the other queues are completed
@@ -284,47 +284,41 @@ class Rebuilder:
         with plan.log:
             plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
             self._require_rights(plan)
-            state = self._build(plan, staging)
-            if state["phase"] != "swap":
-                save_geometry(self.root, self.config)  # which old files may be all that shows
-                for part in self.build.parts():
-                    if (self.root / part).exists():
-                        make_directory(staging / part)
-                made = [part for part in self.build.parts() if (staging / part).exists()]
-                state |= {"phase": "swap", "time": index_file_name(datetime.now()), "made": made}
-                save_state(staging, state)
-            backups, rest = self._swap(plan, staging, state)
+            self._build(plan, staging)
+            save_geometry(self.root, self.config)  # the old files may be the only ones that show it
+            for part in self.build.parts():
+                if (self.root / part).exists():
+                    make_directory(staging / part)
+            backups, rest = self._swap(plan, staging)
             try:
                 self._finish(plan, rest)
                 shutil.rmtree(staging)
                 (self.root / "abort").unlink()
                 sync_path(self.root)
             except OSError as error:
-                raise StoreError(f"{self.root}: what was built is in its place, but {error}: {GO_ON}") from error
+                reason = f"the new files are in their places, but {error}"
+                raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
             return self._report(plan, self.root, backups)
 
-    def _swap(
-        self, plan: Completion, staging: Path, state: dict[str, Any]
-    ) -> tuple[tuple[Path, ...], Completion | None]:
-        """Put what was built in the place of the old, or after an error leave all as it was.
+    def _swap(self, plan: Completion, staging: Path) -> tuple[tuple[Path, ...], Completion | None]:
+        """Replace the old directories with the new ones. After an error rename all of them back.
 
-        Returns: where the old is now, and what there is to do to what was not built. Raises: StoreError for an error
-        after which something is not as it was.
+        Returns: the backups of the old directories, and what must be done to the parts that were not built.
+        Raises: StoreError if the directories could not be renamed back, or if the log was changed.
         """
         renamed: list[tuple[Path, Path]] = []
         try:
-            plan.apply_steps()  # abort: a broker that starts in the middle looks at everything
-            return swap(self.root, staging, state, renamed), self._look_at_rest(plan)
+            plan.apply_steps()  # makes `abort`: a broker that starts during the swap looks at everything
+            return swap(self.root, staging, self.build.parts(), renamed), self._look_at_rest(plan)
         except BaseException as error:
             is_undone = plan.write is not None and plan.write.what == "undo"
-            is_as_it_was = take_back(renamed) and all((staging / part).exists() for part in state["made"])
-            if is_as_it_was and not is_undone:
+            if take_back(renamed) and not is_undone:
                 if plan.last_exit_ok:  # with abort a broker's next start would not believe the index
                     (self.root / "abort").unlink(missing_ok=True)
                     sync_path(self.root)
             elif isinstance(error, Exception):
-                reason = f"some of it is as it was, some as it will be: {error}"
-                raise StoreError(f"{self.root}: {reason}: {GO_ON}") from error
+                reason = f"some directories are old ones, and some are new ones: {error}"
+                raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
             raise
 
     def _require_rights(self, plan: Completion) -> None:
@@ -382,93 +376,57 @@ class Rebuilder:
 
     # ---- build ---------------------------------------------------------------------------------------------
 
-    def _build(self, plan: Completion, staging: Path) -> dict[str, Any]:
-        """Build all, from where a killed call was, or from the beginning; again if a topic proves to be of batches."""
-        state = read_state(staging, is_in_place=self.build.is_in_place)
-        options = self._options(plan)
-        if not self._can_go_on(plan, staging, state, options):
-            state = self._begin(staging, options)
-        self.batches.update(state["batches"])
-        while state["phase"] == "build":
-            state = self._build_from(plan, staging, state) or self._begin(staging, options)
-        if state["phase"] == "name":
+    def _build(self, plan: Completion, staging: Path) -> None:
+        """Build all parts in an empty directory. Remove the directory after an error.
+
+        If a topic proves to have batch queues, building begins anew.
+        """
+        try:
+            while True:
+                if staging.exists():  # a killed call left it
+                    shutil.rmtree(staging)
+                make_directory(staging)
+                if self._build_parts(plan, staging):
+                    break
             if self.build.index:
                 name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
             if self.build.topics is not None:
                 remove_other_topics(staging, self.build.topics)
-        return state
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
 
-    def _can_go_on(self, plan: Completion, staging: Path, state: dict[str, Any], options: dict[str, Any]) -> bool:
-        """Whether what a killed call has left is of this log, and what these options make of it."""
-        if state.get("options") != options or state["mark"] != mark_of(plan.log, state["mark"][0], state["done"]):
-            return False
-        is_part = state["phase"] == "build" and state["done"] < plan.end and not self.config.enable_consume_queue_ext
-        return (is_part or state["done"] == plan.end) and can_swap(self.root, staging, state)
-
-    def _options(self, plan: Completion) -> dict[str, Any]:
-        """What the result depends on, besides the log."""
-        values = {name: value for name, value in vars(self.config).items() if isinstance(value, str | int | None)}
-        topics = sorted(self.topics), sorted(batch_topics(self.topics))
-        values |= {"root": str(self.root.resolve()), "begin": plan.log.min_phy_offset}
-        return {**values, "parts": self.build.parts(), "zone": str(self.zone), "topics": [*topics]}
-
-    def _begin(self, staging: Path, options: dict[str, Any]) -> dict[str, Any]:
-        for name in (INDEX_MADE, "index", *QUEUE_PARTS):
-            shutil.rmtree(staging / name, ignore_errors=True)
-        make_directory(staging)
-        return self._save(
-            staging, {"phase": "build", "options": options, "done": options["begin"], "mark": NO_MARK}
-        )
-
-    def _save(self, staging: Path, state: dict[str, Any]) -> dict[str, Any]:
-        state["batches"] = sorted(self.batches)
-        save_state(staging, state)
-        return state
-
-    def _build_from(self, plan: Completion, staging: Path, state: dict[str, Any]) -> dict[str, Any] | None:
-        """Build the rest. None: what was built before has to be built in another way."""
-        begin, first, last_phy_offset = state["done"], plan.log.min_phy_offset, state["mark"][0]
+    def _build_parts(self, plan: Completion, staging: Path) -> bool:
+        """Build queues and index files. Return False if a topic proved to have batch queues, and a part is wrong."""
+        begin = plan.log.min_phy_offset
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
         pieces = RequestPieces(
             plan.log, self.config, begin, plan.end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
         )
-        dispatcher = self._dispatcher(plan, staging, begin)
         with (
-            contextlib.closing(dispatcher), contextlib.closing(iter(pieces)) as all_pieces,
+            contextlib.closing(self._dispatcher(plan, staging)) as dispatcher,
+            contextlib.closing(iter(pieces)) as all_pieces,
             Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
         ):
-            saved = time.monotonic()
             for piece in all_pieces:
                 if piece.has_inner and self._is_of_batches(piece.requests, pieces.queues):
-                    return None
+                    return False
                 builder.build_consume_queues(self._wanted(piece.requests, pieces.queues))
                 if piece.last is not None:
-                    last_phy_offset = piece.last[0]
-                    builder.build_index(piece.items, last_phy_offset)
+                    builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
-                    self.progress(piece.end - first, plan.end - first)
-                if time.monotonic() - saved > SAVE_SECONDS:
-                    builder.flush()
-                    mark = mark_of(plan.log, last_phy_offset, piece.end)
-                    self._save(staging, state | {"done": piece.end, "mark": mark})
-                    saved = time.monotonic()
+                    self.progress(piece.end - begin, plan.end - begin)
             builder.flush()
-        mark = mark_of(plan.log, last_phy_offset, plan.end)
-        return self._save(staging, state | {"phase": "name", "done": plan.end, "mark": mark})
+        return True
 
-    def _dispatcher(self, plan: Completion, staging: Path, begin: int) -> Dispatcher:
-        """Open what was built up to an offset, and nothing of what is behind it."""
-        index, config = None, self.config
+    def _dispatcher(self, plan: Completion, staging: Path) -> Dispatcher:
+        index = None
         if self.build.index:
             make_directory(staging / INDEX_MADE)
-            geometry = config.max_hash_slot_num, config.max_index_num
-            cut_index_files(staging / INDEX_MADE, *geometry, config.compat, plan.store_timestamp_of, begin)
-            index = open_index(staging / INDEX_MADE, config)
-        for queue in find_queues(staging, config):
-            cut_queue(queue, begin)
-        return Dispatcher(staging, config, plan.log, index, self.batches)
+            index = open_index(staging / INDEX_MADE, self.config)
+        return Dispatcher(staging, self.config, plan.log, index, self.batches)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId]) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]

@@ -69,16 +69,13 @@ def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[
 
 
 def look_at_index(
-    path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool], *,
-    is_flushed: bool = False,
+    path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool]
 ) -> IndexItems:
     """Find the items that one could have put one after the other, all of records before ``end``.
 
     After power was lost any sector may be of an earlier time: an item counts if its link leads to the item before it in
     its slot, and no item before it is bad. Of a file whose header is trusted, and knows of the last item, only the last
     items are looked at.
-
-    Parameters: is_flushed: all items of records before ``end`` are on the disk: whatever their hashes are, they count.
     """
     try:
         with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
@@ -92,10 +89,7 @@ def look_at_index(
         sound, agree = count, True
         is_counted = count > 0 and items[-1]["phy_offset"] == header.end_phy_offset
         if not (is_counted and is_trusted(header)) or header.end_phy_offset >= end:
-            # A hash of 0 is seldom one, and often the end of a sector that is of an earlier time than the item's rest.
-            # Where it counts, the header tells a first item from zeros.
-            least_hash, begin = (0, header.begin_phy_offset) if is_flushed else (1, 0)
-            sound = _count_sound(items, hash_slot_num, least_hash, begin, end)
+            sound = _count_sound(items, hash_slot_num, end)
             agree = is_counted or not count
             agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
             behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM.itemsize * (count + 1)
@@ -118,12 +112,16 @@ def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) 
         _, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
         items = items[1 : count + 1]
         phy_offsets: np.ndarray = items["phy_offset"].astype(np.int64)
-        return phy_offsets[: _count_sound(items, hash_slot_num, 1, 0, end)]
+        return phy_offsets[: _count_sound(items, hash_slot_num, end)]
 
 
-def _count_sound(items: np.ndarray, hash_slot_num: int, least_hash: int, begin: int, end: int) -> int:
+def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
+    """Count the items before the first unsound one.
+
+    A hash of 0 counts as unsound: it is rare, and a sector of an item that was not written has one.
+    """
     hashes, phy_offsets = items["key_hash"].astype(np.int32), items["phy_offset"].astype(np.int64)
-    good = (hashes >= least_hash) & (phy_offsets >= begin) & (phy_offsets < end)
+    good = (hashes > 0) & (phy_offsets >= 0) & (phy_offsets < end)
     good[1:] &= phy_offsets[1:] >= phy_offsets[:-1]
     good &= items["prev_index"] == _previous(hashes % hash_slot_num)
     return len(items) if good.all() else int(good.argmin())

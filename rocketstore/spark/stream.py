@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 import rocketstore
+from rocketstore.kernels.csrc import crc32
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.scan import Scan
-from rocketstore.rebuild.files import mark_of
 from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
 from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
 from rocketstore.spark.plan import (
@@ -47,6 +47,7 @@ except ImportError:  # pyspark 4.1 has no limits
 __all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
+MARKED = 1 << 12  # bytes of a record that a mark covers
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -226,6 +227,11 @@ def moved(log: CommitLog, offset: Offset, place: int) -> Offset:
     kept = {name: value for name, value in offset.items() if name not in past | {"mark"}}
     last = record_before(log, place)
     return kept | {"phyOffset": place} | ({} if last is None else {"mark": mark_of(log, last, place)})
+
+
+def mark_of(log: CommitLog, last_phy_offset: int, end: int) -> list[int]:
+    """Return what tells a log, up to ``end``, from other logs: its last record before that, and a CRC of the record."""
+    return [last_phy_offset, crc32(log.queue.pread(last_phy_offset, min(end - last_phy_offset, MARKED)))]
 
 
 def record_before(log: CommitLog, offset: int) -> int | None:

@@ -43,7 +43,6 @@ FILES = {
     "config/topics.json": ["salvage", "verify", "open_to_write", "rebuild"],
     "config/consumerOffset.json": ["salvage", "verify", "lag"],
     "checkpoint": ["verify", "recover_as_broker", "open_to_write"],
-    "rocketstore-rebuild/rocketstore-rebuild.json": ["rebuild"],
     "config/rocketstore-import.json": ["import_rows"],
 }
 

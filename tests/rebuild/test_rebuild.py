@@ -5,6 +5,7 @@ import itertools
 import random
 import shutil
 import struct
+import time
 import zoneinfo
 
 import pytest
@@ -406,12 +407,12 @@ def test_index_files_are_named_by_the_time_of_their_first_item(store, tz):
 
 def test_without_a_zone_names_are_of_local_time(store, monkeypatch):
     monkeypatch.setenv("TZ", "Asia/Kolkata")
-    module.time.tzset()
+    time.tzset()
     try:
         rebuild(store, config=CONFIG)
     finally:
         monkeypatch.undo()
-        module.time.tzset()
+        time.tzset()
     model = dispatched(store)
     assert_rebuilt(store, model, names=index_names(model, zoneinfo.ZoneInfo("Asia/Kolkata")))
 

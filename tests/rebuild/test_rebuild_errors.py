@@ -61,7 +61,7 @@ def log(tmp_path, seed):
 
 
 def everything(root):
-    """All but what a writer's lock leaves, and what rebuild keeps to go on."""
+    """Return the bytes of all files but the lock file of a writer, and the directory of a rebuild."""
     paths = [path for path in root.rglob("*") if path.is_file() and "rocketstore-rebuild" not in path.parts]
     return {path: path.read_bytes() for path in paths if path != root / "lock"}
 
@@ -199,19 +199,6 @@ def test_memory_and_threads_that_are_no_numbers_are_errors_at_once(log, name, va
 def test_what_is_of_another_type_is_an_error_at_once(log, options, match):
     refused(log, TypeError, match, **options)
     assert {path.name for path in log.iterdir()} == {"commitlog"}
-
-
-@pytest.mark.parametrize(
-    ("make", "kind", "match"),
-    [(os.mkfifo, CorruptFileError, "regular file"), (os.mkdir, IsADirectoryError, "directory")],
-)
-@pytest.mark.parametrize("out", [None, "out"])
-def test_what_is_no_file_where_a_killed_call_notes_how_far_it_is_is_an_error(log, tmp_path, make, kind, match, out):
-    staging = tmp_path / out if out else log / "rocketstore-rebuild"
-    staging.mkdir()
-    make(staging / "rocketstore-rebuild.json")
-    error = refused(log, kind, match, out=out and staging)
-    assert str(staging / "rocketstore-rebuild.json") in str(error)
 
 
 def test_what_is_no_store_is_an_error(tmp_path):
@@ -542,9 +529,9 @@ def fails_at_rename(monkeypatch, number, error, root, options, is_for_ever=False
     return False
 
 
-def test_a_swap_that_cannot_be_taken_back_says_that_rebuild_goes_on(store, monkeypatch):
+def test_a_swap_that_cannot_be_taken_back_says_to_run_rebuild_again(store, monkeypatch):
     old = files_under(store, "consumequeue")
-    with pytest.raises(StoreError, match=r"some of it is as it was.*run rebuild again, which goes on"):
+    with pytest.raises(StoreError, match=r"some directories are old ones.*run rebuild again before a broker"):
         fails_at_rename(monkeypatch, 2, errno.EIO, store, {}, is_for_ever=True)
     assert (store / "abort").exists()
     report = rebuild(store, config=CONFIG, tz="UTC")
@@ -553,10 +540,10 @@ def test_a_swap_that_cannot_be_taken_back_says_that_rebuild_goes_on(store, monke
     assert not (store / "abort").exists()
 
 
-def test_an_error_behind_the_swap_says_that_rebuild_goes_on(store, monkeypatch):
+def test_an_error_behind_the_swap_says_to_run_rebuild_again(store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(recovery_complete.Completion, "save_checkpoint", full_disk)
-        with pytest.raises(StoreError, match=r"No space.*run rebuild again, which goes on"):
+        with pytest.raises(StoreError, match=r"No space.*run rebuild again before a broker"):
             rebuild(store, config=CONFIG, tz="UTC")
     assert (store / "abort").exists()
     rebuild(store, config=CONFIG, tz="UTC")
