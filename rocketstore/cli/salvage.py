@@ -42,11 +42,13 @@ def summary(report: SalvageReport) -> str:
     """Say in a line what the new store has, and what is not as it was."""
     parts = [f"{report.out}: {report.records:,} records, {report.min_phy_offset} to {report.max_phy_offset}"]
     numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
+    misplaced, light_queues = sum(report.misplaced.values()), len(report.misplaced)
     parts += [f"{count:,} {what}" for count, what in (
         (len(report.lost), "range lost" if len(report.lost) == 1 else "ranges lost"),
         (report.duplicates, "found twice"),
         (report.out_of_order, "out of order"),
         (report.moved, "at other physical offsets"),
         (numbers, f"messages of {queues} queue{'s' if queues > 1 else ''} with other queue offsets"),
+        (misplaced, f"messages at other places of {light_queues} light queue{'s' if light_queues > 1 else ''}"),
     ) if count]
     return "; ".join(parts)

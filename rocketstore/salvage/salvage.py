@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
-import itertools
-import operator
 import os
 import shutil
 import stat
@@ -36,8 +34,9 @@ from rocketstore.layout.places import lock_owner_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.recovery.complete import Completion
-from rocketstore.salvage.copy import LOG_SIZE, LogCopy, QueueOffsets, with_property
+from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
+from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics, replace_file
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -56,7 +55,8 @@ class SalvageReport:
     ``records``: that the new store has; ``min_phy_offset``, ``max_phy_offset``: where they begin and end, bytes.
     ``duplicates``: records that were found once more, the same bytes. ``out_of_order``: taken from a place that is not
     what their file's name makes of it. ``moved``: have another physical offset now. ``renumbered``: messages that have
-    another queue offset, by topic and queue id. ``lost``: in the order of the log.
+    another queue offset, by topic and queue id. ``lost``: in the order of the log. ``misplaced``: messages whose unit
+    in a light queue is at another offset than they say, or is missing, by topic and queue id.
     """
 
     out: Path
@@ -69,6 +69,7 @@ class SalvageReport:
     moved: int
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
+    misplaced: dict[QueueId, int]
 
 
 def salvage(
@@ -94,7 +95,8 @@ def salvage(
       on without them. ``prepared_transaction_offset`` is not changed.
     * The queue offset, where messages of its queue are lost: the last message keeps its own, and those before a gap
       move up to close it, since a broker closes a gap in a queue and then gives out wrong offsets. So no consumer
-      misses a message: one that stopped before the gap gets some again. INNER_BASE and INNER_MULTI_QUEUE_OFFSET follow.
+      misses a message: one that stopped before the gap gets some again. INNER_BASE follows. In a light queue all
+      messages keep their offsets, and their units move up to close a gap, as a broker does it; the report counts them.
     * A log that begins at 0 begins with its second file instead, if a queue now begins after 0: in the first one, a
       broker would take the start of that queue's file for messages. All physical offsets are higher by one file then.
 
@@ -214,7 +216,7 @@ class _Salvage:
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
         _copy_config(self.root, self.work)
-        offsets.settle(batch_topics(read_topics(self.work)))
+        offsets.start(batch_topics(read_topics(self.work)))
         begin = finds.taken[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
@@ -226,14 +228,14 @@ class _Salvage:
         lost = tuple(sorted(finds.lost, key=lambda one: one.phy_offset))
         return SalvageReport(
             self.out, size, begin + shift, log.phy_offset, records, finds.duplicates, out_of_order, log.moved,
-            offsets.renumbered(), lost,
+            offsets.renumbered(), lost, offsets.misplaced,
         )
 
     def count(self, runs: Iterable[Run], offsets: QueueOffsets) -> None:
         for run in runs:
             with run.buffer() as buffer:
                 for _, _, requests in self.requests(buffer, run):
-                    offsets.note(requests, buffer, run.base)
+                    offsets.count(requests, buffer, run.base)
 
     def requests(self, buffer: Buffer, run: Run) -> Iterator[tuple[int, int, np.ndarray]]:
         """What is to be dispatched, by pieces of a run."""
@@ -276,9 +278,9 @@ class _Salvage:
         """Copy records, some of which have to be written anew. Returns: how many."""
         places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
         first = records = 0
-        for row, names in itertools.groupby(changes, key=operator.itemgetter(0)):
+        for row, inner_base in changes:
             at, end = int(requests["phy_offset"][row]), int(requests["phy_offset"][row] + requests["size"][row])
-            record = functools.reduce(lambda made, change: with_property(made, *change[1:]), names, run.bytes(at, end))
+            record = with_property(run.bytes(at, end), "INNER_BASE", inner_base)
             records += log.copy(buffer, begin, at, run.base, places[first:row], numbers[first:row])
             source = Buffer(record, run.file.path)
             records += log.copy(source, at, at + len(record), at, AT_0, numbers[row : row + 1])

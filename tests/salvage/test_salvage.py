@@ -1,6 +1,7 @@
 """salvage: what is still found of a damaged commit log becomes a sound store, and the rest is told of."""
 
 import dataclasses
+import operator
 import os
 import random
 import shutil
@@ -718,7 +719,7 @@ def test_very_many_heads_of_records_do_not_take_for_ever(fill, tmp_path, out):
 # ---- light queues ----------------------------------------------------------------------------------------------
 
 
-def test_light_queues_are_numbered_without_gaps_too(tmp_path, out, seed):
+def test_light_queues_keep_their_offsets_and_their_units_close_a_gap(tmp_path, out, seed):
     rng = random.Random(seed)
     options = {"enable_lmq": True, "enable_multi_dispatch": True, "enabled_append_prop_crc": True}
     with Pair(tmp_path / "store", **options) as pair:
@@ -733,22 +734,26 @@ def test_light_queues_are_numbered_without_gaps_too(tmp_path, out, seed):
     assert [record.body for _, record in scan(after)] == [b"%d" % n for n in range(40) if n not in (12, 25)]
     assert all(walk_is_sound(after[start]) for start in after)
     for name in ("%LMQ%a", "%LMQ%b"):
-        old, new = light_offsets(log, name), light_offsets(scan(after), name)
-        assert new == list(range(old[-1] + 1 - len(new), old[-1] + 1))
+        kept = [record for i, record in enumerate(log) if i not in (12, 25)]
+        new = light_offsets(scan(after), name)
+        assert new == light_offsets(kept, name)
+        places = list(range(new[0], new[0] + len(new)))
+        assert report.misplaced.get((name, 0), 0) == sum(map(operator.ne, new, places))
         with rocketstore.open(out) as store:
             queue = store.consume_queue(name, 0)
             units = queue[new[0] :]
-            assert units.queue_offsets.tolist() == new
+            assert units.queue_offsets.tolist() == places
             names = [(at, record.properties["INNER_MULTI_DISPATCH"].split(",")) for at, record in scan(after)]
             of_queue = [at for at, queues in names if name in queues]
             assert units.phy_offsets.tolist() == of_queue
     assert report.records == 38
+    assert report.misplaced
     check_that_recovery_is_content(out)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_light_queues_are_numbered_without_messages_of_batch_queues(tmp_path, out, is_known):
-    """These have no units there; that their topic is one of batches may be seen by an inner batch alone."""
+def test_messages_of_batch_queues_have_no_units_in_light_queues(tmp_path, out, is_known):
+    """Only an inner batch may show that the queues of a topic are batch queues."""
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", batch_topics=("Batched",), **options) as pair:
         inner = Message.batch("Batched", [Message("Batched", b"")] * 2)
@@ -761,19 +766,20 @@ def test_light_queues_are_numbered_without_messages_of_batch_queues(tmp_path, ou
     change_log(tmp_path / "store", 0, log[2][0] + 8, b"\0\0\0\0")
     if not is_known:
         shutil.rmtree(tmp_path / "store" / "config")
-    salvage(tmp_path / "store", out, config=config_of(**options))
+    report = salvage(tmp_path / "store", out, config=config_of(**options))
     records = [record for _, record in scan(read_files(out / "commitlog"))]
     offsets = [record.properties["INNER_MULTI_QUEUE_OFFSET"] for record in records]
     assert [record.topic for record in records] == ["Batched", "T", "T", "Batched"]
-    assert offsets == ["0", "2", "3", "4"]
+    assert offsets == ["0", "1", "3", "4"]
+    assert report.misplaced == {("%LMQ%a", 0): 1}
     with rocketstore.open(out) as store:
-        units = store.consume_queue("%LMQ%a", 0)[2:]
-        assert units.queue_offsets.tolist() == [2, 3]
+        units = store.consume_queue("%LMQ%a", 0)[1:]
+        assert units.queue_offsets.tolist() == [1, 2]
         assert units.phy_offsets.tolist() == [record.phy_offset for record in records[1:3]]
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_messages_of_a_queue_and_those_dispatched_to_it_are_numbered_together(tmp_path, out, seed, damaged):
+def test_a_queue_that_other_messages_are_dispatched_to_keeps_its_offsets(tmp_path, out, seed, damaged):
     root, config = tmp_path / "store", dataclasses.replace(rebuilt.CONFIG, **rebuilt.LIGHT)
     rebuild(rebuilt.make_log(root, rebuilt.KINDS["light_queues"](random.Random(seed))), config=config)
     if damaged:
@@ -781,7 +787,7 @@ def test_messages_of_a_queue_and_those_dispatched_to_it_are_numbered_together(tm
         change_log(root, at // rebuilt.FILE * rebuilt.FILE, at % rebuilt.FILE + 4, b"\0")
     report = salvage(root, out)
     assert report.records == 60 - damaged
-    assert damaged or report.renumbered == {}
+    assert damaged or report.renumbered == report.misplaced == {}
     assert verify(out).findings == []
 
 

@@ -1,0 +1,139 @@
+"""QueueOffsets: the queue offsets of the messages that salvage copies, without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.dispatch.light_queues import more_queues
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.commit_log import read_message
+from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.limits import LONG_MAX
+from rocketstore.salvage.find import MIN_RECORD
+from rocketstore.store.writer import MAX_DECLARED_QUEUES
+
+__all__ = ["QueueOffsets"]
+
+MIN_INNER_MESSAGE = 22  # bytes of a message in a batch
+
+
+class QueueOffsets:
+    """Gives the messages of each queue offsets without gaps. The last message of a queue keeps its own.
+
+    First call ``count`` for all records, then ``start``, then ``assign`` for all records in the order of the log.
+
+    A light queue keeps the offsets that its messages name, and so does a queue that gets units from messages of other
+    queues. A broker closes the gaps there: the units behind a gap move up. ``misplaced`` counts their messages.
+    """
+
+    def __init__(self, scanner: RequestScanner, config: StoreConfig) -> None:
+        self.scanner, self.config = scanner, config
+        self.counts, self.messages, self.ends = (np.zeros(0, np.int64) for _ in range(3))  # by the scanner's queues
+        self.begins = np.zeros(0, np.int64)  # lowest offset of each queue
+        self.batches: set[str] = set()  # topics
+        self.named: dict[tuple[str, QueueId], int] = {}  # topic and a queue that its messages name: lowest offset
+
+    def count(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
+        """Count messages by queue. An offset that is larger than the number of records before it is damage."""
+        added = len(self.scanner.queues) - len(self.counts)
+        self.counts, self.messages, self.ends = (
+            np.append(column, np.zeros(added, np.int64)) for column in (self.counts, self.messages, self.ends)
+        )
+        self.begins = np.append(self.begins, np.full(added, LONG_MAX))
+        queues, own, sizes = requests["queue"], requests["msg_base_offset"], np.maximum(requests["batch_size"], 0)
+        np.add.at(self.counts, queues, 1)
+        np.add.at(self.messages, queues, sizes)
+        limit = requests["phy_offset"] // np.where(requests["batch_size"] == 1, MIN_RECORD, MIN_INNER_MESSAGE)
+        good = (own >= 0) & (own <= limit)
+        np.maximum.at(self.ends, queues[good], own[good] + sizes[good])
+        np.minimum.at(self.begins, queues[good], own[good])
+        for queue in np.unique(queues[requests["batch_size"] != 1]):
+            self.batches.add(self.scanner.queues[queue][0])
+        for _, topic, other, offset in self._named_queues(requests, buffer, base, ()):  # batches are known at the end
+            self.named[topic, other] = min(offset, self.named.get((topic, other), LONG_MAX))
+
+    def start(self, batch_topics: Iterable[str]) -> None:
+        """Find the first offset of each queue, after all messages were counted."""
+        self.batches.update(batch_topics)
+        queues = self.scanner.queues[: len(self.counts)]
+        named: dict[QueueId, int] = {}
+        for (topic, queue), offset in self.named.items():
+            if not self.batches & {topic, queue[0]}:
+                named[queue] = min(offset, named.get(queue, LONG_MAX))
+        self.is_batch = np.array([topic in self.batches for topic, _ in queues], bool)
+        self.is_kept = np.array([queue in named for queue in queues], bool)
+        self.next = np.maximum(self.ends - np.where(self.is_batch, self.messages, self.counts), 0)
+        self.changed = np.zeros(len(queues), np.int64)
+        self.misplaced: dict[QueueId, int] = {}
+        self._ends_of_kept: dict[QueueId, int] = {}
+        own = dict(zip(queues, self.begins.tolist(), strict=True))
+        self.begins_late = bool(self.next[(self.counts > 0) & ~self.is_kept].any()) or any(
+            min(offset, own.get(queue, LONG_MAX)) > 0 for queue, offset in named.items()
+        )
+
+    def assign(self, requests: np.ndarray, buffer: Buffer, base: int) -> tuple[np.ndarray, list[tuple[int, str]]]:
+        """Return the queue offsets of messages, int64[n]; and row and INNER_BASE of each batch whose offset changed."""
+        queues, old = requests["queue"], requests["msg_base_offset"]
+        sizes = np.where(self.is_batch[queues], np.maximum(requests["batch_size"], 0), 1)
+        new = np.where(self.is_kept[queues], old, self._next_offsets(queues, sizes))
+        is_changed = new != old
+        np.add.at(self.changed, queues[is_changed], 1)
+        self._find_misplaced(requests, buffer, base)
+        return new, [(row, str(new[row])) for row in np.flatnonzero(self.is_batch[queues] & is_changed).tolist()]
+
+    def _next_offsets(self, queues: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """Return the next offset of a queue for each row, int64[n]. Parameters: sizes: messages in each row."""
+        order = np.argsort(queues, kind="stable")
+        ordered, sizes = queues[order], sizes[order]
+        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        before = np.cumsum(sizes) - sizes
+        new = np.empty(len(order), np.int64)
+        rank = before - np.repeat(before[firsts], np.diff(np.append(firsts, len(order))))
+        new[order] = self.next[ordered] + rank
+        np.add.at(self.next, ordered, sizes)
+        return new
+
+    def _find_misplaced(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
+        """Count the messages whose units a broker puts elsewhere than their offsets say, or drops."""
+        found = [
+            (row, other, offset) for row, _, other, offset in self._named_queues(requests, buffer, base, self.batches)
+            if other[0] not in self.batches
+        ]
+        for row in np.flatnonzero(self.is_kept[requests["queue"]]).tolist():
+            request = requests[row]
+            found.append((row, self.scanner.queues[request["queue"]], int(request["msg_base_offset"])))
+        for _, queue, offset in sorted(found, key=lambda unit: unit[0]):
+            end = self._ends_of_kept.get(queue, offset)
+            if offset != end:
+                self.misplaced[queue] = self.misplaced.get(queue, 0) + 1
+            if offset >= end:
+                self._ends_of_kept[queue] = end + 1
+
+    def _named_queues(
+        self, requests: np.ndarray, buffer: Buffer, base: int, batch_topics: Iterable[str]
+    ) -> Iterator[tuple[int, str, QueueId, int]]:
+        """Yield row, topic, queue and offset for each queue that INNER_MULTI_DISPATCH of a message names."""
+        rows = np.flatnonzero(requests["flags"] & MULTI_DISPATCH) if self.config.enable_multi_dispatch else ()
+        for row in rows:
+            fields = read_message(buffer, base, int(requests["phy_offset"][row]), at_rest=True)[1]
+            if fields is not None:
+                own = self.scanner.queues[requests["queue"][row]]
+                for other, offset in more_queues(own, fields["properties"], self.config, {*batch_topics}):
+                    yield int(row), own[0], other, offset
+
+    def topics(self) -> dict[str, int]:
+        """Return the least number of queues that each topic has."""
+        found: dict[str, int] = {}
+        for (topic, queue_id), count in zip(self.scanner.queues, self.counts.tolist(), strict=False):
+            if count and 0 <= queue_id < MAX_DECLARED_QUEUES:
+                found[topic] = max(found.get(topic, 1), queue_id + 1)
+        return found
+
+    def renumbered(self) -> dict[QueueId, int]:
+        """Return how many messages of each queue got another offset."""
+        changed = zip(self.scanner.queues, self.changed.tolist(), strict=False)
+        return {queue: count for queue, count in changed if count}
