@@ -181,7 +181,7 @@ def test_killed_in_a_directory_of_its_own_it_is_run_again(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)))
     model = dispatched(root)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    for call in (50, 300):
+    for call in (20, 60):
         out = tmp_path / f"out-{call}"
         killed_at(call, lambda out=out: run(root, out=out))
         run(root, out=out)
@@ -190,7 +190,7 @@ def test_killed_in_a_directory_of_its_own_it_is_run_again(tmp_path, seed):
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("call", [*(pytest.param(call, marks=pytest.mark.slow) for call in (150, 400)), "swap"])
+@pytest.mark.parametrize("call", [*(pytest.param(call, marks=pytest.mark.slow) for call in (60, 100)), "swap"])
 @pytest.mark.parametrize("change", ["zone", "topics", "longer", *SLOW_CHANGES])
 def test_with_other_options_or_another_log_it_begins_anew(tmp_path, seed, call, change, monkeypatch):
     rng = random.Random(seed)
@@ -240,7 +240,7 @@ def test_a_log_that_grew_is_built_to_its_new_end(tmp_path, seed):
     rng = random.Random(seed)
     rows = KINDS["plain"](rng)
     root = make_log(tmp_path / "store", rows)
-    assert killed_at(400, lambda: run(root))
+    assert killed_at(80, lambda: run(root))
     make_log(root, rows + [fields(rng, 1000 + i) for i in range(20)])
     run(root)
     model = dispatched(root)
@@ -253,7 +253,7 @@ def rows_of(topic):
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-@pytest.mark.parametrize("call", [300, 10**9])
+@pytest.mark.parametrize("call", [60, 10**9])
 def test_what_was_built_of_another_log_is_not_used(tmp_path, in_place, call, monkeypatch):
     """Each record begins where one of the other begins."""
     roots = [make_log(tmp_path / topic, rows_of(topic)) for topic in "AB"]
@@ -272,7 +272,7 @@ def test_what_was_built_of_another_log_is_not_used(tmp_path, in_place, call, mon
 def test_what_was_built_of_another_store_is_not_used(tmp_path, seed):
     """Though all that there is of their logs is the same."""
     roots = [make_log(tmp_path / name, KINDS["plain"](random.Random(seed))) for name in "AB"]
-    assert killed_at(400, lambda: run(roots[0], out=tmp_path / "out"))
+    assert killed_at(60, lambda: run(roots[0], out=tmp_path / "out"))
     run(roots[1], out=tmp_path / "out")
     assert_rebuilt(tmp_path / "out", dispatched(roots[1]))
 
