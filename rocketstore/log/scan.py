@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError
 from rocketstore.extras import import_extra
@@ -17,6 +18,7 @@ from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
 from rocketstore.kernels.message_columns import Field
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.ending import Ending, read_error
+from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch, lazy_batch_of
@@ -187,36 +189,29 @@ class Scan:
     # ---- several threads -----------------------------------------------------------------------------------
 
     def _read_ahead(self, offset: int, end: int) -> Iterator[MessageBatch]:
-        """Scan chunks of the log at once, and give their batches in order.
+        """Scan chunks of the log at the same time, and yield their batches in the order of the log."""
+        with (
+            ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool,
+            read_ahead(pool, self._threads, self._scan_chunk, self._chunks(offset, end)) as results,
+        ):
+            chunks = (future.result() for _, future in results)
+            for chunk in join_chunks(self._first(offset), end, chunks, self._scan_again):
+                yield from chain.from_iterable(chunk.batches)
+                if chunk.is_log_end:
+                    return
+                self.bad_bodies.add_all(chunk.bad_bodies)
+                self.position = chunk.end
 
-        A chunk begins at the first record found in it. If the record before does not end just there, a body looked
-        like a record: the chunk is read again from where that one ends.
-        """
-        chunks = self._chunks(offset, end)
-        waiting: deque[tuple[int, Future[ScannedChunk]]] = deque()
-        place: int | None = self._first(offset)
-        with ThreadPoolExecutor(self._threads, "rocketstore-scan") as pool:
-            try:
-                while place is not None:
-                    while len(waiting) <= self._threads and (chunk := next(chunks, None)):
-                        waiting.append((chunk[1], pool.submit(self._scan_chunk, *chunk)))
-                    if not waiting:
-                        if place < end:  # files may be missing there
-                            yield from self._walk(place, end)
-                        return
-                    chunk_end, future = waiting.popleft()
-                    if place >= chunk_end:
-                        continue
-                    chunk_result = future.result()
-                    if chunk_result.begin == place:
-                        yield from chain.from_iterable(chunk_result.batches)
-                        self.bad_bodies.add_all(chunk_result.bad_bodies)
-                        place = self.position = chunk_result.end
-                    if place < chunk_end:
-                        place = yield from self._walk(place, chunk_end)
-            finally:
-                for _, future in waiting:
-                    future.cancel()
+    def _scan_again(self, begin: int, end: int) -> Iterator[ScannedChunk]:
+        """Yield one chunk for a range that no other chunk covers. Its end is known when its batches have been read."""
+        chunk = ScannedChunk(begin, begin)
+        chunk.batches = [self._walk_chunk(chunk, end)]
+        yield chunk
+
+    def _walk_chunk(self, chunk: ScannedChunk, end: int) -> Iterator[MessageBatch]:
+        stop = yield from self._walk(chunk.begin, end)
+        chunk.is_log_end = stop is None
+        chunk.end = end if stop is None else stop
 
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
         """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
@@ -273,13 +268,19 @@ class Scan:
         return f"<Scan of {self._log!r} from {begin} to {end}: {', '.join(self._fields)}>"
 
 
-class ScannedChunk(NamedTuple):
-    """What one thread read: the first record is at ``begin``, the last ends at ``end``."""
+@dataclass
+class ScannedChunk:
+    """The records that were read of a chunk: the first one begins at ``begin``, the last one ends at ``end``, bytes.
+
+    Attributes: bad_bodies: counts the bodies of these records that cannot be decoded. is_log_end: whether the log ends
+    at ``end``.
+    """
 
     begin: int
     end: int
-    batches: list[Iterable[MessageBatch]]
-    bad_bodies: BadBodies
+    batches: list[Iterable[MessageBatch]] = field(default_factory=list)
+    bad_bodies: BadBodies = field(default_factory=BadBodies)
+    is_log_end: bool = False
 
 
 def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:

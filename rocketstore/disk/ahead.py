@@ -1,0 +1,40 @@
+"""Read-ahead: threads work on the next chunks while the caller uses the results, in the order of the chunks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+__all__ = ["read_ahead"]
+
+Chunk = TypeVar("Chunk", bound=tuple[object, ...])
+Result = TypeVar("Result")
+
+
+@contextlib.contextmanager
+def read_ahead(
+    pool: Executor, most: int, work: Callable[..., Result], chunks: Iterable[Chunk]
+) -> Iterator[Iterator[tuple[Chunk, Future[Result]]]]:
+    """Run ``work(*chunk)`` in a pool for each chunk. Yield an iterator of chunks and their futures, in order.
+
+    At most ``most`` chunks are worked on ahead of the chunk that the caller uses. Chunks that have not begun when the
+    caller leaves the context are cancelled, so that the pool ends soon.
+    """
+    waiting: deque[tuple[Chunk, Future[Result]]] = deque()
+
+    def in_order() -> Iterator[tuple[Chunk, Future[Result]]]:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(work, *chunk)))
+            if len(waiting) > most:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+
+    try:
+        yield in_order()
+    finally:
+        for _, future in waiting:
+            future.cancel()
