@@ -19,6 +19,7 @@ from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
+from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, read_field
 from rocketstore.limits import INT_MAX
 
 __all__ = [
@@ -26,8 +27,7 @@ __all__ = [
     "shown_geometry",
 ]
 
-HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = 40, 4, 20
-ITEM = np.dtype([("key_hash", ">i4"), ("phy_offset", ">i8"), ("time_diff", ">i4"), ("prev_index", ">i4")])
+HEADER_SIZE, SLOT_SIZE, ITEM_SIZE = INDEX_HEADER.itemsize, INDEX_SLOT.itemsize, INDEX_ITEM.itemsize
 
 
 class IndexHeader(NamedTuple):
@@ -180,13 +180,13 @@ class IndexFile(IndexFileKernel):
         )
 
     def items(self, start: int, stop: int) -> np.ndarray:
-        """Return the items of ordinals from ``start`` to before ``stop``, as they are stored, ITEM[n], not copied.
+        """Return the items of ordinals from ``start`` to before ``stop``, INDEX_ITEM[n], as stored and not copied.
 
         Raises: DiskReadError if the disk cannot read them; CorruptFileError if the file was cut; StoreClosedError.
         """
         self._check_file_size()
         place = HEADER_SIZE + SLOT_SIZE * self.hash_slot_num + ITEM_SIZE * start
-        items = np.frombuffer(self._file.view(), ITEM, stop - start, place)
+        items = np.frombuffer(self._file.view(), INDEX_ITEM, stop - start, place)
         int(items["key_hash"][:: mmap.PAGESIZE // ITEM_SIZE].sum() + items["key_hash"][-1:].sum())  # touch every page
         self._file.buffer.check_faults()
         return items
@@ -195,7 +195,7 @@ class IndexFile(IndexFileKernel):
         """Give the slot of each of these hashes, int32[n], if it names an item that there is not, else -1."""
         self._check_file_size()
         places = key_hashes % self.hash_slot_num
-        ordinals = np.frombuffer(self._file.view(), ">i4", self.hash_slot_num, HEADER_SIZE)[places]
+        ordinals = np.frombuffer(self._file.view(), INDEX_SLOT, self.hash_slot_num, HEADER_SIZE)[places]
         count = self.header.index_count  # after the slots: a writer publishes them first
         return np.where((ordinals < 0) | (ordinals > count), places, -1)
 
@@ -337,7 +337,7 @@ def other_geometry(file: MappedFile, hash_slot_num: int, index_num: int) -> tupl
 
 
 def _other_geometry(file: MappedFile, data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[int, int] | None:
-    count = int(data[36:40].view(">i4")[0])
+    count = read_field(data[:HEADER_SIZE].tobytes(), INDEX_HEADER, "index_count")
     if are_reachable(data, range(max(1, count - FEW_SAMPLES), count), hash_slot_num, index_num):
         return None
     others = spread(count)
@@ -362,7 +362,7 @@ def infer_geometry(file: MappedFile, *, guess: bool) -> tuple[int, int]:
 def _infer_geometry(file: MappedFile, data: np.ndarray, guess: bool) -> tuple[int, int]:
     if len(data) < file_size(1, 2) or len(data) % SLOT_SIZE:
         raise CorruptFileError(file.path, len(data), "file size", "no index file has this length")
-    count = int(data[36:40].view(">i4")[0])
+    count = read_field(data[:HEADER_SIZE].tobytes(), INDEX_HEADER, "index_count")
     default = (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
     if len(data) == file_size(*default) and items_agree(data, count, *default):
         return default
@@ -423,8 +423,8 @@ def are_reachable(
     """
     if max(ordinals, default=0) >= index_num:
         return False
-    slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(">i4")
-    items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(ITEM)
+    slots = data[HEADER_SIZE : HEADER_SIZE + SLOT_SIZE * hash_slot_num].view(INDEX_SLOT)
+    items = data[HEADER_SIZE + SLOT_SIZE * hash_slot_num :].view(INDEX_ITEM)
     return all(_reachable(slots, items, ordinal, steps) for ordinal in ordinals)
 
 

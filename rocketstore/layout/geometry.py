@@ -18,6 +18,7 @@ from rocketstore.disk.storage import scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.index.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
 from rocketstore.index.index_service import index_paths
+from rocketstore.kernels.layout import INDEX_HEADER, read_field
 from rocketstore.layout.layout import has_dledger_log
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -257,7 +258,7 @@ def _check_items(paths: list[Path], slots: int, items: int) -> None:
         with MappedFile(path) as file:
             other = other_geometry(file, slots, items)
             with file.reading() as view:
-                is_empty = int.from_bytes(view[36:40], "big", signed=True) <= 1
+                is_empty = read_field(view, INDEX_HEADER, "index_count") <= 1
         if other is not None:
             raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
         if not is_empty:

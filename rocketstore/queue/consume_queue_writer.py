@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from abc import abstractmethod
 from pathlib import Path
 from typing import ClassVar
@@ -17,14 +16,14 @@ from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, pack_batch_units, pack_units
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field, struct_of
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS, ConsumeQueueExtWriter
 
 __all__ = ["BatchConsumeQueueWriter", "ConsumeQueueWriter", "UnitWriter"]
 
-UNIT = struct.Struct(">qiq")
-BATCH_UNIT = struct.Struct(">q20xqh8x")  # offset of the record, msgBaseOffset, batchSize
-FILLER = UNIT.pack(0, INT_MAX, 0)
+UNIT_FIELDS, BATCH_UNIT_FIELDS = struct_of(UNIT), struct_of(BATCH_UNIT)
+FILLER = UNIT_FIELDS.pack(0, INT_MAX, 0)
 READ_UNITS = 4096  # at a time: behind its units a file is one hole
 
 
@@ -140,7 +139,7 @@ class UnitWriter(FileRun):
         return count
 
     def _phy_offset(self, position: int) -> int:
-        return int.from_bytes(self._read(position, 8), "big", signed=True)
+        return read_field(self._read(position, 8), UNIT, "phy_offset")
 
     def _append(self, units: bytes) -> None:
         done = 0
@@ -165,7 +164,7 @@ class ConsumeQueueWriter(UnitWriter):
     used. Source: org.apache.rocketmq.store.ConsumeQueue.
     """
 
-    unit_size = 20
+    unit_size = UNIT.itemsize
 
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None,
@@ -254,7 +253,7 @@ class ConsumeQueueWriter(UnitWriter):
             found = self._phy_offset(begin + middle * 20)
             low, high = middle if found <= min_phy_offset else low, middle if found >= min_phy_offset else high
         for position in range(begin + low * 20, begin + high * 20 + 1, 20):
-            phy_offset, _, tags_code = UNIT.unpack(self._read(position, 20))
+            phy_offset, _, tags_code = UNIT_FIELDS.unpack(self._read(position, UNIT.itemsize))
             if phy_offset >= min_phy_offset:
                 self.min_logic_offset = position
                 if self._ext is not None:
@@ -265,7 +264,7 @@ class ConsumeQueueWriter(UnitWriter):
         return phy_offset
 
     def _note_last(self, unit: bytes) -> None:
-        phy_offset, size, _ = UNIT.unpack(unit)
+        phy_offset, size, _ = UNIT_FIELDS.unpack(unit)
         self._max_phy_offset = phy_offset + size
 
     def _revise(self, recovered: list[tuple[int, int]] | None = None) -> None:
@@ -307,7 +306,7 @@ class ConsumeQueueWriter(UnitWriter):
 class BatchConsumeQueueWriter(UnitWriter):
     """Writes the batch units of one queue. Source: BatchConsumeQueue."""
 
-    unit_size = 46
+    unit_size = BATCH_UNIT.itemsize
 
     def __init__(
         self, directory: str | os.PathLike[str], mapped_file_size: int, *, keeps_files: bool = False
@@ -359,7 +358,7 @@ class BatchConsumeQueueWriter(UnitWriter):
         finally:  # some may be there, whatever ended it
             if was_new and units:
                 self._revise_min()
-        return len(units) // 46
+        return len(units) // self.unit_size
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
         """Begin with the first unit of the first file of a record from ``min_phy_offset`` on, or what follows them.
@@ -371,8 +370,8 @@ class BatchConsumeQueueWriter(UnitWriter):
         if not self._starts:
             return
         first = self._starts[0]
-        size = (min(self._end, first + self.mapped_file_size) - first) // 46 * 46
-        for phy_offset, base, messages in BATCH_UNIT.iter_unpack(self._read(first, size)):
+        size = (min(self._end, first + self.mapped_file_size) - first) // self.unit_size * self.unit_size
+        for phy_offset, _, _, _, base, messages, _, _ in BATCH_UNIT_FIELDS.iter_unpack(self._read(first, size)):
             if phy_offset >= min_phy_offset:
                 break
             self._min_queue_offset = base + messages
@@ -381,12 +380,16 @@ class BatchConsumeQueueWriter(UnitWriter):
         return phy_offset - 1
 
     def _note_last(self, unit: bytes) -> None:
-        self._max_phy_offset, base, messages = BATCH_UNIT.unpack(unit)
+        self._max_phy_offset, _, _, _, base, messages, _, _ = BATCH_UNIT_FIELDS.unpack(unit)
         self._max_queue_offset = base + messages
 
     def _revise_min(self) -> None:
         has_unit = bool(self._starts) and self._end > self._starts[0]
-        self._min_queue_offset = BATCH_UNIT.unpack(self._read(self._starts[0], 46))[1] if has_unit else -1
+        if has_unit:
+            unit = self._read(self._starts[0], self.unit_size)
+            self._min_queue_offset = read_field(unit, BATCH_UNIT, "msg_base_offset")
+        else:
+            self._min_queue_offset = -1
 
     def _revise(self, recovered: list[tuple[int, int]] | None = None) -> None:
         """The last unit may be in a file before those that recovery looked at. Source: reviseMaxOffsetInQueue."""
@@ -396,5 +399,6 @@ class BatchConsumeQueueWriter(UnitWriter):
         ends = [start + self.mapped_file_size for start in self._starts[:-1]] + [self._end]
         with_units = [end for start, end in zip(self._starts, ends, strict=False) if end > start]
         if with_units:
-            _, base, messages = BATCH_UNIT.unpack(self._read(with_units[-1] - 46, 46))
-            self._max_queue_offset = base + messages
+            unit = self._read(with_units[-1] - self.unit_size, self.unit_size)
+            base = read_field(unit, BATCH_UNIT, "msg_base_offset")
+            self._max_queue_offset = base + read_field(unit, BATCH_UNIT, "batch_size")

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.kernels.layout import (
+    BORN_HOST_V6,
+    MAGIC_V1,
+    RECORD_HEAD,
+    RECORD_MAGICS,
+    read_field,
+    record_head,
+)
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.state.checkpoint import StoreCheckpoint
 
@@ -10,9 +18,7 @@ __all__ = ["find_dispatch_begin", "is_head_before_checkpoint", "is_index_safe"]
 
 DEFAULT_RECOVER_MAX_NUM = 10
 MARGIN_MILLIS = 3000  # by which releases before 5.5 trust the checkpoint less
-MAGICS = (0xDAA320A7, 0xDAA320AB)  # of records, the second from 5.1.0 on
-MAGIC, SYS_FLAG, STORE_TIMESTAMP, IPV6_STORE_TIMESTAMP, BORN_HOST_V6 = 4, 36, 56, 68, 0x10
-HEAD_SIZE = IPV6_STORE_TIMESTAMP + 8  # bytes
+HEAD_SIZE = record_head(BORN_HOST_V6).fields["store_host"][1]  # type: ignore[index]  # bytes up to the store time
 
 
 def find_dispatch_begin(log: CommitLog, checkpoint: StoreCheckpoint, config: StoreConfig) -> int:
@@ -39,11 +45,9 @@ def is_head_before_checkpoint(head: bytes | memoryview, checkpoint: StoreCheckpo
     Releases before 5.4.0 look at the magic, the store time and where that is, and at no more.
     """
     compat = Compat.of(config.compat)
-    is_ipv6 = compat.has_ipv6 and int.from_bytes(head[SYS_FLAG : SYS_FLAG + 4], "big") & BORN_HOST_V6
-    at = IPV6_STORE_TIMESTAMP if is_ipv6 else STORE_TIMESTAMP
-    time = int.from_bytes(head[at : at + 8], "big", signed=True)
-    magics = MAGICS if compat.has_v2 else MAGICS[:1]
-    is_record = int.from_bytes(head[MAGIC : MAGIC + 4], "big") in magics
+    layout = record_head(read_field(head, RECORD_HEAD, "sys_flag") if compat.has_ipv6 else 0)
+    time = read_field(head, layout, "store_timestamp")
+    is_record = read_field(head, layout, "magic") in (RECORD_MAGICS if compat.has_v2 else (MAGIC_V1,))
     return is_record and time != 0 and time <= _least_time(checkpoint, config)
 
 

@@ -14,10 +14,11 @@ from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
 from rocketstore.disk.mapped_file import make_directory, nonzero_end, sync, sync_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, StoreError
-from rocketstore.index.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexHeader
+from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexHeader
 from rocketstore.index.index_service import index_paths, open_index
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.kernels.layout import INDEX_ITEM
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import read_saved, save_geometry, saved_path
 from rocketstore.layout.places import require_log_directory
@@ -447,8 +448,8 @@ class Completion:
         for i, (items, count) in enumerate(zip(files, kept, strict=True)):
             # An empty file behind one that is cut begins where that one ended, and would take nothing before it.
             if i >= first_cut or not items.slots_agree:
-                size = (items.total - count) * ITEM.itemsize
-                self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * ITEM.itemsize, size))
+                size = (items.total - count) * INDEX_ITEM.itemsize
+                self.index_cuts.append(IndexCut(items.path, count, items_at + (count + 1) * INDEX_ITEM.itemsize, size))
         self._pass_what_has_no_items(files)
 
     def _first_bad(self, files: list[IndexItems], whole_log: bool) -> int:

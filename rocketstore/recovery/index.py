@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,8 @@ from rocketstore.disk.mapped_file import MappedFile, nonzero_end
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.dispatch.request_pieces import RequestPieces
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.index_file import HEADER_SIZE, ITEM, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, struct_of
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "sound_phy_offsets",
 ]
 
-HEADER = struct.Struct(">qqqqii")
+HEADER = struct_of(INDEX_HEADER)
 
 
 class IndexItems(NamedTuple):
@@ -92,7 +92,7 @@ def look_at_index(
             sound = _count_sound(items, hash_slot_num, end)
             agree = is_counted or not count
             agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
-            behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + ITEM.itemsize * (count + 1)
+            behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + INDEX_ITEM.itemsize * (count + 1)
             agree = agree and nonzero_end(path, behind, len(view)) <= behind  # items that were being put
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
@@ -128,8 +128,9 @@ def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
 
 
 def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.ndarray, np.ndarray]:
-    items_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
-    return data[HEADER_SIZE:items_at].view(">i4"), data[items_at : items_at + ITEM.itemsize * index_num].view(ITEM)
+    begin = HEADER_SIZE + SLOT_SIZE * hash_slot_num
+    end = begin + INDEX_ITEM.itemsize * index_num
+    return data[HEADER_SIZE:begin].view(INDEX_SLOT), data[begin:end].view(INDEX_ITEM)
 
 
 def _previous(slot_of: np.ndarray) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,15 @@ from rocketstore.disk.create import create_file
 from rocketstore.disk.mapped_file import make_directory, sync_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.layout import (
+    BLANK_HEAD,
+    MAGIC_BLANK,
+    RECORD_HEAD,
+    read_field,
+    record_head,
+    struct_of,
+    topic_length_size,
+)
 from rocketstore.kernels.salvage import copy_records
 
 __all__ = ["LOG_SIZE", "LogCopy", "with_property"]
@@ -20,10 +28,7 @@ LOG_SIZE = "mapped_file_size_commit_log"
 OUT_SIZE = 4 << 20
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767
-BLANK_HEAD = struct.Struct(">iI")
-BLANK_MAGIC = 0xCBD43194
-MAGIC_V1 = bytes.fromhex("DAA320A7")
-BODY = 84  # where the length of the body is, if both hosts are of IPv4
+PACK_BLANK = struct_of(BLANK_HEAD).pack
 
 
 class LogCopy:
@@ -101,7 +106,7 @@ class LogCopy:
         """End the file with a blank."""
         self.open()
         position = self.phy_offset % self.size
-        os.pwrite(self.fd, BLANK_HEAD.pack(self.size - position, BLANK_MAGIC), position)
+        os.pwrite(self.fd, PACK_BLANK(self.size - position, MAGIC_BLANK), position)
         self.close()
         self.phy_offset += self.size - position
 
@@ -113,16 +118,16 @@ class LogCopy:
 
 def with_property(record: bytes, name: str, value: str) -> bytes:
     """A record with another value of a property, as it is if it has no such one or they would be too long."""
-    sys_flag = int.from_bytes(record[36:40], "big")
-    at = BODY + 12 * ((sys_flag >> 4 & 1) + (sys_flag >> 5 & 1))
-    at += 4 + int.from_bytes(record[at : at + 4], "big")
-    width = 1 if record[4:8] == MAGIC_V1 else 2
+    head = record_head(read_field(record, RECORD_HEAD, "sys_flag"))
+    at = head.itemsize + read_field(record, head, "body_length")
+    width = topic_length_size(read_field(record, head, "magic"))
     at += width + int.from_bytes(record[at : at + width], "big")
-    head, separator, tail = (b"\2" + record[at + 2 :]).rpartition(b"\2" + name.encode() + b"\1")
+    before, separator, tail = (b"\2" + record[at + 2 :]).rpartition(b"\2" + name.encode() + b"\1")
     end = tail.find(b"\2")
-    properties = (head + separator + value.encode() + (tail[end:] if end >= 0 else b""))[1:]
+    properties = (before + separator + value.encode() + (tail[end:] if end >= 0 else b""))[1:]
     if not separator or len(properties) > MAX_PROPERTIES:
         return record
     new = record[:at] + len(properties).to_bytes(2, "big") + properties
     nowhere = b"\xff" * 8  # so that it is another record, whose CRC property is made anew
-    return len(new).to_bytes(4, "big") + new[4:28] + nowhere + new[36:]
+    place = RECORD_HEAD.fields["phy_offset"][1]  # type: ignore[index]
+    return len(new).to_bytes(4, "big") + new[4:place] + nowhere + new[place + len(nowhere) :]

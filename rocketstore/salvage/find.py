@@ -24,12 +24,12 @@ from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import DiskReadError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
+from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
 
-__all__ = ["MIN_RECORD", "PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
+__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
 PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
-MIN_RECORD = 91
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; hostile files have thousands
 BEGIN = itemgetter(0)
 

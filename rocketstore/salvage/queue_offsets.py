@@ -11,9 +11,9 @@ from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
+from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.salvage.find import MIN_RECORD
 from rocketstore.store.writer import MAX_DECLARED_QUEUES
 
 __all__ = ["QueueOffsets"]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.mapped_file import LogFile, MappedFileQueue
+from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS
 from rocketstore.verify.report import Place, read_bytes
 
 __all__ = ["ExtFiles"]
 
-EXT = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")])
 MOST = 16 << 20  # bytes
 NOTED = 16
 END = -1  # in the place of a size: the next unit is in the next file
@@ -38,12 +38,12 @@ class ExtFiles:
         if not addresses.any():
             return codes, addresses, None
         positions = codes[addresses] - LONG_MIN
-        units = np.zeros(len(positions), EXT)
+        units = np.zeros(len(positions), EXT_UNIT)
         for file in ext.files if ext is not None else ():
-            inside = (positions >= file.file_from_offset) & (positions <= file.end_offset - EXT.itemsize)
+            inside = (positions >= file.file_from_offset) & (positions <= file.end_offset - EXT_UNIT.itemsize)
             if inside.any():
                 units[inside] = ExtFiles._gather(file, positions[inside] - file.file_from_offset)
-        has = units["size"] >= EXT.itemsize
+        has = units["size"] >= EXT_UNIT.itemsize
         lost = addresses.copy()
         lost[addresses] = ~has
         resolved, times = codes.copy(), np.zeros(len(codes), np.int64)
@@ -62,28 +62,29 @@ class ExtFiles:
 
     @staticmethod
     def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
-        first, end = int(at.min()), int(at.max()) + EXT.itemsize
+        first, end = int(at.min()), int(at.max()) + EXT_UNIT.itemsize
         if end - first > MOST:  # damaged: units that follow each other are near each other
-            return np.frombuffer(b"".join(read_bytes(file.path, place, EXT.itemsize) for place in at.tolist()), EXT)
+            found = [read_bytes(file.path, place, EXT_UNIT.itemsize) for place in at.tolist()]
+            return np.frombuffer(b"".join(found), EXT_UNIT)
         data = np.frombuffer(read_bytes(file.path, first, end - first), np.uint8)
-        units: np.ndarray = data[(at - first)[:, None] + np.arange(EXT.itemsize)].view(EXT)[:, 0]
+        units: np.ndarray = data[(at - first)[:, None] + np.arange(EXT_UNIT.itemsize)].view(EXT_UNIT)[:, 0]
         return units
 
 
 def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
     data, begin, at = b"", 0, 0
     while True:
-        if at + EXT.itemsize > begin + len(data):
+        if at + EXT_UNIT.itemsize > begin + len(data):
             data, begin = read_bytes(file.path, at, MOST), at
-        size = int.from_bytes(data[at - begin : at - begin + 2], "big", signed=True)
+        size = read_field(data, EXT_UNIT, "size", at - begin)
         if size <= 0:
             break
-        units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT)
-        if size < EXT.itemsize or len(units) == 0:
+        units = run_of(data, at - begin, size) if at + size <= file.size else np.empty(0, EXT_UNIT)
+        if size < EXT_UNIT.itemsize or len(units) == 0:
             kind = "ext-beyond-file" if at + size > file.size else "ext-size"
             yield kind, [Place(file.path, at, f"{size} bytes cannot be, {file.size - at} are left")], 1
             return
-        wrong = np.flatnonzero(units["bitmap_size"] != size - EXT.itemsize)
+        wrong = np.flatnonzero(units["bitmap_size"] != size - EXT_UNIT.itemsize)
         yield "ext-size", [
             Place(file.path, at + size * i, f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap")
             for i in wrong[:NOTED].tolist()
@@ -95,7 +96,7 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
 
 def run_of(data: bytes, at: int, size: int) -> np.ndarray:
     """The units from a position on, as long as they have the same size."""
-    count = max((len(data) - at - EXT.itemsize) // max(size, EXT.itemsize) + 1, 0)
-    units: np.ndarray = np.ndarray(count, EXT, data, at, (size,))
+    count = max((len(data) - at - EXT_UNIT.itemsize) // max(size, EXT_UNIT.itemsize) + 1, 0)
+    units: np.ndarray = np.ndarray(count, EXT_UNIT, data, at, (size,))
     others = np.flatnonzero(units["size"] != size)
     return units[: others[0]] if len(others) else units

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.mapped_file import MappedFile, nonzero_end
-from rocketstore.index.index_file import HEADER_SIZE, ITEM, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketstore.index.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
+from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.kernels.verify import (
     FALLING_OFFSET,
     NEGATIVE_HASH,
@@ -74,11 +75,11 @@ class IndexPart:
         """Items by their ordinals, or where they are in no order, by their places in that of offsets."""
         if self.order is None or first >= last:
             data = read_bytes(self.path, self.offset_of(first), ITEM_SIZE * max(last - first, 0))
-            return np.frombuffer(data, ITEM, len(data) // ITEM_SIZE)
+            return np.frombuffer(data, INDEX_ITEM, len(data) // ITEM_SIZE)
         return np.concatenate([self.item(ordinal) for ordinal in self.order[first - 1 : last - 1].tolist()])
 
     def item(self, ordinal: int) -> np.ndarray:
-        return np.frombuffer(read_bytes(self.path, self.offset_of(ordinal), ITEM_SIZE), ITEM)
+        return np.frombuffer(read_bytes(self.path, self.offset_of(ordinal), ITEM_SIZE), INDEX_ITEM)
 
     def _phy_offset(self, ordinal: int) -> int:
         return int(self.item(ordinal)["phy_offset"][0])
@@ -169,7 +170,7 @@ class IndexVerifier:
                 self.findings.add_many(kind, places, count)
             if FALLING_OFFSET in faults:
                 part.sort()
-            slots = np.frombuffer(read_bytes(part.path, HEADER_SIZE, SLOT_SIZE * part.hash_slot_num), ">i4")
+            slots = np.frombuffer(read_bytes(part.path, HEADER_SIZE, SLOT_SIZE * part.hash_slot_num), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             places = []
             for slot in wrong[:NOTED].tolist():
@@ -191,7 +192,7 @@ class IndexVerifier:
             return None
         found = self._find_items(begin, end)
         blocks = [part.items(first, last) for part, first, last in found]
-        have = np.concatenate(blocks) if blocks else np.empty(0, ITEM)
+        have = np.concatenate(blocks) if blocks else np.empty(0, INDEX_ITEM)
         result = Items()
         hashes, phy_offsets = have["key_hash"].astype(np.int64), have["phy_offset"].astype(np.int64)
         ordinals = np.concatenate([np.arange(first, last) for _, first, last in found] or [np.empty(0, np.int64)])

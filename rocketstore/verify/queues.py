@@ -20,6 +20,7 @@ from rocketstore.disk.positioned_read import read_readable
 from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.dispatch import MULTI_DISPATCH
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
@@ -33,11 +34,6 @@ from rocketstore.verify.report import Findings, Place
 
 __all__ = ["QueueFiles", "QueueRows", "QueueVerifier"]
 
-UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-BATCH_UNIT = np.dtype([
-    ("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"), ("store_timestamp", ">i8"),
-    ("msg_base_offset", ">i8"), ("batch_size", ">i2"), ("compacted_offset", ">i4"), ("reserved", ">i4"),
-])
 FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
           "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
 CONSTANTS = {"compacted_offset": -1, "reserved": 0}  # of batch units
