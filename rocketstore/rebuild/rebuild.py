@@ -22,7 +22,7 @@ from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.columns import require_int64
@@ -402,7 +402,7 @@ class Rebuilder:
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
-        pieces = RequestPieces(
+        pieces = RequestChunks(
             plan.log, self.config, begin, plan.end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
         )
         with (

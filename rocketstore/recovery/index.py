@@ -12,7 +12,7 @@ import numpy as np
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.mapped_file import MappedFile, nonzero_end
 from rocketstore.disk.positioned_read import read_path_at
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, struct_of
@@ -59,13 +59,13 @@ def read_header(path: Path) -> IndexHeader:
 
 def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
     """Find the first record in this part of the log that has an item; ``end`` if there is none."""
-    with closing(iter(RequestPieces(log, config, begin, end))) as pieces:
+    with closing(iter(RequestChunks(log, config, begin, end))) as pieces:
         return next((int(piece.items["phy_offset"][0]) for piece in pieces if len(piece.items)), end)
 
 
 def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[int]:
     """Give the hashes of all items of a record."""
-    return {hash for piece in RequestPieces(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
+    return {hash for piece in RequestChunks(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
 
 
 def look_at_index(

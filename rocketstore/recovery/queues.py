@@ -13,7 +13,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import count_valid_units, read_unit
 from rocketstore.kernels.queue_id import QueueId
@@ -281,7 +281,7 @@ def find_missing(
     late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}
     seen: set[QueueId] = set()
     wrong, first = set(), LONG_MAX
-    pieces = RequestPieces(log, config, begin, end)
+    pieces = RequestChunks(log, config, begin, end)
     for piece in pieces:
         requests, names = with_more(log, config, piece.requests, pieces.queues, batch_topics)
         if late:

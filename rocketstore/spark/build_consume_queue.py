@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_more
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
@@ -121,7 +121,7 @@ def rebuild_consume_queue(
         reader = LogReader(plan.log, rebuilder.config, plan.log.min_phy_offset, plan.end)
 
         def read(batches: set[str]) -> list[RequestRun]:
-            def spill(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[RequestRun]:
+            def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[RequestRun]:
                 yield from spill_requests(pieces, reader, batches, places.spills / attempt)
 
             return read_log(spark, reader, spill, RequestRun, places.work / "split-tasks")
@@ -140,7 +140,7 @@ def rebuild_consume_queue(
 
 
 def spill_requests(
-    pieces: RequestPieces, reader: LogReader, batches: set[str], path: Path
+    pieces: RequestChunks, reader: LogReader, batches: set[str], path: Path
 ) -> Iterator[RequestRun]:
     """Write the requests of all pieces, by queue in each block, and beside them where those of each queue are."""
     begin = end = -1

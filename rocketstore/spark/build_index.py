@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
-from rocketstore.dispatch.request_pieces import Piece, RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
 from rocketstore.index.index_service import index_paths
 from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark.build import (
@@ -99,10 +99,10 @@ def build_index(
     with plan.log, working_places(out, scratch) as places:
         reader = LogReader(plan.log, sizes, plan.log.min_phy_offset, plan.end)
 
-        def spill(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+        def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
             yield from spill_items(pieces, places.spills / f"{attempt}.spill")
 
-        def count_split(reader: LogReader, pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+        def count_split(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
             return count_items(pieces, attempt)
 
         read = spill if mode == "spill" else count_split
@@ -117,12 +117,12 @@ def build_index(
     return BuildReport(index_paths(out), count, time.perf_counter() - started)
 
 
-def count_items(pieces: RequestPieces, attempt: str) -> Iterator[ItemRun]:
+def count_items(pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
     """Count the items of each piece."""
     return map(run_of, pieces)
 
 
-def spill_items(pieces: RequestPieces, path: Path) -> Iterator[ItemRun]:
+def spill_items(pieces: RequestChunks, path: Path) -> Iterator[ItemRun]:
     """Write the items of all pieces to one file."""
     runs = []
     with path.open("xb") as file:
@@ -138,7 +138,7 @@ def spill_items(pieces: RequestPieces, path: Path) -> Iterator[ItemRun]:
         yield ItemRun(runs[0].begin, runs[-1].end, sum(items), *last, str(path), 0)
 
 
-def run_of(piece: Piece) -> ItemRun:
+def run_of(piece: RequestChunk) -> ItemRun:
     last_phy_offset = -1 if piece.last is None else piece.last[0]
     last_item_offset = int(piece.items["phy_offset"][-1]) if len(piece.items) else -1
     return ItemRun(piece.begin, piece.end, len(piece.items), last_phy_offset, last_item_offset, "", 0)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from rocketstore.config import StoreConfig
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_plan import LogPlan
@@ -34,9 +34,9 @@ class LogReader(NamedTuple):
     end: int
     piece: int = PIECE
 
-    def pieces(self, begin: int, stop: int) -> RequestPieces:
+    def pieces(self, begin: int, stop: int) -> RequestChunks:
         """Read the records that begin from ``begin``, where one does, to before ``stop``."""
-        return RequestPieces(
+        return RequestChunks(
             self.log, self.config, begin, self.end, size=self.piece, threads=1, room=ROOM, stop=stop
         )
 
@@ -74,7 +74,7 @@ def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
 def read_log(
     spark: SparkSession,
     reader: LogReader,
-    read: Callable[[LogReader, RequestPieces, str], Iterable[Row]],
+    read: Callable[[LogReader, RequestChunks, str], Iterable[Row]],
     row_type: type[Row],
     directory: Path,
 ) -> list[Row]:

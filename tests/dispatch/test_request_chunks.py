@@ -1,4 +1,4 @@
-"""RequestPieces: wherever a log is cut, and however many threads read it, all is as in one piece."""
+"""RequestChunks: the result is the same for all chunk sizes and numbers of threads."""
 
 import errno
 import random
@@ -11,7 +11,7 @@ from reference.commit_log import build_record, make_commit_log, read_files
 from support.rebuilt import CONFIG, FILE, KINDS, fields, make_log, records_in_bodies
 
 from rocketstore import CommitLog
-from rocketstore.dispatch.request_pieces import RequestPieces
+from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 
@@ -34,24 +34,24 @@ def log(request, tmp_path, seed):
 
 
 def read(log, size, threads=2, begin=None, end=None, **options):
-    """The pieces, joined: rows of requests with the names of their queues, and items; the pieces follow each other."""
+    """The chunks, joined: rows of requests with the names of their queues, and items; the chunks follow each other."""
     begin = log.min_phy_offset if begin is None else begin
     end = log.max_phy_offset if end is None else end
-    pieces = RequestPieces(log, CONFIG, begin, end, size=size, threads=threads, **options)
+    chunks = RequestChunks(log, CONFIG, begin, end, size=size, threads=threads, **options)
     requests, items, last, at = [], [], None, begin
-    for piece in pieces:
-        assert piece.begin == at
-        assert piece.end > at
-        at = piece.end
-        requests += [(*row[:6], pieces.queues[row[6]], row[7]) for row in piece.requests.tolist()]
-        items += piece.items.tolist()
-        last = piece.last or last
+    for chunk in chunks:
+        assert chunk.begin == at
+        assert chunk.end > at
+        at = chunk.end
+        requests += [(*row[:6], chunks.queues[row[6]], row[7]) for row in chunk.requests.tolist()]
+        items += chunk.items.tolist()
+        last = chunk.last or last
     assert at == end
-    assert len(set(pieces.queues)) == len(pieces.queues)
+    assert len(set(chunks.queues)) == len(chunks.queues)
     return requests, items, last
 
 
-def one_piece(log):
+def one_chunk(log):
     """The same by one scanner, file by file."""
     scanner = RequestScanner(message_delay_level=CONFIG.message_delay_level, indexes_tags=True)
     end = log.max_phy_offset
@@ -65,7 +65,7 @@ def one_piece(log):
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_all_sizes_give_the_same(log, threads, seed):
-    whole = one_piece(log)
+    whole = one_chunk(log)
     assert len(whole[0]) > 20
     sizes = random.Random(f"{seed} {threads}").sample(range(12, 400), 2)
     for size in (*sizes, 3 * threads, 1000, FILE - 1, FILE, 10**9):
@@ -73,8 +73,8 @@ def test_all_sizes_give_the_same(log, threads, seed):
 
 
 @pytest.mark.parametrize("room", [1, 100, 1000])
-def test_pieces_that_end_early_give_the_same(log, room):
-    whole = one_piece(log)
+def test_chunks_that_end_early_give_the_same(log, room):
+    whole = one_chunk(log)
     for size in (100, 1000, FILE):
         assert read(log, size, room=room) == whole, size
 
@@ -82,7 +82,7 @@ def test_pieces_that_end_early_give_the_same(log, room):
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])
 def test_every_size_gives_the_same(log, threads):
-    whole = one_piece(log)
+    whole = one_chunk(log)
     for size in range(1, FILE + 2, 5 if threads == 1 else 31):
         assert read(log, size, threads) == whole, size
 
@@ -90,7 +90,7 @@ def test_every_size_gives_the_same(log, threads):
 def test_any_part_between_records(log, seed):
     rng = random.Random(seed)
     offsets = [offset for offset, _ in Reference(read_files(log.directories[0])).records]
-    requests, items, _ = one_piece(log)
+    requests, items, _ = one_chunk(log)
     for _ in range(20):
         begin, end = sorted(rng.choices([*offsets, log.max_phy_offset], k=2))
         part = read(log, rng.randrange(1, 900), begin=begin, end=end)
@@ -98,13 +98,13 @@ def test_any_part_between_records(log, seed):
         assert part[1] == [row for row in items if begin <= row[0] < end]
 
 
-def test_nothing_is_no_piece(log):
-    pieces = RequestPieces(log, CONFIG, log.max_phy_offset, log.max_phy_offset, size=10, threads=2)
-    assert list(pieces) == []
+def test_an_empty_part_has_no_chunk(log):
+    chunks = RequestChunks(log, CONFIG, log.max_phy_offset, log.max_phy_offset, size=10, threads=2)
+    assert list(chunks) == []
 
 
 @pytest.mark.parametrize("size", [50, 300, 10**6])
-def test_damage_is_an_error_at_its_place_whatever_the_pieces(tmp_path, seed, size):
+def test_damage_is_an_error_at_its_place_whatever_the_chunks(tmp_path, seed, size):
     rng = random.Random(seed)
     make_log(tmp_path, mixed(rng))
     reference = Reference(read_files(tmp_path / "commitlog"))
@@ -114,9 +114,9 @@ def test_damage_is_an_error_at_its_place_whatever_the_pieces(tmp_path, seed, siz
     data[offset % FILE + 4] ^= 0xFF
     path.write_bytes(data)
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=FILE) as log:
-        pieces = RequestPieces(log, CONFIG, 0, reference.max_offset, size=size, threads=2)
+        chunks = RequestChunks(log, CONFIG, 0, reference.max_offset, size=size, threads=2)
         with pytest.raises(CorruptFileError, match="salvage") as caught:
-            list(pieces)
+            list(chunks)
     assert (caught.value.path, caught.value.offset, caught.value.field) == (path, offset % FILE, "magic")
 
 
@@ -125,9 +125,9 @@ def test_a_hole_in_the_log_is_an_error_at_its_place(tmp_path, seed):
     end = Reference(read_files(tmp_path / "commitlog")).max_offset
     (tmp_path / "commitlog" / f"{FILE:020}").unlink()
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=FILE) as log:
-        pieces = RequestPieces(log, CONFIG, 0, end, size=500, threads=2)
+        chunks = RequestChunks(log, CONFIG, 0, end, size=500, threads=2)
         with pytest.raises(CorruptFileError, match="salvage") as caught:
-            list(pieces)
+            list(chunks)
     assert (caught.value.path, caught.value.offset) == (tmp_path / "commitlog", FILE)
 
 
@@ -138,16 +138,16 @@ def test_where_files_cannot_be_mapped_they_are_read(tmp_path, seed, monkeypatch)
     size = 1 << 20
     offsets = make_commit_log(tmp_path / "commitlog", size, rows)
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=size) as log:
-        whole = one_piece(log)
+        whole = one_chunk(log)
 
     def refused(*args, **options):
         raise OSError(errno.ENODEV, "No such device")
 
     monkeypatch.setattr("rocketstore.disk.mapped_file.Mapping", refused)
-    monkeypatch.setattr("rocketstore.dispatch.request_pieces.SPAN", 100)
+    monkeypatch.setattr("rocketstore.dispatch.request_chunks.SPAN", 100)
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=size) as log:
-        for piece in (900, 10**6):
-            assert read(log, piece) == whole
+        for chunk in (900, 10**6):
+            assert read(log, chunk) == whole
         end = log.max_phy_offset
     path = tmp_path / "commitlog" / f"{offsets[-1] // size * size:020}"
     data = bytearray(path.read_bytes())
@@ -157,14 +157,14 @@ def test_where_files_cannot_be_mapped_they_are_read(tmp_path, seed, monkeypatch)
         CommitLog.open(tmp_path / "commitlog", mapped_file_size=size) as log,
         pytest.raises(CorruptFileError) as caught,
     ):
-        list(RequestPieces(log, CONFIG, 0, end, size=1000, threads=2))
+        list(RequestChunks(log, CONFIG, 0, end, size=1000, threads=2))
     assert (caught.value.path, caught.value.offset) == (path, offsets[-1] % size)
 
 
 def test_an_iteration_that_is_ended_leaves_no_thread(log):
-    pieces = iter(RequestPieces(log, CONFIG, log.min_phy_offset, log.max_phy_offset, size=30, threads=4))
-    next(pieces)
-    pieces.close()
+    chunks = iter(RequestChunks(log, CONFIG, log.min_phy_offset, log.max_phy_offset, size=30, threads=4))
+    next(chunks)
+    chunks.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rocketstore-requests")]
 
 
@@ -173,11 +173,11 @@ def test_a_record_of_its_own_is_what_it_says(tmp_path):
     row = fields(random.Random(1), 0, queue_offset=77, queue_id=3, body=b"b")
     make_log(tmp_path, [row])
     with CommitLog.open(tmp_path / "commitlog", mapped_file_size=FILE) as log:
-        pieces = RequestPieces(log, CONFIG, 0, log.max_phy_offset, size=10, threads=1)
-        (piece,) = pieces
+        chunks = RequestChunks(log, CONFIG, 0, log.max_phy_offset, size=10, threads=1)
+        (chunk,) = chunks
     record = Reference(read_files(tmp_path / "commitlog")).records[0][1]
-    assert pieces.queues == [(row["topic"], 3)]
-    (request,) = piece.requests.tolist()
+    assert chunks.queues == [(row["topic"], 3)]
+    (request,) = chunk.requests.tolist()
     assert request[:6] == (0, record.tags_code, row["store_timestamp"], 77, len(build_record(**row)), 1)
-    assert piece.items["phy_offset"].tolist() == [0] * len(piece.items)
-    assert np.all(piece.items["store_timestamp"] == row["store_timestamp"])
+    assert chunk.items["phy_offset"].tolist() == [0] * len(chunk.items)
+    assert np.all(chunk.items["store_timestamp"] == row["store_timestamp"])
