@@ -183,7 +183,7 @@ def scan_items(reader: LogReader, slices: list[Slice]) -> Iterator[np.ndarray]:
     if not slices:
         return
     skip, left = slices[0].start, sum(stop - start for _, start, stop in slices)
-    for piece in reader.pieces(slices[0].run.begin, slices[-1].run.end):
+    for piece in reader.chunks(slices[0].run.begin, slices[-1].run.end):
         items = piece.items[skip : skip + left]
         skip = max(skip - len(piece.items), 0)
         left -= len(items)

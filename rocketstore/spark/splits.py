@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.spark.build import Row, attempt_name, run
 from rocketstore.spark.task_files import read_task, write_tasks
@@ -21,8 +22,8 @@ __all__ = ["LogReader", "SplitPlan", "read_log"]
 
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory
 SPLITS = 16  # as many at least, unless they are too small
-PIECE = 16 << 20  # bytes of the log that are read at once
-ROOM = 32 << 20  # bytes of what was read of them, after which a piece ends early
+CHUNK = 16 << 20  # bytes of the log that are read at once
+ROOM = 32 << 20  # bytes of requests and items, after which a chunk ends early
 
 
 class LogReader(NamedTuple):
@@ -32,12 +33,12 @@ class LogReader(NamedTuple):
     config: StoreConfig
     begin: int
     end: int
-    piece: int = PIECE
+    chunk_size: int = CHUNK
 
-    def pieces(self, begin: int, stop: int) -> RequestChunks:
+    def chunks(self, begin: int, stop: int) -> RequestChunks:
         """Read the records that begin from ``begin``, where one does, to before ``stop``."""
         return RequestChunks(
-            self.log, self.config, begin, self.end, size=self.piece, threads=1, room=ROOM, stop=stop
+            self.log, self.config, begin, self.end, size=self.chunk_size, threads=1, room=ROOM, stop=stop
         )
 
 
@@ -53,7 +54,7 @@ class SplitPlan(NamedTuple):
     config: StoreConfig
     begin: int
     end: int
-    piece: int
+    chunk_size: int
 
     def open(self) -> LogReader:
         """Open the log of the split. The caller closes it."""
@@ -80,7 +81,7 @@ def read_log(
 ) -> list[Row]:
     """Read a log in Spark tasks.
 
-    Parameters: read: called with a reader, pieces and an attempt's name, returns rows; ``begin`` and ``end`` of a row
+    Parameters: read: called with a reader, chunks and an attempt's name, returns rows; ``begin`` and ``end`` of a row
     are those of its records. directory: where the driver writes a file for each task.
     Returns: the rows of the whole log in order. Raises: CorruptFileError; OSError.
     """
@@ -93,23 +94,13 @@ def read_log(
         with own.log:
             first = own.log.first_record(begin, stop)
             try:
-                return [] if first is None else list(read(own, own.pieces(first, stop), attempt))
-            except CorruptFileError:  # unless it began within a body, the driver finds it again
+                return [] if first is None else list(read(own, own.chunks(first, stop), attempt))
+            except CorruptFileError:  # the split began within a body, or the driver finds the damage again
                 return []
 
     rows = run(spark, read_split, count, row_type)
-    return list(chain(rows, reader, lambda begin, stop: read(reader, reader.pieces(begin, stop), attempt_name())))
 
+    def read_again(begin: int, stop: int) -> Iterable[Row]:
+        return read(reader, reader.chunks(begin, stop), attempt_name())
 
-def chain(rows: Iterable[Row], reader: LogReader, read: Callable[[int, int], Iterable[Row]]) -> Iterator[Row]:
-    """Give the rows that begin where those before them end, and read again what there are none of."""
-    position = reader.begin
-    for row in [*rows, None]:
-        start = reader.end if row is None else row.begin
-        if position < start:
-            for again in read(position, start):
-                yield again
-                position = again.end
-        if row is not None and row.begin == position:
-            yield row
-            position = row.end
+    return list(join_chunks(reader.begin, reader.end, rows, read_again))

@@ -198,7 +198,7 @@ def planned(root, places, runs=1):
     cuts = [reader.begin, *sorted(random.Random(1).sample(offsets[1:], runs - 1)), reader.end]
     spilled = []
     for number, (begin, stop) in enumerate(itertools.pairwise(cuts)):
-        spilled += spill_requests(reader.pieces(begin, stop), reader, set(), places.spills / f"{number}")
+        spilled += spill_requests(reader.chunks(begin, stop), reader, set(), places.spills / f"{number}")
     return plan_queues(spilled, rebuilder), reader
 
 

@@ -27,10 +27,11 @@ from support.stores import NAMES, settings, unpack
 from rocketstore import CommitLog, StoreConfig
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
+from rocketstore.log.join_chunks import join_chunks
 from rocketstore.spark import build, build_index, splits
 from rocketstore.spark.build_index import ItemRun, count_items, scan_items, spanned, spill_items
 from rocketstore.spark.spill import read_entries
-from rocketstore.spark.splits import LogReader, chain, plan_splits
+from rocketstore.spark.splits import LogReader, plan_splits
 
 pytestmark = pytest.mark.spark
 
@@ -142,7 +143,7 @@ def reader_of(log, piece=700):
 
 
 def items_of(log):
-    (run,) = [*spill_items(reader_of(log).pieces(log.min_phy_offset, log.max_phy_offset), log.directories[0] / "all")]
+    (run,) = [*spill_items(reader_of(log).chunks(log.min_phy_offset, log.max_phy_offset), log.directories[0] / "all")]
     (entries,) = read_entries([build.Slice(run, 0, run.items)])
     return entries.tolist()
 
@@ -160,17 +161,17 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
 
     def read(begin, stop):
         again.append(begin)
-        return count_items(reader.pieces(begin, stop), "")
+        return count_items(reader.chunks(begin, stop), "")
 
     rows = []
     for begin, stop in cuts:
         first = reader.log.first_record(begin, stop)
         if first is not None:
             try:
-                rows += count_items(reader.pieces(first, stop), "")
+                rows += count_items(reader.chunks(first, stop), "")
             except CorruptFileError:
                 continue
-    whole = list(chain(rows, reader, read))
+    whole = list(join_chunks(reader.begin, reader.end, rows, read))
     assert [run.begin for run in whole] == [reader.begin, *(run.end for run in whole[:-1])]
     assert whole[-1].end == reader.end
     expected = items_of(log)
@@ -219,10 +220,9 @@ def test_rows_that_do_not_begin_where_others_end_are_read_again():
     def row(begin, end):
         return ItemRun(begin, end, 0, -1, -1, "", 0)
 
-    reader = LogReader(None, None, 0, 100)
     read = []
-    whole = chain([row(0, 10), row(12, 30), row(30, 40), row(35, 60), row(70, 90)], reader,
-                  lambda begin, stop: read.append((begin, stop)) or [row(begin, stop + 5)])
+    rows = [row(0, 10), row(12, 30), row(30, 40), row(35, 60), row(70, 90)]
+    whole = join_chunks(0, 100, rows, lambda begin, stop: read.append((begin, stop)) or [row(begin, stop + 5)])
     assert [run[:2] for run in whole] == [(0, 10), (10, 17), (17, 35), (35, 60), (60, 75), (75, 105)]
     assert read == [(10, 12), (17, 30), (60, 70), (75, 100)]
 
