@@ -1,9 +1,8 @@
-"""Verification of the commit log: its records, in pieces and threads, each with what queues and index have of it."""
+"""Verification of the commit log: its records, in chunks and threads, each compared with its units and items."""
 
 from __future__ import annotations
 
 import queue
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.mapped_file import LogFile, Window, data_ranges, nonzero_end
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError, DiskReadError
@@ -30,7 +30,7 @@ from rocketstore.verify.report import Findings, read_bytes
 
 __all__ = ["LogVerifier"]
 
-PIECE = 8 << 20  # bytes of the log that one thread checks at a time
+CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
 STEP = 1 << 20  # that are parsed for their records, and then for what is dispatched: from the caches
 SPAN = 1 << 20  # read at once where a file cannot be mapped
 SAMPLE = 64 << 10
@@ -46,10 +46,10 @@ WITH_SOUND_RECORDS = {
 
 
 @dataclass
-class Piece:
-    """What one thread found in a part of the log: records, or damage before them, ``begin`` to ``end``; -1: neither."""
+class CheckedChunk:
+    """What a thread found in a chunk: records, or damage before them, from ``begin`` to ``end``; -1 for neither."""
 
-    chunk: tuple[int, int]
+    bounds: tuple[int, int]
     begin: int = -1
     end: int = -1
     status: int = OK  # why it ended
@@ -68,21 +68,21 @@ class Piece:
 
 
 class Worker:
-    """What one thread at a time checks pieces with."""
+    """Checks chunks, for one thread at a time."""
 
     def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
         self.log, self.queues, self.index = log, queues, index
         has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
-        self.buffers: dict[Buffer, int] = {}  # that a piece was read from, and where they begin in the log
+        self.buffers: dict[Buffer, int] = {}  # that a chunk was read from, and where they begin in the log
         self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
         self.scanner, self.plain_scanner = (
             RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
             for indexes_tags in (True, False)
         )
 
-    def check(self, begin: int, end: int, is_record: bool) -> Piece:
+    def check(self, begin: int, end: int, is_record: bool) -> CheckedChunk:
         """Check the records that begin in a part of one file. Parameters: is_record: one is to begin at ``begin``."""
-        piece = Piece((begin, end))
+        chunk = CheckedChunk((begin, end))
         self.checker.begin()
         self.scanner.take()
         self.buffers.clear()
@@ -94,44 +94,44 @@ class Worker:
                 break
             self.buffers[window.buffer] = window.from_offset
             following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
-            piece.faults += bad_bodies(window, self.checker.take_compressed())
-            self._collect(self.scanner, window, offset, following, piece.faults)
+            chunk.faults += bad_bodies(window, self.checker.take_compressed())
+            self._collect(self.scanner, window, offset, following, chunk.faults)
             if following > offset:
-                piece.begin = offset if piece.begin < 0 else piece.begin
-            piece.end, piece.status = following, status
+                chunk.begin = offset if chunk.begin < 0 else chunk.begin
+            chunk.end, chunk.status = following, status
             file = self.log.queue.find(offset)
             if status == CUT and file is not None and window.from_offset + window.buffer.size < file.end_offset:
                 size = size * 16 if following == offset else SPAN
             elif status == BLANK and file is not None:
-                self._check_blank(piece, file, following)
+                self._check_blank(chunk, file, following)
                 break
             elif status not in (OK, BLANK):
                 later = self.log.find_later(following + 1, end)
                 if later is None:
                     break
-                piece.damages.append((following, later, status))
-                piece.begin = following if piece.begin < 0 else piece.begin
+                chunk.damages.append((following, later, status))
+                chunk.begin = following if chunk.begin < 0 else chunk.begin
                 offset = later
                 continue
             offset = following
-        piece.unreadable = merge_ranges(
+        chunk.unreadable = merge_ranges(
             (start + first, start + last)
             for buffer, start in self.buffers.items()
-            for first, last in buffer.lost_ranges(max(begin - start, 0), max(begin, piece.end, end) - start)
+            for first, last in buffer.lost_ranges(max(begin - start, 0), max(begin, chunk.end, end) - start)
         )
-        self._compare(piece)
-        return piece
+        self._compare(chunk)
+        return chunk
 
-    def _check_blank(self, piece: Piece, file: LogFile, offset: int) -> None:
+    def _check_blank(self, chunk: CheckedChunk, file: LogFile, offset: int) -> None:
         position = offset - file.file_from_offset
         size = int.from_bytes(read_bytes(file.path, position, 4), "big", signed=True)
         if size != file.size - position:
             detail = f"says {size} bytes, {file.size - position} are left"
-            piece.faults.append(("log-blank-size", offset, detail, 1))
+            chunk.faults.append(("log-blank-size", offset, detail, 1))
         if nonzero_end(file.path, min(position + 8, file.size), file.size) > position + 8:
-            piece.faults.append(("log-blank-bytes", offset, "bytes behind the blank's header", 1))
-        piece.begin = offset if piece.begin < 0 else piece.begin
-        piece.end = self.log.end_of(file)
+            chunk.faults.append(("log-blank-bytes", offset, "bytes behind the blank's header", 1))
+        chunk.begin = offset if chunk.begin < 0 else chunk.begin
+        chunk.end = self.log.end_of(file)
 
     def _collect(self, scanner: RequestScanner, window: Window, begin: int, end: int, faults: list[Any] | None) -> None:
         """Parse for what is dispatched what is known to be records."""
@@ -149,7 +149,7 @@ class Worker:
                     faults.append((KIND_OF_FIELD[error.field], begin, f"{error.field} {error.reason}", 1))
                 begin += max(int.from_bytes(self.log.queue.pread(begin, 4), "big"), 1)
 
-    def _compare(self, piece: Piece) -> None:
+    def _compare(self, chunk: CheckedChunk) -> None:
         for status, (count, places) in self.checker.faults_found().items():
             if status in WITH_SOUND_RECORDS:
                 kind, detail = WITH_SOUND_RECORDS[status]
@@ -157,50 +157,50 @@ class Worker:
                 name, reason = bad_reason(status)
                 kind, detail = KIND_OF_FIELD[name], f"{name} {reason}"
             numbers = [1] * (len(places) - 1) + [count - len(places) + 1]
-            piece.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
+            chunk.faults += [(kind, place, detail, n) for place, n in zip(places, numbers, strict=True)]
         requests, items = self.scanner.take()
-        if piece.unreadable:
-            requests, items = self._leave_out_unreadable(piece, requests, items)
+        if chunk.unreadable:
+            requests, items = self._leave_out_unreadable(chunk, requests, items)
         checker = self.checker
-        piece.n_records, piece.last_phy_offset = checker.n_records, checker.last_phy_offset
-        if piece.n_records:
-            piece.times = checker.first_store_timestamp, checker.last_store_timestamp, checker.max_store_timestamp
-        if piece.begin >= 0:
-            piece.rows = self.queues.compare(requests, self.scanner.queues)
-            piece.items = self.index.compare(piece.begin, piece.end, items, lambda: self._items_without_tags(piece))
+        chunk.n_records, chunk.last_phy_offset = checker.n_records, checker.last_phy_offset
+        if chunk.n_records:
+            chunk.times = checker.first_store_timestamp, checker.last_store_timestamp, checker.max_store_timestamp
+        if chunk.begin >= 0:
+            chunk.rows = self.queues.compare(requests, self.scanner.queues)
+            chunk.items = self.index.compare(chunk.begin, chunk.end, items, lambda: self._items_without_tags(chunk))
 
     def _leave_out_unreadable(
-        self, piece: Piece, requests: np.ndarray, items: np.ndarray
+        self, chunk: CheckedChunk, requests: np.ndarray, items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Drop what was made of records that the disk cannot read in full: zeros stand for the missing bytes."""
         begins, ends = requests["phy_offset"], requests["phy_offset"] + requests["size"]
-        lost = np.array([*piece.unreadable, (LONG_MAX, LONG_MAX)], np.int64)
+        lost = np.array([*chunk.unreadable, (LONG_MAX, LONG_MAX)], np.int64)
         is_lost = lost[np.searchsorted(lost[:, 1], begins, "right"), 0] < ends
-        piece.faults = [fault for fault in piece.faults if not self._is_unreadable(piece, fault[1])]
+        chunk.faults = [fault for fault in chunk.faults if not self._is_unreadable(chunk, fault[1])]
         return requests[~is_lost], items[~np.isin(items["phy_offset"], begins[is_lost])]
 
-    def _is_unreadable(self, piece: Piece, phy_offset: int) -> bool:
+    def _is_unreadable(self, chunk: CheckedChunk, phy_offset: int) -> bool:
         try:
             size = int.from_bytes(self.log.queue.pread(phy_offset, 4), "big", signed=True)
         except DiskReadError:
             return True
-        return find_overlap(piece.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
+        return find_overlap(chunk.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
 
-    def _items_without_tags(self, piece: Piece) -> np.ndarray:
-        """The items of a piece as a release that indexes no tags puts them."""
-        offset, end = piece.begin, piece.end
-        for begin, stop in [*((a, b) for a, b, _ in piece.damages), (end, end)]:
+    def _items_without_tags(self, chunk: CheckedChunk) -> np.ndarray:
+        """The items of a chunk as a release that indexes no tags puts them."""
+        offset, end = chunk.begin, chunk.end
+        for begin, stop in [*((a, b) for a, b, _ in chunk.damages), (end, end)]:
             while offset < begin and (window := self.log.queue.read(offset, begin - offset, "sequential")):
                 last = min(begin, window.from_offset + window.buffer.size)
                 self._collect(self.plain_scanner, window, offset, last, None)
                 offset = last
             offset = stop
         requests, items = self.plain_scanner.take()
-        return self._leave_out_unreadable(piece, requests, items)[1] if piece.unreadable else items
+        return self._leave_out_unreadable(chunk, requests, items)[1] if chunk.unreadable else items
 
 
 class LogVerifier:
-    """Goes over the log, piece by piece in its order, as threads have checked them.
+    """Checks the log: threads check chunks, and their results are merged in the order of the log.
 
     Attributes: begin, end, physical offsets, of the first file and behind the last record or blank; n_records;
     last_phy_offset; max_store_timestamp; is_growing: somebody writes on; is_sampled: not all was looked at.
@@ -228,7 +228,7 @@ class LogVerifier:
         chunks = list(self._samples(limit) if quick else self._chunks(limit))
         workers: queue.SimpleQueue[Worker] = queue.SimpleQueue()
 
-        def check(begin: int, end: int, is_record: bool) -> Piece:
+        def check(begin: int, end: int, is_record: bool) -> CheckedChunk:
             try:
                 worker = workers.get_nowait()
             except queue.Empty:
@@ -241,27 +241,18 @@ class LogVerifier:
         total, done = sum(end - begin for begin, end, _ in chunks), 0
         place = -1
         with ThreadPoolExecutor(threads, "rocketstore-verify") as pool:
-            waiting: deque[tuple[tuple[int, int, bool], Future[Piece]]] = deque()
             chains: list[Future[None]] = [] if quick else self.index.start(pool)
-            todo = iter(chunks)
-            try:
-                while True:
-                    while len(waiting) <= threads and (chunk := next(todo, None)):
-                        waiting.append((chunk, pool.submit(check, *chunk)))
-                    if not waiting:
-                        break
-                    (begin, end, _), future = waiting.popleft()
+            with read_ahead(pool, threads, check, chunks) as results:
+                for (begin, end, _), future in results:
                     with self.findings.noted(self.log.directories[0]):
-                        piece = future.result()
-                        if not quick and piece.begin < place and begin <= place < end:
-                            piece = check(place, end, True)  # a record in a body was taken for one, or none was found
-                        place = self._merge(piece, place, quick)
+                        checked = future.result()
+                        # A chunk that began within a body, or found no record, is checked again: see join_chunks.
+                        if not quick and checked.begin < place and begin <= place < end:
+                            checked = check(place, end, True)
+                        place = self._merge(checked, place, quick)
                     done += end - begin
                     if progress is not None:
                         progress(done, total)
-            finally:
-                for _, future in waiting:
-                    future.cancel()
             for chain in chains:
                 chain.result()
         self._add_unreadable()
@@ -281,10 +272,10 @@ class LogVerifier:
             start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
             with self.findings.noted(file.path):
                 data = merge_ranges(data_ranges(file.path, 0, file.size))
-                for at in range(start, stop, PIECE):
+                for at in range(start, stop, CHUNK):
                     position = at - start
-                    if at == start or find_overlap(data, position, position + PIECE):
-                        yield at, min(at + PIECE, stop), at == start
+                    if at == start or find_overlap(data, position, position + CHUNK):
+                        yield at, min(at + CHUNK, stop), at == start
 
     def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:
         """The beginning and the middle of each file; of the last one that has data, the end."""
@@ -319,40 +310,40 @@ class LogVerifier:
 
     # ---- in order --------------------------------------------------------------------------------------------
 
-    def _merge(self, piece: Piece, place: int, quick: bool) -> int:
-        """Take what a thread found. Returns where the next record is to begin."""
-        self._unreadable += piece.unreadable
-        if piece.begin < 0:
-            return place if place >= 0 or quick else piece.chunk[0]
-        if 0 <= place < piece.begin and not quick:
-            self._add_gap(place, piece.begin)
-        elif place < 0 and not quick and piece.begin > self.begin:
-            self._add_gap(self.begin, piece.begin)
-        for begin, end, status in piece.damages:
-            self._add_damage(begin, end, status, piece.unreadable)
-        for kind, offset, detail, count in piece.faults:
+    def _merge(self, chunk: CheckedChunk, place: int, quick: bool) -> int:
+        """Add the findings of a chunk. Return where the next record must begin."""
+        self._unreadable += chunk.unreadable
+        if chunk.begin < 0:
+            return place if place >= 0 or quick else chunk.bounds[0]
+        if 0 <= place < chunk.begin and not quick:
+            self._add_gap(place, chunk.begin)
+        elif place < 0 and not quick and chunk.begin > self.begin:
+            self._add_gap(self.begin, chunk.begin)
+        for begin, end, status in chunk.damages:
+            self._add_damage(begin, end, status, chunk.unreadable)
+        for kind, offset, detail, count in chunk.faults:
             self._add(kind, offset, detail, count)
-        if piece.n_records:
-            self._take_records(piece, quick)
-        self.queues.merge(piece.rows, quick)
-        if piece.items is not None:
-            self.index.merge(piece.items)
-        return max(piece.end, place)
+        if chunk.n_records:
+            self._take_records(chunk, quick)
+        self.queues.merge(chunk.rows, quick)
+        if chunk.items is not None:
+            self.index.merge(chunk.items)
+        return max(chunk.end, place)
 
-    def _take_records(self, piece: Piece, quick: bool) -> None:
-        first, last, latest = piece.times
+    def _take_records(self, chunk: CheckedChunk, quick: bool) -> None:
+        first, last, latest = chunk.times
         if self._last_store_timestamp is not None and first < self._last_store_timestamp and not quick:
-            self._add("log-time-falls", piece.first_record, "the store time is before that of the record before")
+            self._add("log-time-falls", chunk.first_record, "the store time is before that of the record before")
         self._last_store_timestamp = last
         self.max_store_timestamp = max(self.max_store_timestamp, latest) if self.n_records else latest
-        self.n_records += piece.n_records
-        self.last_phy_offset = piece.last_phy_offset
+        self.n_records += chunk.n_records
+        self.last_phy_offset = chunk.last_phy_offset
 
     def _add(self, kind: str, offset: int, detail: str, count: int = 1) -> None:
         self.findings.add_at(self.log, kind, offset, detail, count)
 
     def _add_gap(self, begin: int, end: int) -> None:
-        """Bytes between two pieces that are no records."""
+        """Bytes between two chunks that are no records."""
         self.index.add_gap(begin, end)
         if self.log.queue.find(begin) is None:
             return  # a file is missing, or too short, which was said already
