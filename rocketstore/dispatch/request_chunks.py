@@ -114,17 +114,15 @@ class RequestChunks:
         return RequestChunk(requests, items, begin, end, last if last[0] >= 0 else None, scanner.has_inner)
 
     def _scan(self, file: LogFile, begin: int, stop: int) -> tuple[RequestScanner, int]:
-        size = stop - begin + SPAN
-        while (window := self._log.queue.read(begin, size, "sequential", self._stop)) is not None:
+        failure: Exception = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
+        for window in self._log.windows(begin, stop - begin + SPAN, self._stop):
             scanner = RequestScanner(**self._options)
             try:
                 return scanner, scanner.scan(*window, begin, self._end, stop - begin, self._room)
-            except CorruptFileError as error:
-                if window.from_offset + window.buffer.size >= file.end_offset:
-                    at = window.from_offset - file.file_from_offset + error.offset
-                    raise CorruptFileError(file.path, at, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
-            size *= 16  # the file cannot be mapped, and a record goes on beyond what was read of it
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file.path))
+            except CorruptFileError as error:  # or the last record continues behind this window
+                at = window.from_offset - file.file_from_offset + error.offset
+                failure = CorruptFileError(file.path, at, error.field, f"{error.reason}: {DAMAGE_ADVICE}")
+        raise failure
 
     def _numbers_of(self, queues: list[QueueId]) -> np.ndarray:
         """Return the numbers in ``queues`` of this object for the queues of a scanner, int32[n]."""

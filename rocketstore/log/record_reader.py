@@ -182,6 +182,20 @@ class RecordReader:
             window = self.queue.read(offset, size, "random")
         return window
 
+    def windows(self, offset: int, size: int = SPAN, until: int = LONG_MAX) -> Iterator[Window]:
+        """Yield windows with the bytes at an offset, each larger than the one before, until one ends with its file.
+
+        The caller stops at the first window that contains the complete record. A mapped file has only one window, the
+        file itself.
+
+        Parameters: size: bytes of the first window if the file is not mapped. until: where a sequential reader stops.
+        """
+        while (window := self.queue.read(offset, size, "sequential", until)) is not None:
+            yield window
+            if size > INT_MAX or not self._is_partial(window):
+                return
+            size *= 16
+
     def _is_partial(self, window: Window) -> bool:
         """Return whether a window ends before its file does. A record may continue behind the window then."""
         file = self.queue.find(window.from_offset)

@@ -32,7 +32,8 @@ __all__ = ["LogVerifier"]
 
 CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
 STEP = 1 << 20  # that are parsed for their records, and then for what is dispatched: from the caches
-SPAN = 1 << 20  # read at once where a file cannot be mapped
+SPAN = 1 << 20  # bytes that are read at once if a file cannot be mapped
+NO_FILE = -1  # status of an offset that no file has
 SAMPLE = 64 << 10
 KIND_OF_FIELD = {
     "magic": "log-magic", "size": "log-size", "body length": "log-body-length", "topic length": "log-topic-length",
@@ -87,25 +88,19 @@ class Worker:
         self.scanner.take()
         self.buffers.clear()
         offset: int | None = begin if is_record else self.log.find_later(begin, end)
-        size = SPAN
         while offset is not None and offset < end:
-            window = self.log.queue.read(offset, size, "sequential")
-            if window is None:
+            following, status = self._scan_step(chunk, offset, min(end, offset + STEP))
+            if status == NO_FILE:
                 break
-            self.buffers[window.buffer] = window.from_offset
-            following, status = self.checker.scan(*window, offset, min(end, offset + STEP))
-            chunk.faults += bad_bodies(window, self.checker.take_compressed())
-            self._collect(self.scanner, window, offset, following, chunk.faults)
             if following > offset:
                 chunk.begin = offset if chunk.begin < 0 else chunk.begin
             chunk.end, chunk.status = following, status
             file = self.log.queue.find(offset)
-            if status == CUT and file is not None and window.from_offset + window.buffer.size < file.end_offset:
-                size = size * 16 if following == offset else SPAN
-            elif status == BLANK and file is not None:
+            if status == BLANK and file is not None:
                 self._check_blank(chunk, file, following)
                 break
-            elif status not in (OK, BLANK):
+            is_cut_by_window = status == CUT and following > offset
+            if status not in (OK, BLANK) and not is_cut_by_window:
                 later = self.log.find_later(following + 1, end)
                 if later is None:
                     break
@@ -121,6 +116,18 @@ class Worker:
         )
         self._compare(chunk)
         return chunk
+
+    def _scan_step(self, chunk: CheckedChunk, offset: int, end: int) -> tuple[int, int]:
+        """Check records from ``offset`` on, at least one. Return where they end and the status there."""
+        following, status = offset, NO_FILE
+        for window in self.log.windows(offset):
+            self.buffers[window.buffer] = window.from_offset
+            following, status = self.checker.scan(*window, offset, end)
+            chunk.faults += bad_bodies(window, self.checker.take_compressed())
+            self._collect(self.scanner, window, offset, following, chunk.faults)
+            if following > offset or status != CUT:
+                break
+        return following, status
 
     def _check_blank(self, chunk: CheckedChunk, file: LogFile, offset: int) -> None:
         position = offset - file.file_from_offset
