@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rocketstore.disk.mapped_file import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError
-from rocketstore.jobs.pieces import Piece, read_blocks
+from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, commit_transaction
 from rocketstore.kernels.appender import count_appended
 from rocketstore.kernels.commit_log import BLANK
@@ -31,10 +31,11 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.state.broker_config import replace_file
 
 __all__ = [
-    "PIECES", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path", "pieces_path",
+    "WRITE_PREFIX", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path",
+    "prepared_path",
 ]
 
-PIECES = "rocketstore-write-"  # and the job: a directory under the root
+WRITE_PREFIX = "rocketstore-write-"  # and the job: a directory under the root
 NO_HOST = "0.0.0.0:0"
 KEPT_TIMES = 10  # as long as it took to find whether records are committed, the answer is kept
 
@@ -53,7 +54,7 @@ class WriteIntent(NamedTuple):
     end: int
     store_timestamp: int | None
     append_prop_crc: bool
-    pieces: list[Piece]
+    pieces: list[PreparedRows]
     transaction: Transaction | None = None
 
     @classmethod
@@ -62,7 +63,7 @@ class WriteIntent(NamedTuple):
         path = intent_path(root)
         try:
             fields = json.loads(read_small_file(path))
-            intent = cls(**{**fields, "pieces": [Piece(*piece) for piece in fields["pieces"]]})
+            intent = cls(**{**fields, "pieces": [PreparedRows(*piece) for piece in fields["pieces"]]})
             if intent.transaction is not None:
                 intent = intent._replace(transaction=Transaction.of(*intent.transaction))
             names = [intent.job, *(piece.name for piece in intent.pieces)]
@@ -80,7 +81,7 @@ class WriteIntent(NamedTuple):
 
     def save(self, root: Path) -> None:
         """Bring it to the disk, after the names of the pieces. Raises: OSError."""
-        sync_path(pieces_path(root, self.job))
+        sync_path(prepared_path(root, self.job))
         fields = {name: value for name, value in self._asdict().items() if name != "transaction" or value is not None}
         replace_file(intent_path(root), json.dumps(fields).encode())
 
@@ -167,7 +168,7 @@ class UnfinishedWrite:
             else:
                 path.unlink()
         sync_path(self.root)
-        shutil.rmtree(pieces_path(self.root, job), ignore_errors=True)
+        shutil.rmtree(prepared_path(self.root, job), ignore_errors=True)
         if self.what == "leave":  # which is for somebody to decide about
             warnings.warn(told, stacklevel=1)
 
@@ -194,7 +195,7 @@ def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | N
     if intent is None:
         return None
     try:
-        count, own_end = intent.count_in(log, pieces_path(root, intent.job), end)
+        count, own_end = intent.count_in(log, prepared_path(root, intent.job), end)
     except (FileNotFoundError, CorruptFileError):
         count, own_end = (-1, min(end, intent.end)) if end > intent.begin else (0, intent.begin)
     what = "leave"
@@ -256,5 +257,5 @@ def intent_path(root: Path) -> Path:
     return root / "rocketstore-intent.json"
 
 
-def pieces_path(root: Path, job: str) -> Path:
-    return root / f"{PIECES}{job}"
+def prepared_path(root: Path, job: str) -> Path:
+    return root / f"{WRITE_PREFIX}{job}"

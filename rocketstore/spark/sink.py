@@ -19,8 +19,8 @@ from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file import make_directory, make_root
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreLockedError
-from rocketstore.jobs.intent import WriteIntent, pieces_path
-from rocketstore.jobs.pieces import ANY_QUEUE, Piece, PieceWriter
+from rocketstore.jobs.intent import WriteIntent, prepared_path
+from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRows, PreparedRowsWriter
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.layout.places import require_own_places
@@ -43,7 +43,7 @@ COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """What a task wrote; None: it had no rows."""
 
-    piece: Piece | None
+    piece: PreparedRows | None
 
 
 class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -74,9 +74,9 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
             for _ in iterator:  # Spark logs an error when a task leaves rows
                 pass
             return Written(None)
-        name, directory = attempt_name(), pieces_path(self.root, self.job)
+        name, directory = attempt_name(), prepared_path(self.root, self.job)
         keeps_store = self.store_timestamp is not None
-        piece = PieceWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
+        piece = PreparedRowsWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
         with contextlib.closing(piece) as writer:
             try:
                 for batch in iterator:
@@ -99,12 +99,12 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         pieces.sort(key=lambda piece: partition_of(piece.name))
         options: Any = {"config": self.config, "transaction": self.transaction}
         write_pieces(self.root, self.job, pieces, self.store_timestamp, **options)
-        sweep([pieces_path(self.root, self.job)])
+        sweep([prepared_path(self.root, self.job)])
 
     def abort(self, messages: Sequence[Written | None]) -> None:
         intent = WriteIntent.read(self.root)
         if intent is None or intent.job != self.job:  # else they tell what a failed commit has left in the log
-            sweep([pieces_path(self.root, self.job)])
+            sweep([prepared_path(self.root, self.job)])
         if self.makes_root:
             with contextlib.suppress(OSError):
                 self.root.rmdir()
@@ -144,7 +144,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
             raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
     writer = MessageWriter(root, names, config, store_timestamp, transaction)
     make_root(root)
-    make_directory(pieces_path(root, writer.job))
+    make_directory(prepared_path(root, writer.job))
     return writer
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.jobs.intent import PIECES, WriteIntent, intent_path, pieces_path
-from rocketstore.jobs.pieces import Piece, read_blocks
+from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prepared_path
+from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.log.log_writer import StoreTimestamp, illegal
 from rocketstore.store.writer import StoreWriter, open_writer
@@ -28,7 +28,7 @@ ABANDONED = 7 * 24 * 3600  # seconds without a change: no job that is alive is s
 def write_pieces(
     root: Path,
     job: str,
-    pieces: Sequence[Piece],
+    pieces: Sequence[PreparedRows],
     store_timestamp: StoreTimestamp = None,
     *,
     config: StoreConfig | None = None,
@@ -39,12 +39,12 @@ def write_pieces(
     All of them are there when it returns and none after an error or a crash, which opening the store for writing cuts
     off, unless somebody else has appended meanwhile. Readers see none of them until all are there.
 
-    Parameters: pieces: in ``pieces_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
+    Parameters: pieces: in ``prepared_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
     pieces have. transaction: committed with the write. If the application has committed this version or a later one,
     nothing is appended.
     Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
     """
-    directory = pieces_path(root, job)
+    directory = prepared_path(root, job)
     is_done = False
     try:
         with contextlib.closing(open_writer(root, "a", config)) as writer:
@@ -79,7 +79,7 @@ def undo(root: Path, config: StoreConfig | None, error: BaseException) -> None:
 
 
 def intent_of(
-    writer: StoreWriter, directory: Path, job: str, pieces: Sequence[Piece], store_timestamp: StoreTimestamp
+    writer: StoreWriter, directory: Path, job: str, pieces: Sequence[PreparedRows], store_timestamp: StoreTimestamp
 ) -> WriteIntent:
     """Say what is to be appended. Raises: CorruptFileError, FileNotFoundError, PutMessageError."""
     config = writer.config
@@ -104,7 +104,7 @@ def sweep_abandoned(root: Path) -> None:
     """Remove what jobs have left that were killed. The lock is held: of none of them is anything being appended."""
     for path in root.glob(f"{intent_path(root).name}.*"):
         path.unlink()  # it was being made
-    for directory in root.glob(f"{PIECES}*"):
+    for directory in root.glob(f"{WRITE_PREFIX}*"):
         with contextlib.suppress(OSError):
             changed = max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
             if time.time() - changed > ABANDONED:

@@ -23,7 +23,7 @@ from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.dispatch.reput import ReputMessageService
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService, open_index
-from rocketstore.jobs.pieces import Block
+from rocketstore.jobs.prepared_rows import Block
 from rocketstore.layout.geometry import require_batch_size, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places

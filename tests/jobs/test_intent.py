@@ -17,8 +17,8 @@ import rocketstore
 from rocketstore import CommitLog, Message, MessageBatch
 from rocketstore.errors import CorruptFileError, PutMessageError, StoreError, StoreLockedError
 from rocketstore.jobs import intent as intent_module
-from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
-from rocketstore.jobs.pieces import ANY_QUEUE, PieceWriter, read_blocks
+from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
+from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter, read_blocks
 from rocketstore.layout.geometry import writing_config
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.log_writer import LogWriter
@@ -145,9 +145,9 @@ def test_messages_keep_times_that_are_given(base, tmp_path):
     with rocketstore.open(other, "a") as store:
         for table in tables:
             store.put_messages(table, store_timestamp="given")
-    directory = pieces_path(base, JOB)
+    directory = prepared_path(base, JOB)
     directory.mkdir()
-    writer = PieceWriter(directory / "tmp", writing_config(base), keeps_store=True)
+    writer = PreparedRowsWriter(directory / "tmp", writing_config(base), keeps_store=True)
     for table in tables:
         writer.add(MessageBatch.of_arrow(table))
     write_pieces(base, JOB, [writer.finish(directory / "piece")], "given")
@@ -183,7 +183,7 @@ def test_queues_go_round_from_piece_to_piece(tmp_path):
 ])
 def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_path, row, reason):
     good = {"topic": "T", "queueId": 0, "body": b""}
-    made = PieceWriter(tmp_path / "piece", writing_config(tmp_path, config_of()), keeps_store=False)
+    made = PreparedRowsWriter(tmp_path / "piece", writing_config(tmp_path, config_of()), keeps_store=False)
     with contextlib.closing(made) as writer:
         writer.add(MessageBatch.of_arrow(table_of([good] * 3)))
         with pytest.raises(ValueError, match=reason) as raised:
@@ -217,14 +217,14 @@ def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):
             write_pieces(base, JOB, pieces)
         assert contents(base) == before
         assert not intent_path(base).exists()
-    assert len(list(pieces_path(base, JOB).iterdir())) == 3
+    assert len(list(prepared_path(base, JOB).iterdir())) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "flipped"])
 def test_a_damaged_piece_leaves_the_store_as_it_was(base, parts, seed, damage):
     before = contents(base)
     pieces = make_pieces(base, parts)
-    path = pieces_path(base, JOB) / pieces[1].name
+    path = prepared_path(base, JOB) / pieces[1].name
     data = bytearray(path.read_bytes())
     if damage == "missing":
         path.unlink()
@@ -242,7 +242,7 @@ def test_a_damaged_piece_leaves_the_store_as_it_was(base, parts, seed, damage):
 def test_any_flipped_bit_of_a_piece_is_found(tmp_path):
     """Those of its queues, too: a message would go to another queue."""
     (piece,) = make_pieces(tmp_path, [[[{"topic": "T", "queueId": 0, "body": b"body"}]]])
-    directory = pieces_path(tmp_path, JOB)
+    directory = prepared_path(tmp_path, JOB)
     sound = (directory / piece.name).read_bytes()
     for bit in range(8 * len(sound)):
         data = bytearray(sound)
@@ -461,9 +461,9 @@ def test_a_whole_write_that_others_have_appended_to_is_finished(base, parts, cap
     kill_at_append(base, pieces, 8)
     intent = WriteIntent.read(base)
     saved = intent_path(base).read_bytes()
-    shutil.copytree(pieces_path(base, JOB), base / "kept")
+    shutil.copytree(prepared_path(base, JOB), base / "kept")
     recover(base)
-    (base / "kept").rename(pieces_path(base, JOB))
+    (base / "kept").rename(prepared_path(base, JOB))
     write_pieces(base, JOB, pieces, TIME)
     append_messages(base)
     intent_path(base).write_bytes(saved)
@@ -482,7 +482,7 @@ def append_messages(root):
 
 def test_without_its_pieces_nothing_of_a_write_is_cut(base, parts, caplog):
     kill_at_append(base, make_pieces(base, parts), 5)
-    shutil.rmtree(pieces_path(base, JOB))
+    shutil.rmtree(prepared_path(base, JOB))
     there = bodies(base)
     with pytest.warns(UserWarning, match="some of its messages may stay in the log"):
         rocketstore.open(base, "a").close()
@@ -603,7 +603,7 @@ def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
 
 
 def test_pieces_of_a_killed_job_are_swept_by_the_next_write_but_not_those_of_one_that_lives(base, parts):
-    old, new = pieces_path(base, "dead"), pieces_path(base, "alive")
+    old, new = prepared_path(base, "dead"), prepared_path(base, "alive")
     for directory in (old, new):
         directory.mkdir()
         (directory / "1.tmp").touch()
@@ -617,8 +617,8 @@ def test_pieces_of_a_killed_job_are_swept_by_the_next_write_but_not_those_of_one
 
 def test_blocks_are_read_as_they_were_written(tmp_path, parts):
     pieces = make_pieces(tmp_path, parts)
-    blocks = [block for piece in pieces for block in read_blocks(pieces_path(tmp_path, JOB), piece)]
+    blocks = [block for piece in pieces for block in read_blocks(prepared_path(tmp_path, JOB), piece)]
     assert sum(len(block.encoded) for block in blocks) == sum(piece.records for piece in pieces)
     assert [len(block.data) for block in blocks] == [int(block.encoded["size"].sum()) for block in blocks]
     with pytest.raises(StoreError, match="bytes were written"):
-        list(read_blocks(pieces_path(tmp_path, JOB), pieces[0]._replace(file_size=1)))
+        list(read_blocks(prepared_path(tmp_path, JOB), pieces[0]._replace(file_size=1)))

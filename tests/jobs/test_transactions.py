@@ -16,7 +16,7 @@ from rocketstore import Message
 from rocketstore.errors import CorruptFileError
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs import transactions
-from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.recovery.recover import recover
 from rocketstore.store.write_job import write_pieces
@@ -53,7 +53,7 @@ def test_a_batch_that_is_written_again_is_stored_once(root):
         write(root, version)
     assert bodies(root) == of(0, 1, 5)
     assert last_version(root, APP) == 5
-    assert not pieces_path(root, "job").exists()
+    assert not prepared_path(root, "job").exists()
 
 
 def test_each_application_has_versions_of_its_own(root):

@@ -9,7 +9,7 @@ from support.puts import BEGIN, config_of
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, Message
 from rocketstore.jobs import intent as intent_module
-from rocketstore.jobs.intent import UncommittedRecords, WriteIntent, intent_path, pieces_path
+from rocketstore.jobs.intent import UncommittedRecords, WriteIntent, intent_path, prepared_path
 from rocketstore.limits import LONG_MAX
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
@@ -176,4 +176,4 @@ def test_a_write_is_not_read_whole_for_each_queue(tmp_path, monkeypatch):
         records = UncommittedRecords(root, log)
         assert [records.find_begin() for _ in range(50)] == [begin] * 50
     assert len(calls) == 1
-    assert pieces_path(root, JOB).exists()
+    assert prepared_path(root, JOB).exists()

@@ -20,8 +20,8 @@ import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
 from rocketstore.errors import CorruptFileError, StoreLockedError
-from rocketstore.jobs.intent import WriteIntent, intent_path, pieces_path
-from rocketstore.jobs.pieces import read_blocks
+from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
+from rocketstore.jobs.prepared_rows import read_blocks
 from rocketstore.spark import register, sink
 from rocketstore.spark.sink import writer_of
 from rocketstore.spark.source import require_python
@@ -110,7 +110,7 @@ def test_pieces_of_attempts_that_lost_are_not_put_and_go(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
     as_attempt(0, 7)
     writer.write(iter([batch(("T", b"again", 0))]))
-    (pieces_path(tmp_path, writer.job) / "000001-9.tmp").write_bytes(b"of a task that was killed")
+    (prepared_path(tmp_path, writer.job) / "000001-9.tmp").write_bytes(b"of a task that was killed")
     writer.commit(messages)
     assert [message.body for message in all_messages(tmp_path)] == [b"0"]
     assert leftovers(tmp_path) == []
@@ -188,7 +188,7 @@ def test_a_bad_row_is_named(tmp_path, as_attempt, rows, reason):
     good = ("T", b"", None)
     with pytest.raises(ValueError, match=reason):
         writer.write(iter([batch(good), batch(good, *rows)]))
-    assert list(pieces_path(tmp_path, writer.job).iterdir()) == []
+    assert list(prepared_path(tmp_path, writer.job).iterdir()) == []
 
 
 @pytest.mark.parametrize(("names", "reason"), [

@@ -6,8 +6,8 @@ import os
 import pyarrow as pa
 
 from rocketstore import MessageBatch
-from rocketstore.jobs.intent import pieces_path
-from rocketstore.jobs.pieces import ANY_QUEUE, PieceWriter
+from rocketstore.jobs.intent import prepared_path
+from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter
 from rocketstore.layout.geometry import writing_config
 from rocketstore.log.log_writer import LogWriter
 from rocketstore.store.write_job import write_pieces
@@ -25,11 +25,11 @@ def table_of(rows):
 
 def make_pieces(root, job, parts, config):
     """Encode parts, lists of lists of rows, as tasks do: a piece for each, a block for each list in it."""
-    directory = pieces_path(root, job)
+    directory = prepared_path(root, job)
     directory.mkdir(parents=True)
     pieces = []
     for number, part in enumerate(parts):
-        made = PieceWriter(directory / "tmp", writing_config(root, config), keeps_store=False)
+        made = PreparedRowsWriter(directory / "tmp", writing_config(root, config), keeps_store=False)
         with contextlib.closing(made) as writer:
             for rows in part:
                 writer.add(MessageBatch.of_arrow(table_of(rows)))

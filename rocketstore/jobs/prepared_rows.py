@@ -25,12 +25,12 @@ from rocketstore.log.log_writer import at_row, check_queue, encode_batch, encode
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
 
-__all__ = ["ANY_QUEUE", "Block", "Piece", "PieceWriter", "read_blocks"]
+__all__ = ["ANY_QUEUE", "Block", "PreparedRows", "PreparedRowsWriter", "read_blocks"]
 
 ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
 
 
-class Piece(NamedTuple):
+class PreparedRows(NamedTuple):
     """A file of encoded records: how many, bytes of all and of the largest, and of the file."""
 
     name: str
@@ -69,7 +69,7 @@ class Block(NamedTuple):
         return Block(self.data, encoded, list(numbers))
 
 
-class PieceWriter:
+class PreparedRowsWriter:
     """Encodes messages into a file, as the store does that they are for.
 
     Attributes: rows: messages so far.
@@ -128,14 +128,14 @@ class PieceWriter:
             except PutMessageError as error:
                 raise at_row(self.rows + row, error) from None
 
-    def finish(self, path: Path) -> Piece:
+    def finish(self, path: Path) -> PreparedRows:
         """Bring the file to the disk, under the name that it is to have."""
         self._file.flush()
         sync(self._file.fileno())
         file_size = self._file.tell()
         self._file.close()
         self.path.rename(path)
-        return Piece(path.name, self.rows, self._size, self._largest, file_size)
+        return PreparedRows(path.name, self.rows, self._size, self._largest, file_size)
 
     def close(self) -> None:
         """Close the file, and remove it unless it was finished."""
@@ -143,7 +143,7 @@ class PieceWriter:
         self.path.unlink(missing_ok=True)
 
 
-def read_blocks(directory: Path, piece: Piece) -> Iterator[Block]:
+def read_blocks(directory: Path, piece: PreparedRows) -> Iterator[Block]:
     """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
     path = directory / piece.name
     with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
