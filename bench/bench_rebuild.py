@@ -76,7 +76,7 @@ def count(java, root):
 @pytest.mark.parametrize("synced", [False, True], ids=("", "synced"))
 def test_rebuild(pairs, java, root, count, synced):
     # As it is, all is brought to the disk before it takes the place of the old files.
-    context = nullcontext() if synced else patch("rocketstore.disk.mapped_file.os.fsync", lambda fd: None)
+    context = nullcontext() if synced else patch("rocketstore.disk.durable.os.fsync", lambda fd: None)
     name = f"rebuild queues and index, {LOG_SIZE / (1 << 30):g} GiB" + (", brought to the disk" if synced else "")
     with context:
         pairs(

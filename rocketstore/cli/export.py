@@ -24,7 +24,7 @@ from rocketstore.cli.options import (
     unknown_topics,
 )
 from rocketstore.cli.progress import bar
-from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra

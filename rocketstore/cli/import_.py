@@ -20,6 +20,7 @@ from rocketstore.cli.progress import bar
 from rocketstore.cli.sizes import size_option
 from rocketstore.cli.sources import Piece, Source
 from rocketstore.config import StoreConfig
+from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.layout.geometry import known_config, require_store
@@ -27,7 +28,7 @@ from rocketstore.limits import INT_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
-from rocketstore.state.broker_config import batch_topics, replace_file
+from rocketstore.state.broker_config import batch_topics
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["import_"]

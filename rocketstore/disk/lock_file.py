@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from rocketstore.disk.create import open_own_file
-from rocketstore.disk.mapped_file import sync
+from rocketstore.disk.durable import sync
 from rocketstore.disk.small_file import open_regular
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreError, StoreLockedError

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, Mappings, Window
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Mappings, Window
 from rocketstore.disk.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.ahead import read_ahead
-from rocketstore.disk.mapped_file import LogFile
+from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId

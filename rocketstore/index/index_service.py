@@ -18,7 +18,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.disk.mapped_file import SETTLED, check_mode, make_directory, sync_path
+from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.storage import held_lists, identity, is_remote, local_path, scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.index.index_file import IndexFile, IndexHeader, default_geometry, given_geometry, shown_geometry

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.durable import replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
@@ -28,7 +28,6 @@ from rocketstore.kernels.commit_log import BLANK
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.state.broker_config import replace_file
 
 __all__ = [
     "WRITE_PREFIX", "UncommittedRecords", "UnfinishedWrite", "WriteIntent", "find_unfinished", "intent_path",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.create import create_file
-from rocketstore.disk.mapped_file import sync
+from rocketstore.disk.durable import sync
 from rocketstore.disk.small_file import open_at_once, require_regular
 from rocketstore.disk.storage import is_remote
 from rocketstore.dispatch.light_queues import check_more_queues

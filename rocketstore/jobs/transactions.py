@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from rocketstore.disk.mapped_file import make_directory, sync_path
+from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.limits import LONG_MAX
 
 __all__ = ["Transaction", "commit_transaction", "last_version"]

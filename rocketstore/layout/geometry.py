@@ -12,7 +12,9 @@ from typing import Any
 
 from rocketstore.broker_file import BrokerFile
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, size_problem
-from rocketstore.disk.mapped_file import MappedFile, MappedFileQueue, make_directory
+from rocketstore.disk.durable import make_directory, replace_file
+from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreError
@@ -24,7 +26,6 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories
-from rocketstore.state.broker_config import replace_file
 
 __all__ = [
     "known_config",

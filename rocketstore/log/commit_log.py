@@ -15,8 +15,10 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.disk.mapped_file import MappedFileQueue, check_mode, make_directory
+from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.remote_file import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreClosedError, StoreError

@@ -16,7 +16,9 @@ from typing import Any, Self
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.disk.mapped_file import MappedFile, make_directory, nonzero_end, sync_path
+from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import PutMessageError, StoreError
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.column_encoder import ColumnEncoder

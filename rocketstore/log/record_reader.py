@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, Window
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
 from rocketstore.disk.remote_file import BYTES_BEHIND_RECORD, RemoteFileQueue
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError

@@ -17,15 +17,9 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES
-from rocketstore.disk.mapped_file import (
-    RECOVERED_FILES,
-    LogFile,
-    MappedFileQueue,
-    Mappings,
-    Window,
-    check_mode,
-    make_directory,
-)
+from rocketstore.disk.durable import make_directory
+from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file_queue import RECOVERED_FILES, LogFile, MappedFileQueue, Mappings, Window
 from rocketstore.disk.remote_file import open_queue
 from rocketstore.disk.storage import identity, is_remote, local_path, scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError

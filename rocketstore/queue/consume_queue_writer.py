@@ -11,7 +11,7 @@ import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, Compat
 from rocketstore.disk.file_run import FileRun
-from rocketstore.disk.mapped_file import RECOVERED_FILES
+from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from rocketstore.disk.mapped_file import make_directory, sync_path
+from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.errors import StoreError
 from rocketstore.index.index_file import IndexHeader
 from rocketstore.index.index_service import index_file_name, index_paths

@@ -17,8 +17,8 @@ import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.durable import make_directory, make_root, sync_path
 from rocketstore.disk.lock_file import is_held
-from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import with_light_queues

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from rocketstore.broker_file import parse_int
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, sync_path
+from rocketstore.disk.durable import sync_path
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
 from rocketstore.dispatch.light_queues import is_multi_dispatched

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
-from rocketstore.disk.mapped_file import make_directory, nonzero_end, sync, sync_path
+from rocketstore.disk.durable import make_directory, sync_path, zero_range
+from rocketstore.disk.holes import nonzero_end
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError, StoreError
 from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexHeader
@@ -569,7 +570,7 @@ class Completion:
             self.checkpoint.clear()
         for step in self.steps:
             if step.what == "zero":
-                zero(step.path, step.offset, step.size)
+                zero_range(step.path, step.offset, step.size)
             elif step.what == "extend":
                 os.truncate(step.path, step.offset + step.size)
             elif step.what == "delete":
@@ -677,14 +678,3 @@ def complete_store(root: Path, config: StoreConfig) -> RecoveryReport:
 
 def action_on(tail: Tail, what: str) -> RecoveryAction:
     return RecoveryAction(tail.file.path, what, tail.begin - tail.file.file_from_offset, tail.end - tail.begin)
-
-
-def zero(path: Path, position: int, size: int) -> None:
-    """Overwrite a part of a file with zeros, from its end, and bring the file to the disk."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        for first in reversed(range(position, position + size, CHUNK)):
-            os.pwrite(fd, bytes(min(CHUNK, position + size - first)), first)
-        sync(fd)
-    finally:
-        os.close(fd)

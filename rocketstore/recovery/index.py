@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.disk.mapped_file import MappedFile, nonzero_end
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError

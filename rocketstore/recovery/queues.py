@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file import RECOVERED_FILES
+from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
-from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.layout.geometry import require_batch_size, require_store, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.disk.create import create_file
-from rocketstore.disk.mapped_file import LogFile, make_directory, nonzero_end, sync, sync_path
+from rocketstore.disk.durable import make_directory, sync, sync_path
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.errors import StoreError
 from rocketstore.log.commit_log import CommitLog

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.create import create_file
-from rocketstore.disk.mapped_file import make_directory, sync_path
+from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.errors import StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import (

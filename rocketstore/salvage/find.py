@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.disk.mapped_file import MappedFile, data_ranges, is_offset_name, nonzero_end
+from rocketstore.disk.holes import data_ranges, nonzero_end
+from rocketstore.disk.mapped_file import MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import DiskReadError, StoreError

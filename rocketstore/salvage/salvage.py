@@ -19,7 +19,7 @@ import numpy as np
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
-from rocketstore.disk.mapped_file import make_directory, make_root, sync_path
+from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.dispatcher import Dispatcher
@@ -38,7 +38,7 @@ from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
-from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics, replace_file
+from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]

@@ -30,7 +30,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.disk.mapped_file import sync_path
+from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.index.index_file import IndexFile, checked_geometry
 from rocketstore.index.index_service import index_paths

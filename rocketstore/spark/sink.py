@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import NullType
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, camel_case, parse_value
+from rocketstore.disk.durable import make_directory, make_root
 from rocketstore.disk.lock_file import is_held
-from rocketstore.disk.mapped_file import make_directory, make_root
 from rocketstore.disk.storage import local_path
 from rocketstore.errors import StoreLockedError
 from rocketstore.jobs.intent import WriteIntent, prepared_path

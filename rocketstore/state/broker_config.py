@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,8 +13,7 @@ from reprlib import repr as short
 from typing import Any, NamedTuple, Self
 
 from rocketstore.config import StoreConfig, camel_case
-from rocketstore.disk.create import create_file
-from rocketstore.disk.mapped_file import make_directory, sync, sync_path
+from rocketstore.disk.durable import make_directory, replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreError
@@ -39,7 +37,7 @@ from rocketstore.state.config_values import (
 from rocketstore.state.rocksdb import find_config_databases
 
 __all__ = ["BrokerConfig", "ConfigProblem", "SubscriptionGroupConfig", "TopicConfig", "check", "extend_topics"]
-__all__ += ["find_offsets_file", "read_topics", "repair", "replace_file"]
+__all__ += ["find_offsets_file", "read_topics", "repair"]
 
 QUEUE_TYPE, SIMPLE = "queue.type", "SimpleCQ"
 MAX_SIZE = 256 << 20
@@ -351,32 +349,6 @@ def _parse_root(data: bytes) -> dict[str, Any]:
     if not isinstance(root, dict | None):
         raise ValueError(f"an object was expected, not {short(root)}")
     return root or {}
-
-
-def replace_file(path: Path, data: bytes, *, like: Path | None = None, kept: Path | None = None) -> None:
-    """Put ``data`` in the place of a file: after a crash either is there, and whole.
-
-    Parameters: like: the file whose mode and owner it gets. kept: another name that the file of before keeps.
-    """
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # what a process that was killed has left
-    with os.fdopen(create_file(temporary), "wb") as file:
-        try:
-            if like:
-                status = like.stat()
-                os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-                with contextlib.suppress(PermissionError):
-                    os.fchown(file.fileno(), status.st_uid, status.st_gid)
-            file.write(data)
-            file.flush()
-            sync(file.fileno())
-            if kept:
-                kept.hardlink_to(path)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)  # Ctrl-C may come when it has its name
-            raise
-    sync_path(path.parent)
 
 
 def _topics_root(root: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from rocketstore.disk.create import open_own_file
-from rocketstore.disk.mapped_file import sync, sync_path
+from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.layout import CHECKPOINT, struct_of

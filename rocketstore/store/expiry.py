@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file import LogFile, sync_path
+from rocketstore.disk.durable import sync_path
+from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
 

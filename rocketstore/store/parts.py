@@ -12,7 +12,7 @@ from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.lock_file import is_held
-from rocketstore.disk.mapped_file import Mappings
+from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
 from rocketstore.index.index_service import IndexService, index_paths

@@ -16,8 +16,8 @@ from typing import Any
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.create import open_own_file
 from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.durable import make_root, sync_path
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.disk.mapped_file import make_root, sync_path
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.dispatch.reput import ReputMessageService

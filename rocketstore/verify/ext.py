@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import LogFile, MappedFileQueue
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS

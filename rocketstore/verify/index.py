@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import MappedFile, nonzero_end
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.index.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys

@@ -13,7 +13,8 @@ import numpy as np
 
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.ahead import read_ahead
-from rocketstore.disk.mapped_file import LogFile, Window, data_ranges, nonzero_end
+from rocketstore.disk.holes import data_ranges, nonzero_end
+from rocketstore.disk.mapped_file_queue import LogFile, Window
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError, DiskReadError
 from rocketstore.kernels.buffer import Buffer

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file import LogFile, MappedFileQueue, nonzero_end
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
 from rocketstore.kernels.commit_log import OK

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.mapped_file import nonzero_end
+from rocketstore.disk.holes import nonzero_end
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX

@@ -158,14 +158,14 @@ def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, mo
     with rocketstore.open(golden("rich-5.5.0")) as store:
         expected = answers(store, seed)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", SPAN)
-    mapped = rocketstore.disk.mapped_file.MappedFileQueue.map
+    mapped = rocketstore.disk.mapped_file_queue.MappedFileQueue.map
 
     def refused(self, file, use=""):
         if file.path.parent.name == "commitlog":
             raise OSError(errno.ENOMEM, "no")
         return mapped(self, file, use)
 
-    monkeypatch.setattr("rocketstore.disk.mapped_file.MappedFileQueue.map", refused)
+    monkeypatch.setattr("rocketstore.disk.mapped_file_queue.MappedFileQueue.map", refused)
     with rocketstore.open(golden("rich-5.5.0")) as store:
         assert answers(store, seed) == expected
 

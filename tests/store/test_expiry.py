@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file import MappedFileQueue
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter

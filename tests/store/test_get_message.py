@@ -14,7 +14,7 @@ from support import stores
 
 import rocketstore
 from rocketstore import GetMessageStatus
-from rocketstore.disk.mapped_file import MappedFileQueue
+from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store import get_message as get_message_module
 

@@ -12,7 +12,7 @@ from support import growth
 
 import rocketstore
 from rocketstore import IndexService, Message, StoreConfig
-from rocketstore.disk.mapped_file import SETTLED
+from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.errors import StoreError
 from rocketstore.recovery import complete as recovery_complete
 from rocketstore.recovery.index import look_at_index
