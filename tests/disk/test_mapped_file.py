@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoint, StoreClosedError
-from rocketstore.disk import mapped_file_queue
+from rocketstore.disk import mapped_file, mapped_file_queue
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file import MappedFile
