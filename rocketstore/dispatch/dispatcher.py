@@ -1,4 +1,4 @@
-"""Dispatch: from the records of the commit log to the consume queues, the index and whoever else wants them."""
+"""Dispatcher: builds consume queues and the index from the records of the commit log."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("rocketstore")
 
-MAX_PIECE = 32 << 20  # bytes of the log whose requests are held in memory
-BEYOND_BODY = 65536  # what a record may have besides the largest body
-LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # of queues, kept open
+MAX_CHUNK = 32 << 20  # bytes of the log whose requests are in memory at the same time
+BEYOND_BODY = 65536  # bytes of a record besides its body, at most
+LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # descriptors of queues that stay open
 QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
 UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
 BATCH_COLUMNS = ("phy_offset", "size", "tags_code", "store_timestamp", "msg_base_offset", "batch_size")
@@ -36,9 +36,9 @@ Writer = ConsumeQueueWriter | BatchConsumeQueueWriter
 
 
 class Dispatcher:
-    """Builds queues and index from the commit log. One thread at a time.
+    """Builds queues and index from the commit log. Only one thread at a time may use it.
 
-    Attributes: last_phy_offset, last_store_timestamp: of the last record dispatched, -1 before.
+    Attributes: last_phy_offset, last_store_timestamp: of the last dispatched record; -1 before the first.
     Source: DefaultMessageStore.doDispatch, CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex.
     """
 
@@ -52,10 +52,12 @@ class Dispatcher:
         *,
         as_broker: bool = False,
     ) -> None:
-        """Parameters: config: has every size. index: None for none. batch_topics: those whose queue.type is BatchCQ.
+        """Prepare to build.
 
-        as_broker: a queue ends at its first bad unit, whatever follows, and has no message of a negative queue offset;
-        else these are errors. And what is dispatched again has another ext unit.
+        Parameters: config: has every size. index: None to build no index. batch_topics: topics whose queue.type is
+        BatchCQ. as_broker: end a queue at its first bad unit, leave out messages with a negative queue offset, and
+        write another ext unit for a record that is dispatched again. Otherwise bad units and negative queue offsets
+        raise errors.
         """
         self.root = root
         self.config = config
@@ -69,14 +71,14 @@ class Dispatcher:
             anywhere=as_broker,
         )
         self._writers: dict[QueueId, Writer] = {}
-        self._used: OrderedDict[QueueId, None] = OrderedDict()  # those that may have a descriptor open
+        self._used: OrderedDict[QueueId, None] = OrderedDict()  # queues with an open descriptor, in order of use
         divisor = 16 if config.enable_consume_queue_ext else 8  # a queue with an ext file has two descriptors
         self._max_open = descriptor_share(divisor, least=LEAST_DESCRIPTORS, most=MOST_DESCRIPTORS)
 
     # ---- queues --------------------------------------------------------------------------------------------
 
     def queue(self, topic: str, queue_id: int) -> Writer:
-        """Give the writer of a queue; nothing is made on the disk before its first unit."""
+        """Return the writer of a queue. It creates no file before its first unit."""
         key = QueueId(topic, queue_id)
         writer = self._writers.get(key)
         if writer is None:
@@ -102,20 +104,20 @@ class Dispatcher:
         return ConsumeQueueWriter(directory, size, ext, keeps_files=not self._as_broker, compat=config.compat)
 
     def queues(self) -> dict[QueueId, Writer]:
-        """The writers there are, by topic and queue id."""
+        """Return the writers that were used, by topic and queue id."""
         return dict(self._writers)
 
     # ---- dispatch ------------------------------------------------------------------------------------------
 
     def dispatch(self, begin: int, end: int) -> None:
-        """Dispatch the records from a physical offset to another, between which the log is sound, in order.
+        """Dispatch the records between two physical offsets in order. The log must be sound there.
 
-        Raises: CorruptFileError, OSError: it is to be called again from ``last_phy_offset`` on; what was put is
-        known and not put again.
+        Raises: CorruptFileError, OSError: the caller may call again from ``last_phy_offset`` on. Units and items that
+        were put before are not repeated.
         """
         self._log.whole_to = max(self._log.whole_to, end)
         while begin < end:
-            self._scanner.take()  # nothing, unless the last call ended early
+            self._scanner.take()  # drop requests of a call that failed
             stop = self._collect(begin, end)
             has_records = self._scanner.n_records > 0
             requests, items = self._scanner.take()
@@ -127,8 +129,8 @@ class Dispatcher:
             begin = stop
 
     def _collect(self, begin: int, end: int) -> int:
-        """Scan one piece of one file. Returns where the next begins."""
-        size, queue = MAX_PIECE + self.config.max_message_size + BEYOND_BODY, self._log.queue  # if it cannot be mapped
+        """Scan one chunk of one file. Return where the next chunk begins."""
+        size, queue = MAX_CHUNK + self.config.max_message_size + BEYOND_BODY, self._log.queue  # if it cannot be mapped
         window = queue.read(begin, size, "sequential")
         for renew in (queue.extend, self._log.refresh):
             if window is None:
@@ -137,23 +139,23 @@ class Dispatcher:
         file = queue.find(begin)
         if window is None or file is None:
             raise StoreError(f"{self.root}: the commit log has no file for {begin}")
-        stop = self._scanner.scan(*window, begin, end, MAX_PIECE)
+        stop = self._scanner.scan(*window, begin, end, MAX_CHUNK)
         file_end = self._log.end_of(file)
-        # Where it stopped before the end, the rest of the file is blank, unless it was enough for now.
-        return min(file_end, end) if stop < end and stop - begin < MAX_PIECE else stop
+        # A scan that stops before the end of its chunk has reached the blank at the end of the file.
+        return min(file_end, end) if stop < end and stop - begin < MAX_CHUNK else stop
 
     def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
-        """Put items, ITEM[n]. Parameters: last_phy_offset: of the last record they are of, or of one without items."""
+        """Put items, ITEM[n]. Parameters: last_phy_offset: of the last dispatched record, with or without items."""
         if self.index is not None:
             columns = items["key_hash"], items["phy_offset"], items["store_timestamp"]
             self.index.build_items(*columns, last_phy_offset)
 
     def build_consume_queues(self, requests: np.ndarray, queues: Sequence[QueueId]) -> None:
-        """Put units for requests, REQUEST[n]. Parameters: queues: by the numbers in the requests."""
+        """Put units for requests, REQUEST[n]. Parameters: queues: in the order of their numbers in the requests."""
         self.put_requests(*with_more(self._log, self.config, requests, queues, self._batch_topics))
 
     def put_requests(self, requests: np.ndarray, queues: Sequence[QueueId]) -> int:
-        """Put units for requests, of which none is for more queues than its own. Returns: how many."""
+        """Put one unit for each request, into its own queue. Return the number of units."""
         if len(requests) == 0:
             return 0
         columns, ends = by_queue(requests, len(queues))
@@ -170,18 +172,18 @@ class Dispatcher:
         try:
             return self._put_into(self.queue(*queue), columns)
         except ValueError as error:
-            what = str(error).partition(": ")[2]  # behind the number of a row here
-            reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {what}"
+            cause = str(error).partition(": ")[2]  # without the row number, which a user does not know
+            reason = f"queue {queue[1]} of {queue[0]!r} cannot have a unit: {cause}"
             raise StoreError(f"{self.root}: {reason}: {QUEUE_OFFSET_ADVICE}") from None
 
     def _put_into(self, writer: Writer, columns: dict[str, np.ndarray]) -> int:
-        """Put units. What comes from another queue is in no batch unit, and has no ext unit."""
+        """Put units. A request from another queue gets no batch unit and no ext unit."""
         if isinstance(writer, BatchConsumeQueueWriter):
             own = columns["flags"] & MORE_DISPATCH == 0
             return writer.put_units(*(columns[name][own] for name in BATCH_COLUMNS))
         if writer.ext is not None:
             own = columns["flags"] & MORE_DISPATCH == 0
-            if not self._as_broker:  # which puts an ext unit again where the unit is there
+            if not self._as_broker:  # a broker writes an ext unit again, even if the unit is there
                 own &= columns["phy_offset"] + columns["size"] > writer.max_phy_offset
             pairs = zip(columns["tags_code"][own].tolist(), columns["store_timestamp"][own].tolist(), strict=True)
             columns["tags_code"][own] = [writer.ext.put(code, timestamp) for code, timestamp in pairs]
@@ -190,7 +192,7 @@ class Dispatcher:
         return writer.put_units(*(columns[name] for name in UNIT_COLUMNS))
 
     def flush(self) -> None:
-        """Bring all queues to the disk, and the index. Raises: OSError."""
+        """Write all queues and the index to the disk. Raises: OSError."""
         for writer in self._writers.values():
             writer.flush()
         if self.index is not None:
@@ -204,12 +206,12 @@ class Dispatcher:
 
 
 def put_as_broker(writer: ConsumeQueueWriter, columns: dict[str, np.ndarray]) -> int:
-    """Put units. One of a negative queue offset is before the queue's end: no more than a file is made for it.
+    """Put units as a broker does: for a negative queue offset it creates a file, but writes no unit.
 
     Source: ConsumeQueue.putMessagePositionInfo.
     """
     is_new = columns["phy_offset"] + columns["size"] > writer.max_phy_offset
-    columns["msg_base_offset"] = columns["msg_base_offset"] * 20 // 20  # a long that overflows, as there
+    columns["msg_base_offset"] = columns["msg_base_offset"] * 20 // 20  # overflows as Java's long does
     is_unit = columns["msg_base_offset"] >= 0
     if is_new[0] and not is_unit[0]:
         writer.make_room()

@@ -1,4 +1,4 @@
-"""Follow a log that something else may be writing."""
+"""Follow a log that another process may be writing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DispatchRequest(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> DispatchRequest:
-        """Take what is dispatched of a message that was read with COLUMNS. Raises: CorruptFileError."""
+        """Return the request of a message that was read with COLUMNS. Raises: CorruptFileError."""
         fields = {name: getattr(message, name) for name in COLUMNS}
         properties = fields["properties"]
         base, count = fields["queue_offset"], 1
@@ -66,7 +66,7 @@ def follow_batches(
     stop: threading.Event | None,
     columns: Iterable[str] | None,
 ) -> Iterator[MessageBatch]:
-    """Give the messages of a log that something else may be writing; the documentation is MessageStore's."""
+    """Yield the messages of a log that another process may be writing; see ``MessageStore.follow_batches``."""
     at = log.min_phy_offset if from_phy_offset is None else operator.index(from_phy_offset)
     log_end = LogEnd(log)
     while stop is None or not stop.is_set():
@@ -87,7 +87,7 @@ def follow_batches(
 
 
 def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterable[str] | None) -> None:
-    """Raise CorruptFileError if these columns of the last record cannot be read: a scan takes it for the log's end."""
+    """Raise CorruptFileError if columns of the last record cannot be read; a scan ends before that record."""
     if last is not None and last >= begin:
         step = log.step(log.scanner(message_fields(columns)), last, last + 1)
         if step is not None and step[1] != OK:
@@ -97,6 +97,6 @@ def _require_last(log: CommitLog, last: int | None, begin: int, columns: Iterabl
 def follow(
     log: CommitLog, from_phy_offset: int | None, poll: float | None, stop: threading.Event | None
 ) -> Iterator[DispatchRequest]:
-    """Give the DispatchRequests of a log; the documentation is MessageStore's."""
+    """Yield the DispatchRequests of a log; see ``MessageStore.follow``."""
     for batch in follow_batches(log, from_phy_offset, poll, stop, COLUMNS):
         yield from map(DispatchRequest.of, batch)

@@ -1,4 +1,4 @@
-"""Queues besides its own that a message is for: light queues, and others that its properties name."""
+"""Queues besides its own that get a unit for a message: light queues, and other queues in its properties."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["check_more_queues", "is_multi_dispatched", "more_queues", "with_ligh
 
 logger = logging.getLogger("rocketstore")
 
-MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # the queue offsets that follow must fit too
+MAX_QUEUE_OFFSET = LONG_MAX // 20 - INT_MAX  # a higher offset would leave no room for the offsets behind it
 
 
 def with_more(
     log: CommitLog, config: StoreConfig, requests: np.ndarray, queues: Sequence[QueueId], batch_topics: Collection[str]
 ) -> tuple[np.ndarray, Sequence[QueueId]]:
-    """Insert, behind each request whose properties name more queues, one for each. Returns: all, and their queues.
+    """Insert a request for each queue in a message's properties behind the message's own. Return requests and queues.
 
-    Nothing is inserted where ``enable_multi_dispatch`` is not set.
+    Nothing is inserted unless ``enable_multi_dispatch`` is set.
 
     Source: ConsumeQueue.multiDispatchLmqQueue.
     """
@@ -53,9 +53,9 @@ def with_more(
 def check_more_queues(
     topic: str, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
 ) -> None:
-    """Raise PutMessageError if a message's offset in a queue besides its own is no number.
+    """Raise PutMessageError if a message's offset in a queue besides its own is not a number.
 
-    RocketMQ stores it, dispatches nothing more after it, and does not start after a crash.
+    RocketMQ would store the message, dispatch nothing behind it, and not start after a crash.
     """
     names, offsets = names_and_offsets(topic, properties, config, batch_topics)
     if not are_queue_offsets(offsets):
@@ -66,9 +66,9 @@ def check_more_queues(
 def more_queues(
     queue: QueueId, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
 ) -> Iterator[tuple[QueueId, int]]:
-    """Give the queues besides its own that a message is for, by its properties, with its offset in each.
+    """Yield the queues besides its own that get a unit for a message, with the message's offset in each.
 
-    None if an offset is no number: a broker does not get over that. Source: ConsumeQueue.multiDispatchLmqQueue.
+    Nothing is yielded if an offset is not a number; a broker stops there. Source: ConsumeQueue.multiDispatchLmqQueue.
     """
     names, offsets = names_and_offsets(queue[0], properties, config, batch_topics)
     if not are_queue_offsets(offsets):
@@ -83,7 +83,7 @@ def more_queues(
 def names_and_offsets(
     topic: str, properties: Mapping[str, str], config: StoreConfig, batch_topics: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Give the queues that a message's properties name, and as many offsets; none where RocketMQ takes none."""
+    """Return the queue names in a message's properties, and as many offsets; empty if RocketMQ ignores them."""
     names = split_names(properties.get("INNER_MULTI_DISPATCH") or "")
     offsets = split_names(properties.get("INNER_MULTI_QUEUE_OFFSET") or "")
     if not is_multi_dispatched(topic, config, batch_topics) or len(names) != len(offsets):
@@ -96,9 +96,9 @@ def are_queue_offsets(texts: Iterable[str]) -> bool:
 
 
 def with_light_queues(config: StoreConfig, topics: Iterable[str]) -> StoreConfig:
-    """Give a configuration that builds light queues if some are there: no file of a broker says that it does.
+    """Return a configuration that builds light queues if a store has light queues. No file of a broker says so.
 
-    Parameters: topics: the names of directories of queues.
+    Parameters: topics: the names of the directories of queues.
     """
     if config.enable_multi_dispatch or not any(topic.startswith(LIGHT_QUEUE_PREFIX) for topic in topics):
         return config
@@ -106,7 +106,9 @@ def with_light_queues(config: StoreConfig, topics: Iterable[str]) -> StoreConfig
 
 
 def is_multi_dispatched(topic: str, config: StoreConfig, batch_topics: Collection[str]) -> bool:
-    """Whether messages of a topic are also for the queues that their properties name; those of batch queues are not.
+    """Return whether messages of a topic also get units in the queues that their properties name.
+
+    Messages of batch queues do not.
 
     Source: MultiDispatchUtils.isNeedHandleMultiDispatch, which ConsumeQueue asks and BatchConsumeQueue does not.
     """

@@ -1,4 +1,4 @@
-"""ReputMessageService: the thread that dispatches what is appended to the log."""
+"""ReputMessageService: the thread that dispatches records that were appended to the log."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from rocketstore.messages.message_batch import MessageBatch
 
 __all__ = ["OwnDispatcher", "ReputMessageService"]
 
-WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # for more, before what there is is dispatched
-PAUSES = 10  # as long as the last round took: a round of few takes the writers' time for nothing
-ENOUGH_RECORDS = 1000  # that are not waited with
-SAID = -(1 << 62)  # records: that they are enough
+WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # to wait for more records before a round
+PAUSES = 10  # a round waits for this multiple of the last round's time, since small rounds slow the writers down
+ENOUGH_RECORDS = 1000  # a round begins at once when so many records wait
+ALREADY_ENOUGH = -(1 << 62)  # records; so low that no later call begins the round a second time
 OwnDispatcher = Callable[[MessageBatch], object]
 
 
 class ReputMessageService:
-    """Dispatches in a thread of its own, which no signal interrupts between a queue and the index.
+    """Dispatches in its own thread, because a signal must not interrupt between a queue and the index.
 
-    Attributes: lock: held while queues and index are written; dispatched: up to where they have the log, bytes.
+    Attributes: lock: locked while queues and index are written. dispatched: records before this physical offset are
+    dispatched.
     Source: DefaultMessageStore.ReputMessageService.
     """
 
@@ -37,9 +38,10 @@ class ReputMessageService:
         after: Callable[[], object],
         fail: Callable[[BaseException], object],
     ) -> None:
-        """Begin at a physical offset. Parameters: find_end: gives where the log ends. after: called after each round.
+        """Start at a physical offset.
 
-        fail: called with what ended the thread.
+        Parameters: find_end: returns where the log ends, bytes. after: called after each round. fail: called with the
+        exception that ended the thread.
         """
         self.lock = threading.Lock()
         self.dispatched = phy_offset
@@ -53,25 +55,25 @@ class ReputMessageService:
         self._waiting = 0  # records; an estimate, since several threads count
         self._is_woken = False
         self._wake, self._is_enough = Wakeup(), Wakeup()
-        self._callers: deque[Wakeup] = deque()  # who waits for a round to end
+        self._callers: deque[Wakeup] = deque()  # threads that wait for the end of a round
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-reput", self._run)
         self._thread.start(self.stop)
 
-    def note(self, count: int) -> None:
-        """So many records were appended: they are dispatched in some milliseconds, or at once if they are many."""
+    def count_records(self, count: int) -> None:
+        """Count appended records. They are dispatched within milliseconds, or at once if many wait."""
         self._waiting += count
         if not self._is_woken:
             self._is_woken = True
             self._wake.set()
         if self._waiting >= ENOUGH_RECORDS:
-            self._waiting = SAID
+            self._waiting = ALREADY_ENOUGH
             self._is_enough.set()
 
     def wait(self, *, own: bool = False) -> None:
-        """Return when all that is in the log now was dispatched, or the thread has failed.
+        """Wait until all present records of the log are dispatched, or the thread has failed.
 
-        Parameters: own: also to own dispatchers.
+        Parameters: own: wait for the user's own dispatchers too.
         """
         end = self._find_end()
         if self.is_current:
@@ -86,16 +88,16 @@ class ReputMessageService:
 
     @property
     def is_current(self) -> bool:
-        """Whether this is the thread."""
+        """Return whether the caller runs in this thread."""
         return self._thread.is_current
 
     def add(self, dispatcher: OwnDispatcher) -> None:
-        """Have a function called with batches of all columns, from what is appended next on."""
+        """Add a function that is called with batches of all columns, from the next appended record on."""
         self.wait(own=True)
         self._own.append(dispatcher)
 
     def stop(self) -> None:
-        """End the thread; what is not dispatched is left."""
+        """End the thread. Records that were not dispatched stay so."""
         self._is_stopped = True
         self._is_enough.set()
         self._wake.set()
@@ -105,7 +107,7 @@ class ReputMessageService:
         pause = WAIT_SECONDS
         try:
             while True:
-                # Asked for now and then: Ctrl-C may come between what a caller notes and its call for a round.
+                # Poll: Ctrl-C may interrupt a caller after it counted its records and before it wakes this thread.
                 if self._wake.wait(ASK_SECONDS):
                     self._is_enough.wait(pause)
                 if self._is_stopped:
@@ -119,7 +121,7 @@ class ReputMessageService:
                 self._after()
                 while self._callers:
                     self._callers.popleft().set()
-        except BaseException as error:  # whatever an own dispatcher raises
+        except BaseException as error:  # a user's own dispatcher may raise anything
             self._fail(error)
 
     def _dispatch(self) -> None:
@@ -130,7 +132,7 @@ class ReputMessageService:
                 self.dispatched = end
 
     def _dispatch_to_own(self) -> None:
-        """Call own dispatchers, which may put and query themselves."""
+        """Call the user's own dispatchers. They may put and query too."""
         end = self.dispatched
         if self._own and self._own_dispatched < end:
             for batch in self._log.scan(self._own_dispatched, end):

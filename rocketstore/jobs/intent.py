@@ -1,8 +1,8 @@
-"""The intent of a write: what a job is about to append, for whoever opens the store after a crash in the middle.
+"""The intent of a write: what a job will append to the log. It is read after a crash in the middle of the write.
 
-The intent is on the disk before the first byte is appended, and goes when the last is on the disk: with it the write is
-done, and before that nothing of it is, for whoever asked for it was told so or was killed. The pieces that the records
-come from stay until then, so that the records of the job are known from anyone else's.
+The intent is on the disk before the first byte is appended. It is removed when the last byte is on the disk, and that
+removal commits the write. The files of prepared rows stay until then, so that the records of the job can be told from
+records of others.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ __all__ = [
     "prepared_path",
 ]
 
-WRITE_PREFIX = "rocketstore-write-"  # and the job: a directory under the root
+WRITE_PREFIX = "rocketstore-write-"  # before the job's id, in the name of a directory under the root
 NO_HOST = "0.0.0.0:0"
-KEPT_TIMES = 10  # as long as it took to find whether records are committed, the answer is kept
+KEPT_TIMES = 10  # the answer is kept for this multiple of the time that it took to find it
 
 logger = logging.getLogger("rocketstore")
 
 
 class WriteIntent(NamedTuple):
-    """What a job appends: its pieces in order, from a physical offset on, and before another at the most, bytes.
+    """What a job appends: its prepared rows in order, between two physical offsets.
 
-    store_timestamp: epoch ms of all records; None: they have their own. append_prop_crc: as they are encoded.
-    transaction: which is committed with the write, if the job has one.
+    Attributes: begin: where the first record goes, bytes. end: no record ends behind it, bytes. store_timestamp: epoch
+    ms of all records; None if they have their own. append_prop_crc: whether records end in a CRC of the properties.
+    pieces: the files of prepared rows; the intent file has this name too. transaction: is committed with the write, if
+    the job has a transaction.
     """
 
     job: str
@@ -58,7 +60,7 @@ class WriteIntent(NamedTuple):
 
     @classmethod
     def read(cls, root: Path) -> WriteIntent | None:
-        """Read that of a store, None if there is none. Raises: CorruptFileError."""
+        """Read the intent of a store. Return None without an intent. Raises: CorruptFileError."""
         path = intent_path(root)
         try:
             fields = json.loads(read_small_file(path))
@@ -79,35 +81,35 @@ class WriteIntent(NamedTuple):
         return intent
 
     def save(self, root: Path) -> None:
-        """Bring it to the disk, after the names of the pieces. Raises: OSError."""
+        """Write the intent to the disk, after the names of the prepared files. Raises: OSError."""
         sync_path(prepared_path(root, self.job))
         fields = {name: value for name, value in self._asdict().items() if name != "transaction" or value is not None}
         replace_file(intent_path(root), json.dumps(fields).encode())
 
     def fulfil(self, root: Path) -> None:
-        """Have it gone for good: all of it is on the disk. Raises: OSError; then it is there, and to be undone.
+        """Commit the write, whose records are all on the disk: remove the intent, and commit its transaction.
 
-        Its transaction is committed in the same step.
+        Raises: OSError: then the intent is still there, and the write must be undone.
         """
         if self.transaction is not None:
             commit_transaction(root, self.transaction, intent_path(root))
             return
         try:
             intent_path(root).unlink()
-            sync_path(root)  # or a loss of power brings it back, and what is done is undone
+            sync_path(root)  # otherwise a power loss restores the intent, and recovery undoes the write
         except BaseException:
             self.save(root)
             raise
 
     @property
     def records(self) -> int:
-        """How many there are to append."""
+        """The number of records in all prepared files."""
         return sum(piece.records for piece in self.pieces)
 
     def count_in(self, log: CommitLog, directory: Path, end: int) -> tuple[int, int]:
-        """Count its records at the beginning of its range in a log that ends at ``end``, and say where they end.
+        """Count the records of the write that are in a log that ends at ``end``. Return the count and where they end.
 
-        Raises: CorruptFileError, FileNotFoundError for its pieces.
+        Raises: CorruptFileError, FileNotFoundError for a file of prepared rows.
         """
         encoder = RecordEncoder(NO_HOST, lambda topic: 0, append_prop_crc=self.append_prop_crc)
         blocks = (block for piece in self.pieces for block in read_blocks(directory, piece))
@@ -133,18 +135,19 @@ class WriteIntent(NamedTuple):
 
 
 def behind_blank(log: CommitLog, offset: int, end: int) -> int:
-    """Where the next file begins, if the one that has ``offset`` is closed there."""
+    """Return where the next file begins if a blank begins at ``offset``; otherwise ``offset``."""
     step = log.step(log.scanner(()), offset, offset + 1) if offset < end else None
     return step[0] if step is not None and step[1] == BLANK else offset
 
 
 @dataclass
 class UnfinishedWrite:
-    """A write that was ended in the middle, and what is to be done about it.
+    """A write that was interrupted, and how recovery ends it.
 
-    ``what``: "undo", cut its records off, for nothing follows them; "finish", none is there, or others follow all of
-    them; "leave", others follow some of them, or the pieces are gone that would tell. ``begin``, ``end``: its records
-    in the log, bytes; ``count``: how many they are, -1 where nothing tells.
+    Attributes: what: "undo": cut its records off, because nothing follows them. "finish": keep the log, because it has
+    no record of the write, or all of them with others behind. "leave": the log has some of the records with others
+    behind, or the prepared files are missing. begin, end: where its records are in the log, bytes. count: the number
+    of these records; -1 if it is unknown.
     """
 
     root: Path
@@ -154,26 +157,26 @@ class UnfinishedWrite:
     begin: int
     end: int
 
-    def settle(self) -> None:
-        """After it was done: have nobody do it again. A write that was left is told of, and its intent renamed."""
+    def remove_intent(self) -> None:
+        """Remove the intent, after recovery has changed the log. For "leave", warn and rename the intent instead."""
         path, job = intent_path(self.root), self.intent.job
-        told = f"{self.root}: write {job} was ended in the middle: {self}"
-        logger.warning("%s", told)
-        with suppress(FileNotFoundError):  # that was done before
+        text = f"{self.root}: write {job} was ended in the middle: {self}"
+        logger.warning("%s", text)
+        with suppress(FileNotFoundError):  # it was removed before a crash
             if self.what == "leave":
                 path.rename(path.with_stem(f"{path.stem}-{job}"))
-            elif self.intent.transaction is not None and self._is_whole:
+            elif self.intent.transaction is not None and self._is_complete:
                 commit_transaction(self.root, self.intent.transaction, path)
             else:
                 path.unlink()
         sync_path(self.root)
         shutil.rmtree(prepared_path(self.root, job), ignore_errors=True)
-        if self.what == "leave":  # which is for somebody to decide about
-            warnings.warn(told, stacklevel=1)
+        if self.what == "leave":  # a user must decide about these records
+            warnings.warn(text, stacklevel=1)
 
     @property
-    def _is_whole(self) -> bool:
-        """Whether all records of the write stay in the log."""
+    def _is_complete(self) -> bool:
+        """Return whether all records of the write stay in the log."""
         return self.what == "finish" and self.count == self.intent.records > 0
 
     def __str__(self) -> str:
@@ -186,7 +189,7 @@ class UnfinishedWrite:
 
 
 def find_unfinished(root: Path, log: CommitLog, end: int) -> UnfinishedWrite | None:
-    """See what became of a write that a store says it was in. Changes nothing.
+    """Find the unfinished write of a store, and how to end it. Return None without an intent.
 
     Parameters: end: where the last sound record of the log ends, bytes. Raises: CorruptFileError for the intent.
     """
@@ -247,7 +250,7 @@ class UncommittedRecords:
         return self._log.walk(self._log.scanner(()), intent.begin, intent.end)
 
     def _ends_with(self, end: int) -> bool:
-        """Whether all sound records before ``end`` are of the write."""
+        """Return whether the sound records before ``end`` are all of the write."""
         found = find_unfinished(self._root, self._log, end)
         return found is not None and found.end == end and found.what != "leave"
 

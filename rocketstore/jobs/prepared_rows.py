@@ -1,4 +1,4 @@
-"""Pieces: files of records that several processes encode, to be appended to a log together."""
+"""Files of prepared rows: records that several processes encode, and that are appended to a log together."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ ANY_QUEUE = -1  # queue id of a message that gets its queue when it is appended
 
 
 class PreparedRows(NamedTuple):
-    """A file of encoded records: how many, bytes of all and of the largest, and of the file."""
+    """A file of encoded records.
+
+    Attributes: records: their number. size: bytes of all records. largest: bytes of the largest. file_size: bytes.
+    """
 
     name: str
     records: int
@@ -41,16 +44,17 @@ class PreparedRows(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records that were encoded together, as RecordEncoder.dump gives them, and their queues."""
+    """Records that were encoded together, in the form of RecordEncoder.dump, and their queues."""
 
     data: bytes
     encoded: NDArray[Any]
     queues: list[tuple[str, int]]
 
     def with_queues(self, take_turns: Callable[[str, int], list[int]]) -> Block:
-        """Give queues to the records that have none yet.
+        """Return the block with a queue for each record that has none.
 
-        Parameters: take_turns: gives for so many messages of a topic the queue ids that come in turn, each once.
+        Parameters: take_turns: a function of a topic and a number of messages. It returns the queue ids that come next
+        in turn, each once.
         """
         if all(queue_id != ANY_QUEUE for _, queue_id in self.queues):
             return self
@@ -70,15 +74,15 @@ class Block(NamedTuple):
 
 
 class PreparedRowsWriter:
-    """Encodes messages into a file, as the store does that they are for.
+    """Encodes messages into a file, with the configuration of the store that will get them.
 
-    Attributes: rows: messages so far.
+    Attributes: rows: the number of messages so far.
     """
 
     def __init__(self, path: Path, config: StoreConfig, *, keeps_store: bool) -> None:
-        """Make a new file.
+        """Create the file.
 
-        Parameters: config: the store's, with every size. keeps_store: messages have store times and hosts of their own.
+        Parameters: config: the store's, with every size. keeps_store: the messages bring their store times and hosts.
         """
         self.path = path
         self.rows = self._size = self._largest = 0
@@ -88,9 +92,9 @@ class PreparedRowsWriter:
         self._file = os.fdopen(create_file(path), "wb")
 
     def add(self, batch: MessageBatch) -> None:
-        """Add messages; queue id -1 or no such column: the queue is given when they are appended.
+        """Add messages. A message with queue id -1, or without a queue id, gets a queue when it is appended.
 
-        Raises: PutMessageError, ValueError: one is refused, named by its row among all of the file.
+        Raises: PutMessageError, ValueError if a message is refused; the error has its row number in the file.
         """
         if not len(batch):
             return
@@ -109,7 +113,7 @@ class PreparedRowsWriter:
         self._largest = max(self._largest, encoder.largest)
 
     def _check(self, batch: MessageBatch, block: Block) -> None:
-        """Refuse what the store would refuse, or could not take as it is encoded here."""
+        """Refuse messages that the store would refuse, or that must be encoded when they are appended."""
         for number, (topic, queue_id) in enumerate(block.queues):
             try:
                 check_queue(topic, max(queue_id, 0))
@@ -129,7 +133,7 @@ class PreparedRowsWriter:
                 raise at_row(self.rows + row, error) from None
 
     def finish(self, path: Path) -> PreparedRows:
-        """Bring the file to the disk, under the name that it is to have."""
+        """Write the file to the disk, and give it its final name."""
         self._file.flush()
         sync(self._file.fileno())
         file_size = self._file.tell()
@@ -143,14 +147,14 @@ class PreparedRowsWriter:
         self.path.unlink(missing_ok=True)
 
 
-def read_blocks(directory: Path, piece: PreparedRows) -> Iterator[Block]:
-    """Read a piece. Raises: CorruptFileError if it is not what was written; FileNotFoundError."""
-    path = directory / piece.name
+def read_blocks(directory: Path, prepared: PreparedRows) -> Iterator[Block]:
+    """Yield the blocks of a file. Raises: CorruptFileError if its bytes have changed; FileNotFoundError."""
+    path = directory / prepared.name
     with path.open("rb") if is_remote(path) else open(path, "rb", opener=open_at_once) as file:
         status = path.stat() if is_remote(path) else os.fstat(file.fileno())
         require_regular(path, status)
-        if (size := status.st_size) != piece.file_size:
-            raise CorruptFileError(path, size, "file size", f"{piece.file_size} bytes were written")
+        if (size := status.st_size) != prepared.file_size:
+            raise CorruptFileError(path, size, "file size", f"{prepared.file_size} bytes were written")
         while line := file.readline():
             at = file.tell() - len(line)
             try:

@@ -636,7 +636,7 @@ class Completion:
         self.checkpoint.flush()
         sync_path(self.root)
         if self.write is not None:
-            self.write.settle()
+            self.write.remove_intent()
 
 
 def open_completion(root: Path, config: StoreConfig) -> Completion:

@@ -123,7 +123,7 @@ class StoreWriter:
         except OSError as error:
             self._fail(error)
             raise
-        self.reput.note(1)
+        self.reput.count_records(1)
         if log.is_sync:
             self._wait_for_disk(result.phy_offset + result.size)
         return result
@@ -169,7 +169,7 @@ class StoreWriter:
             self._fail(error)
             raise
         if result:
-            self.reput.note(len(result))
+            self.reput.count_records(len(result))
             if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
@@ -185,7 +185,7 @@ class StoreWriter:
                 with self._log.lock:
                     self._require_open()
                     self._log.append_encoded(*block.with_queues(self._take_turns), store_timestamp)
-                self.reput.note(len(block.encoded))
+                self.reput.count_records(len(block.encoded))
         except BaseException as error:  # Ctrl-C too: only some of it is there
             self._fail(error)
             raise
