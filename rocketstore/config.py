@@ -348,7 +348,7 @@ FIELD_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfi
 
 
 def require_config(config: object) -> None:
-    """Raise TypeError for what is given as a configuration and is none."""
+    """Raise TypeError for a configuration of another type."""
     if not isinstance(config, StoreConfig | None):
         raise TypeError(f"config={config!r}: a StoreConfig was expected")
 
@@ -405,7 +405,7 @@ def _later(name: str, compat: str) -> str:
 
 
 def _similar_name(key: str) -> str:
-    """Return what is wrong with a property that has nearly the name of one that RocketMQ takes, else ""."""
+    """Return an advice if the name of a property is nearly one that RocketMQ knows, else ""."""
     known = SIMILAR_NAMES.get(_normalized(key))
     return f"RocketMQ ignores this name, the property is {known}" if known else ""
 

@@ -55,7 +55,7 @@ def create_file(path: Path, *, like: Path | None = None) -> int:
 def open_own_file(path: Path) -> int:
     """Open a file for reading and writing and return its descriptor. Make the file if it is missing.
 
-    A symbolic link in its place is replaced by a new file, and the file that the link leads to stays as it is.
+    A symbolic link in its place is replaced by a new file. The target of the link does not change.
     Raises: OSError; CorruptFileError for a pipe or a device.
     """
     try:
@@ -89,7 +89,7 @@ def _is_of_another_user(parent: os.stat_result) -> bool:
 
 
 def _find_neighbour(path: Path) -> Path | None:
-    """Return a numbered file beside a new numbered file, or else one of the store's log; None if there is none."""
+    """Return a numbered file beside a new numbered file, else a file of the store's log, else None."""
     if not path.name.isdecimal():
         return None
     directories = [path.parent, *(parent / "commitlog" for parent in path.parents[:STORE_LEVELS])]

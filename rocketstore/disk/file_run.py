@@ -176,7 +176,7 @@ class FileRun(ABC):
             raise
 
     def _last_file(self, first_start: int = 0) -> int:
-        """Where the file begins that has room; it is made if there is none. Source: getLastMappedFile."""
+        """Return the start of the last file that has room. Make a file if all are full. Source: getLastMappedFile."""
         if not self._starts:
             self._create(first_start)
         elif self._end == self._starts[-1] + self.mapped_file_size:

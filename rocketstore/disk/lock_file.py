@@ -22,7 +22,7 @@ __all__ = ["StoreLock", "is_held"]
 FLOCK, TYPE, PID = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
 
 # These locks are a process's: they do not keep it from itself, and go when it closes any descriptor of the file.
-# So what is locked here is known by (device, inode), and not opened again.
+# So locked files are recorded by (device, inode) and not opened again.
 HELD: dict[tuple[int, int], StoreLock] = {}
 MUTEX = threading.RLock()
 

@@ -110,7 +110,7 @@ class MappedFile:
 
         The view has zeros where the disk cannot read the file, or the file was cut. After using the view, call
         ``buffer.check_faults()``: it raises if that happened.
-        Source: DefaultMappedFile.selectMappedBuffer, which also hides what was not written yet.
+        Source: DefaultMappedFile.selectMappedBuffer, which also hides bytes that were not written yet.
         """
         view: memoryview = self.buffer.use(memoryview, self._map).toreadonly()
         if pos < 0 or size < 0 or pos > len(view) or size > len(view) - pos:
@@ -167,7 +167,7 @@ class MappedFile:
     def flush(self) -> None:
         """Write what changed to the disk, and return when it is there. Other threads run meanwhile."""
         if sys.platform == "darwin":
-            self.buffer.use(self._map.flush)  # there, fsync does not write what was changed through a mapping
+            self.buffer.use(self._map.flush)  # there, fsync does not write changes made through a mapping
         elif sys.platform == "linux":
             # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
             with contextlib.suppress(OSError):  # locked in memory

@@ -65,7 +65,7 @@ class Mappings:
         self._kept: OrderedDict[tuple[object, int, str], MappedFile] = OrderedDict()
 
     def take(self, run: object, start: int, use: str) -> MappedFile | None:
-        """Give what is kept of the file that begins at ``start``, and keep it no more."""
+        """Remove the kept mapping of the file that begins at ``start``, and return it, or None."""
         return self._kept.pop((run, start, use), None)
 
     def keep(self, run: object, start: int, use: str, mapped: MappedFile) -> None:
@@ -211,7 +211,7 @@ class MappedFileQueue:
             self._shown_size = files, size
 
     def _made(self, start: int, size: int) -> LogFile | None:
-        """The whole file that begins at an offset, None if there is none yet."""
+        """Return the complete file that begins at an offset, or None if it is missing."""
         for path in (directory / f"{start:020}" for directory in self.directories):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
@@ -221,7 +221,7 @@ class MappedFileQueue:
 
     @property
     def mapped_file_size(self) -> int:
-        """The length of a whole file, bytes, 0 if there is none: given, or what lengths and beginnings show.
+        """The length of a complete file, bytes, 0 if no file exists: given, or what lengths and beginnings show.
 
         The longest file is whole, unless the distances of beginnings, which are multiples of the length, say otherwise.
         """
@@ -313,7 +313,7 @@ class MappedFileQueue:
         self._mappings.clear()
 
     def forget(self) -> None:
-        """Read anew what was read ahead: somebody may have written since."""
+        """Drop all bytes that were read ahead, because a writer may have changed them since."""
 
     def map(self, file: LogFile, use: str = "") -> MappedFile:
         """Map a file, or give the mapping there is."""

@@ -31,11 +31,11 @@ __all__ += ["sparing_reads", "to_path"]
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
-AT_REST = 60  # seconds after its last change that a file is taken for one that nobody writes
+AT_REST = 60  # seconds after its last change; a file at rest has no writer
 BLOCK = 8 << 20  # bytes to read at once of a file that is read in order
 MAX_BLOCKS = 16  # kept, of all files of a store
 THREADS = 16  # to read parts of files, if the file system itself reads one part after the other
-COPIES = 16  # local copies of whole files that are kept for the next who opens one
+COPIES = 16  # local copies of whole files that are kept for the next reader
 CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
 VERSION = ("ETag", "etag", "generation")
 KEPT = ("name", "type", "size", *CHANGED, *VERSION)
@@ -43,7 +43,7 @@ Entry = dict[str, Any]
 
 
 def to_path(path: Any) -> Path:
-    """Give a local Path, or the RemotePath of a URI such as ``s3://bucket/store``, or of a path of universal_pathlib.
+    """Return a local Path, or the RemotePath of a URI (``s3://bucket/store``) or of a path of universal_pathlib.
 
     A local one is absolute: what is opened stays where it is when the process goes to another directory.
     What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
@@ -74,7 +74,7 @@ def is_remote(path: object) -> TypeGuard[RemotePath]:
 
 
 def local_path(path: Any) -> Path:
-    """Give the Path of what must be local. Raises: io.UnsupportedOperation if it is not."""
+    """Return the Path of a local file or directory. Raises: io.UnsupportedOperation for a remote path."""
     local = to_path(path)
     if is_remote(local):
         why = "stores elsewhere are opened for reading, and for no more"
@@ -126,7 +126,7 @@ def sparing_reads(path: object) -> Iterator[None]:
 
 
 def identity(path: Any) -> object:
-    """What differs when another file takes the place of one: what is mapped, or was fetched, is then old.
+    """Return a value that differs when another file takes the place of a file, so that mappings of it are outdated.
 
     Parameters: path: a path, or an entry of ``scandir``. A remote one is another file whenever it changed.
     """
@@ -165,7 +165,7 @@ class RemotePath:
         return RemotePath(self.fs, self.path.rpartition("/")[0], self)
 
     def __truediv__(self, name: str) -> RemotePath:
-        """Give a path in this directory: as it is listed, if that was just now."""
+        """Return a path in this directory, with its listed entry if the list is recent."""
         listed = self._list_known() or {}
         return listed[name] if name in listed else RemotePath(self.fs, f"{self.path}/{name}", self)
 
@@ -203,7 +203,7 @@ class RemotePath:
         return iter(list(self._list().values()))
 
     def glob(self, pattern: str) -> Iterator[RemotePath]:
-        """Give what is in the directory and has a name like this."""
+        """Yield the paths in this directory whose names match a pattern."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
@@ -225,7 +225,7 @@ class RemotePath:
         return listing.entries
 
     def _list_now(self) -> dict[str, RemotePath] | None:
-        """List the directory, None if there is none."""
+        """List the directory. Return None if it is missing."""
         where = self.path or self.fs.root_marker
         with self.named():
             self.fs.invalidate_cache(where)
@@ -246,7 +246,7 @@ class RemotePath:
         return listed
 
     def _complete(self, entry: Entry) -> bool:
-        """Ask for what a list may leave out: a file's size, and what a link leads to. Whether there is such a thing."""
+        """Request the size or the target of a link that a list may omit. Return whether the path exists."""
         kind = entry["type"]
         if kind == "directory" or (kind == "file" and entry.get("size") is not None):
             return True
@@ -267,7 +267,7 @@ class RemotePath:
         self._lists.forget(self.path)
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
-        """Give what is anywhere below the directory, and has a name like this."""
+        """Yield the paths at any depth below this directory whose names match a pattern."""
         for path in self.glob("*"):
             if fnmatch.fnmatchcase(path.name, pattern):
                 yield path
@@ -292,7 +292,7 @@ class RemotePath:
         return True
 
     def stat(self) -> os.stat_result:
-        """Give type, size and time of change. Raises: FileNotFoundError; OSError for a file whose size nobody tells."""
+        """Return type, size and time of change. Raises: FileNotFoundError; OSError for a file of unknown size."""
         entry = self._look()
         if entry is None:
             raise self.error(FileNotFoundError())
@@ -543,7 +543,7 @@ class Blocks:
             self._fail(block, key, error)
 
     def _fail(self, block: Future[bytes], key: object, error: BaseException) -> None:
-        """Let nobody wait for a block that does not come, and have the next who wants it read it."""
+        """Fail all waiting readers of a block, and drop it so that the next reader reads it again."""
         with self._lock:
             self._kept.pop(cast("tuple[object, ...]", key), None)
         with contextlib.suppress(InvalidStateError):

@@ -151,7 +151,7 @@ def read_topics(
 
 
 def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
-    """Read every file of a store's configuration and give what is wrong with it. Raises FileNotFoundError.
+    """Read every file of a store's configuration and return the problems. Raises FileNotFoundError.
 
     Also a .bak that is not used as long as its file is good.
     """
@@ -192,7 +192,7 @@ def extend_topics(
 
     Topics that are missing are added, those with fewer queues get more, and all else stays. The file of before is then
     the .bak; a bad one, where the .bak is good, is kept as ``NAME.bad-<milliseconds>``.
-    Parameters: topics: numbers of queues. queue_types: "SimpleCQ" or "BatchCQ", for topics that are to be of one.
+    Parameters: topics: numbers of queues. queue_types: the type, "SimpleCQ" or "BatchCQ", of topics that need one.
     Returns: whether anything changed.
     Raises: ValueError if a topic is there with another type of queue; StoreError if only bad files are there; OSError.
     Source: TopicConfigManager.encode, ConfigManager.persist.
@@ -358,5 +358,5 @@ def _topics_root(root: dict[str, Any]) -> dict[str, Any]:
 
 
 def batch_topics(topics: Mapping[str, TopicConfig]) -> set[str]:
-    """Give the topics whose queues are of batches. Source: QueueTypeUtils.getCQType."""
+    """Return the topics that have batch queues. Source: QueueTypeUtils.getCQType."""
     return {name for name, topic in topics.items() if topic.attributes.get("queue.type") == "BatchCQ"}

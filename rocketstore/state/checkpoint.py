@@ -55,7 +55,7 @@ class StoreCheckpoint:
         return type(self), (self.path, *self._numbers())
 
     def clear(self) -> None:
-        """Know of nothing that is on this disk."""
+        """Forget how far the parts have reached this disk."""
         self.physic_msg_timestamp = self.logics_msg_timestamp = self.index_msg_timestamp = 0
         self.confirm_phy_offset = self.logics_physical_offset = 0
 
