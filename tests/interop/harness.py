@@ -73,7 +73,7 @@ def build(release, profile=""):
             return f"Maven did not fetch RocketMQ {release} within {MAVEN_SECONDS} s"
         if result.returncode == 0:
             return None
-    # Offline it also fails to compile where the repository has a jar without the parents of its pom, so the last counts.
+    # Offline, a jar in the repository without its parent pom lacks its dependencies: only the second answer counts.
     if "COMPILATION ERROR" in result.stdout:
         raise AssertionError(f"the harness does not compile against RocketMQ {release}:\n{result.stdout}")
     errors = [line for line in result.stdout.splitlines() if "ERROR" in line] or [f"exit {result.returncode}"]
