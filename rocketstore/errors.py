@@ -10,6 +10,7 @@ __all__ = [
     "CorruptFileError",
     "DiskReadError",
     "PutMessageError",
+    "SettingError",
     "StoreClosedError",
     "StoreError",
     "StoreLockedError",
@@ -68,6 +69,20 @@ class StoreClosedError(StoreError):
 
 class StoreLockedError(StoreError):
     """Another process writes to this store."""
+
+
+class SettingError(ValueError):
+    """A size or directory that must be given, or that the files contradict.
+
+    Attributes: ``settings``, the fields of ``StoreConfig`` to set.
+    """
+
+    def __init__(self, reason: str, *settings: str) -> None:
+        super().__init__(reason, *settings)
+        self.settings = settings
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class PutMessageError(ValueError):

@@ -1,7 +1,8 @@
 """How rows are written, a table for people, JSON lines or CSV for programs, and how errors are."""
 
+import csv
+import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -13,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rocketstore.cli.options import utc_text
-from rocketstore.config import StoreConfig, camel_case
-from rocketstore.errors import StoreError
+from rocketstore.config import camel_case
+from rocketstore.errors import SettingError, StoreError
 
-__all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "in_options", "json_line", "note"]
+__all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "json_line", "note"]
 __all__ += ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "line_writer"]
 __all__ += ["print_table", "printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
 
@@ -88,15 +89,18 @@ def csv_line(values: Iterable[Any], terminal: bool = False, *, safe: bool = Fals
 
     Parameters: safe: put an apostrophe before text that a spreadsheet would evaluate as a formula.
     """
-    return ",".join(csv_field(value, terminal, safe) for value in values) + "\n"
+    line = io.StringIO()
+    csv.writer(line).writerow([csv_field(value, terminal, safe) for value in values])  # ends with "\r\n"
+    return line.getvalue()[:-2] + "\n"
 
 
-def csv_field(value: Any, terminal: bool, safe: bool) -> str:
+def csv_field(value: Any, terminal: bool, safe: bool) -> Any:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
     if safe and isinstance(value, str) and value.startswith(tuple(FORMULA_STARTS)):
         value = f"'{value}"
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else str(value)
-    text = "" if value is None else printable(text) if terminal else text
-    return '"{}"'.format(text.replace('"', '""')) if re.search('[",\r\n]', text) else text
+    return printable(text) if terminal else text
 
 
 def printable(text: str) -> str:
@@ -204,58 +208,34 @@ def cell(name: str, value: Any) -> Text:
 
 # ---- errors ------------------------------------------------------------------------------------------------
 
-# What the library says to programs, and what is said here instead.
-PHRASES = {
-    r", or open the store with mode 'r'": "",
-    r"\brecover\(policy='broker'\)": "rocketstore recover --policy broker",
-    r"StoreConfig\.from_broker_conf, on the command line ": "",
-    r": config=StoreConfig\(\.\.\.\)": "",
-    r"\bconfig=StoreConfig\((.+?)\)": r"\1",
-    r"\[Errno \d+\] (.+?): '(.+?)'": r"\2: \1",
-}
-PARAMETER = re.compile(r"(?<![\w/.'-])([a-z]+(?:_[a-z]+)+(?![\w/.'-])|[a-z]+(?==))(=?)")
-SHORT = {"hash_slot_num": "max_hash_slot_num", "index_num": "max_index_num"}
 OPTIONS = {"max_hash_slot_num": "--slots", "max_index_num": "--items", "mapped_file_size_commit_log": "--log-file-size"}
 
 
 def error_text(error: object) -> str:
-    """Write an error in one line: one of the system as the path and its words, any other as it is."""
+    """Return an error as one line: the path and the reason of a system error, the text of any other error.
+
+    An error about settings also names the options of the running command that set them.
+    """
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return printable(in_options(text))
+    return printable(text + option_hint(error))
 
 
-def in_options(text: str) -> str:
-    """Name the command's options where the library names its parameters, else a broker's own settings."""
-    for phrase, words in PHRASES.items():
-        text = re.sub(phrase, words, text)
-    options = options_here()
-    settings: list[str] = []
-
-    def name_here(match: re.Match[str]) -> str:
-        name = SHORT.get(match[1], match[1])
-        option = OPTIONS.get(name, f"--{name.replace('_', '-')}")
-        if option in options:
-            return option + (match[2] and " ")
-        if "_" not in name or name not in StoreConfig.__dataclass_fields__:
-            return match[0]
-        settings.append(camel_case(name))
-        return settings[-1] + match[2]
-
-    text = PARAMETER.sub(name_here, text)
-    is_asked_for = settings and re.search(r"\bgive\b", text) and "--broker-conf" not in text
-    needs_hint = is_asked_for and "--broker-conf" in options
-    return f"{text} (a broker's file says it: --broker-conf FILE)" if needs_hint else text
-
-
-def options_here() -> set[str]:
-    """The options of the command that runs, of which the group's context has the name alone."""
+def option_hint(error: object) -> str:
+    """Return which options of the running command set what an error asks for; an empty string if none does."""
+    settings = error.settings if isinstance(error, SettingError) else ()
     context = click.get_current_context(silent=True)
-    command = context and context.command
-    if context and isinstance(command, click.Group):
-        command = command.commands.get(context.invoked_subcommand or "")
-    return {name for parameter in (command.params if command else ()) for name in parameter.opts}
+    if context is None or not settings:
+        return ""
+    command = context.command
+    if isinstance(command, click.Group):
+        command = command.commands.get(context.invoked_subcommand or "", command)
+    options = {name for parameter in command.params for name in parameter.opts}
+    own = [OPTIONS[name] for name in settings if OPTIONS.get(name) in options]
+    if len(own) < len(settings) and "--broker-conf" in options:
+        return f" ({' and '.join(map(camel_case, settings))} in --broker-conf FILE)"
+    return f" ({' and '.join(own)})" if own else ""
 
 
 def note(text: str) -> None:

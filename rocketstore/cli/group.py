@@ -13,7 +13,7 @@ from rocketstore.cli import INTERRUPTED, NO_READER
 from rocketstore.cli.cat import cat
 from rocketstore.cli.config import config
 from rocketstore.cli.export import export
-from rocketstore.cli.formats import error_text, in_options, printable
+from rocketstore.cli.formats import error_text, printable
 from rocketstore.cli.get import get
 from rocketstore.cli.hexdump import hexdump
 from rocketstore.cli.import_ import import_
@@ -63,7 +63,7 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
     except HELP:
         raise
     except click.ClickException as error:
-        vars(error)["message"] = printable(in_options(error.message))
+        vars(error)["message"] = printable(error.message)
         raise
     except UnicodeEncodeError as error:
         raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error

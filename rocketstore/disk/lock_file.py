@@ -81,7 +81,7 @@ class StoreLock:
             who = f"process {pid}" if pid > 0 else "another process"
             raise StoreLockedError(
                 f"{self.path}: {who} has the store open for writing, a broker or another rocketstore writer: "
-                "stop it first, or open the store with mode 'r'"
+                "stop it first, or open the store for reading"
             ) from None
 
     def release(self) -> None:

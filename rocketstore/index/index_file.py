@@ -16,7 +16,7 @@ import numpy as np
 
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.errors import CorruptFileError, SettingError, StoreClosedError
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, read_field
@@ -271,6 +271,7 @@ LONGEST_WALK = 10_000
 MOST_TRIED = 4096  # geometries; of a whole file few are possible
 MOST_STEPS = 4_000_000  # from item to item, in all of them
 ENDLESS = repeat(True)
+GEOMETRY_SETTINGS = ("max_hash_slot_num", "max_index_num")
 
 
 def given_geometry(hash_slot_num: int | None, index_num: int | None) -> tuple[int, int] | None:
@@ -323,7 +324,8 @@ def shown_geometry(path: Path, *, for_writing: bool, is_newest: bool) -> tuple[i
 def default_geometry(paths: Sequence[Path]) -> tuple[int, int]:
     """Return RocketMQ's default for an index without a file. Raises: ValueError if there are files."""
     if paths:
-        raise ValueError(f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files")
+        reason = f"{paths[0].parent}: give hash_slot_num and index_num, which do not follow from the files"
+        raise SettingError(reason, *GEOMETRY_SETTINGS)
     return DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 
@@ -376,7 +378,8 @@ def _infer_geometry(file: MappedFile, data: np.ndarray, guess: bool) -> tuple[in
         raise CorruptFileError(
             file.path, 36, "indexCount", f"no geometry agrees with {count - 1} items: not an index file, or damaged"
         )
-    raise ValueError(f"{file.path}: give hash_slot_num and index_num, which do not follow from the file")
+    reason = f"{file.path}: give hash_slot_num and index_num, which do not follow from the file"
+    raise SettingError(reason, *GEOMETRY_SETTINGS)
 
 
 def possible_pairs(data: np.ndarray, count: int) -> Iterator[tuple[int, int]]:

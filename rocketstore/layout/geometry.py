@@ -17,7 +17,7 @@ from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir, to_path
-from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.errors import CorruptFileError, SettingError, StoreError
 from rocketstore.index.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
 from rocketstore.index.index_service import index_paths
 from rocketstore.kernels.layout import INDEX_HEADER, read_field
@@ -82,10 +82,10 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
     if unknown:
         defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
         hint = "; with message_index_enable=False none is made" * (SLOTS in unknown)
-        raise ValueError(
+        raise SettingError(
             f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
-            "(StoreConfig.from_broker_conf, on the command line --broker-conf); RocketMQ's defaults are "
-            f"{defaults}{hint}"
+            f"(StoreConfig.from_broker_conf); RocketMQ's defaults are {defaults}{hint}",
+            *unknown,
         )
 
 
@@ -129,7 +129,8 @@ def known_config(
     saved = read_saved(saved_path(root))
     for name in PATHS:  # of a copy of a store they lead to the log of the other one
         if name in saved and (config is None or getattr(config, name) is None):
-            raise ValueError(f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's")
+            reason = f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's"
+            raise SettingError(reason, name)
     config = config or StoreConfig(**saved)
     given = {name: getattr(config, name) or saved.get(name) for name in DEFAULT_SIZES}
     shown: dict[str, int | None] = {LOG: _length(LOG, config.commit_log_paths(root), given[LOG], saved.get(LOG), 1)}
@@ -140,9 +141,10 @@ def known_config(
     if not (SLOTS in replaced and given[SLOTS] and given[ITEMS]):
         shown[SLOTS], shown[ITEMS] = _index_geometry(root / "index", given[SLOTS], given[ITEMS]) or (None, None)
     if not (shown[LOG] or given[LOG]) and any(shown.values()):
-        raise ValueError(
+        raise SettingError(
             f"{root}: queues or an index are here, but no commit log: give store_path_commit_log if it is elsewhere, "
-            f"{LOG} if it is lost"
+            f"{LOG} if it is lost",
+            "store_path_commit_log", LOG,
         )
     sizes: dict[str, Any] = {name: given[name] or shown.get(name) for name in DEFAULT_SIZES}
     return replace(config, **sizes)
@@ -214,9 +216,10 @@ def _length(
             if file.size != known:
                 reason = f"{known} by {whose}, {file.size} by {file.path}: RocketMQ would not load it"
                 hint = f"; rebuild{'' if given else ' with this size given'} writes the queues again"
-                raise ValueError(f"{name}: {reason}{hint if name in QUEUES else ''}")
+                raise SettingError(f"{name}: {reason}{hint if name in QUEUES else ''}", name)
             if given is None and (known == 0 or known % unit or file.file_from_offset % known):
-                raise ValueError(f"{name}: give it: {known}, the length of {file.path}, does not fit its name or units")
+                reason = f"{name}: give it: {known}, the length of {file.path}, does not fit its name or units"
+                raise SettingError(reason, name)
             found = known
     return found
 
@@ -237,7 +240,8 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> tu
     expected = file_size(slots, items)
     for path, length in lengths.items():
         if length != expected:
-            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}")
+            reason = f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}"
+            raise SettingError(reason, SLOTS, ITEMS)
     _check_items(paths, slots, items)
     return slots, items
 
@@ -250,7 +254,8 @@ def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
     with contextlib.suppress(ValueError, CorruptFileError):
         slots, items = geometry_of(paths[:1], for_writing=False)
         hint = f" (it looks like config=StoreConfig({SLOTS}={slots}, {ITEMS}={items}))"
-    raise ValueError(f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}")
+    reason = f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}"
+    raise SettingError(reason, SLOTS, ITEMS)
 
 
 def _check_items(paths: list[Path], slots: int, items: int) -> None:
@@ -261,6 +266,7 @@ def _check_items(paths: list[Path], slots: int, items: int) -> None:
             with file.reading() as view:
                 is_empty = read_field(view, INDEX_HEADER, "index_count") <= 1
         if other is not None:
-            raise ValueError(f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone")
+            reason = f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone"
+            raise SettingError(reason, SLOTS, ITEMS)
         if not is_empty:
             return

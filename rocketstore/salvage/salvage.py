@@ -170,7 +170,7 @@ def _check_out(root: Path, paths: list[Path], out: Path) -> None:
     real = out.resolve()
     for directory in {root.resolve(), *(path.resolve().parent for path in paths)}:
         if real == directory or directory in real.parents:
-            raise ValueError(f"out={str(out)!r} is inside {directory}, which is not to be changed")
+            raise ValueError(f"{out} is inside {directory}, which must not change: give a directory elsewhere")
     if out.exists() and any(out.iterdir()):
         raise FileExistsError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(out))
 

@@ -147,5 +147,5 @@ def test_rows_can_be_json_or_csv(torn):
 def test_an_index_whose_geometry_is_asked_for_is_told_in_the_command_s_words(store):
     (store / "config" / "rocketstore.json").unlink()
     result = run("recover", store)
-    assert_one_line(result, "(it looks like maxHashSlotNum=100, maxIndexNum=1000)", "--broker-conf FILE")
-    assert "StoreConfig" not in result.stderr
+    assert_one_line(result, "it looks like config=StoreConfig(max_hash_slot_num=100, max_index_num=1000)",
+                    "(maxHashSlotNum and maxIndexNum in --broker-conf FILE)")

@@ -81,7 +81,7 @@ def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
     """In place all of them, since what is not built has to be completed."""
     out, queue, index = tmp_path / "out", "mapped_file_size_consume_queue", "max_hash_slot_num, max_index_num"
     for options in ({}, {"index": False}, {"consume_queue": False}, {"topics": ["Orders"]}):
-        refused(log, ValueError, f"no file shows {queue}, {index}: .*--broker-conf", None, **options)
+        refused(log, ValueError, f"no file shows {queue}, {index}: .*from_broker_conf", None, **options)
     refused(log, ValueError, f"no file shows {queue}, {index}: ", None, out=out)
     refused(log, ValueError, f"no file shows {queue}: ", None, index=False, out=out)
     refused(log, ValueError, f"no file shows {index}: ", None, consume_queue=False, out=out)
