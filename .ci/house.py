@@ -73,9 +73,10 @@ def product_lines() -> int:
 
 
 def room_sizes(names: dict[str, Path]) -> Counter[str]:
+    """Count the lines of each folder. A folder inside a room is a room of its own."""
     sizes: Counter[str] = Counter()
     for name, path in names.items():
-        sizes[name.partition(".")[0] if "." in name else "rocketstore"] += count_lines(path)
+        sizes[name.rpartition(".")[0].replace(".", "/") or "rocketstore"] += count_lines(path)
     return sizes
 
 

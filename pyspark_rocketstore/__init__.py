@@ -10,7 +10,7 @@ try:
             return "rocketstore"
 
         def __new__(cls, options):
-            from rocketstore.spark.source import RocketStoreDataSource
+            from rocketstore.spark.source.data_source import RocketStoreDataSource
 
             return RocketStoreDataSource(options)
 

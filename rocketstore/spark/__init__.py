@@ -9,12 +9,12 @@ except ImportError as error:
         f"rocketstore.spark needs pyspark, pandas and pyarrow ({error}): pip install rocketstore[spark]"
     ) from error
 
-from rocketstore.spark.build import BuildReport, write_index
-from rocketstore.spark.build_consume_queue import rebuild_consume_queue
-from rocketstore.spark.build_index import build_index
-from rocketstore.spark.lookup import hash_keys, select_phy_offset
-from rocketstore.spark.query import query_messages
-from rocketstore.spark.source import register
+from rocketstore.spark.build.build_index import build_index
+from rocketstore.spark.build.rebuild_consume_queue import rebuild_consume_queue
+from rocketstore.spark.build.write_index import BuildReport, write_index
+from rocketstore.spark.lookup.query_messages import query_messages
+from rocketstore.spark.lookup.udfs import hash_keys, select_phy_offset
+from rocketstore.spark.source.data_source import register
 
 del pandas, pyarrow, pyspark
 

@@ -26,11 +26,11 @@ from rocketstore.log import sparse_log_end
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.sparse_log_end import SparseLogEnd
-from rocketstore.spark.messages import MessagesReader
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import default_schema, table_schema
-from rocketstore.spark.stream import RocketStoreStreamReader
-from rocketstore.spark.tables import IndexReader
+from rocketstore.spark.source.messages import MessagesReader
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.spark.source.stream import RocketStoreStreamReader
+from rocketstore.spark.source.tables import IndexReader
 
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000

@@ -15,9 +15,10 @@ import reference
 from pyspark.sql import functions as F
 
 from rocketstore import IndexFile, IndexService
-from rocketstore.spark import build, select_phy_offset, write_index
-from rocketstore.spark.build import BuildReport, Form, Places
-from rocketstore.spark.spill import ENTRY, Run, Slice, check_order, read_entries
+from rocketstore.spark import select_phy_offset, write_index
+from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.spill import ENTRY, Run, Slice, check_order, read_entries
+from rocketstore.spark.build.write_index import BuildReport, Form, Places
 
 pytestmark = pytest.mark.spark
 
@@ -398,8 +399,8 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore import IndexFile
-from rocketstore.spark.build import Form, Places, build_file
-from rocketstore.spark.spill import ENTRY, Run, Slice, read_entries
+from rocketstore.spark.build.write_index import Form, Places, build_file
+from rocketstore.spark.build.spill import ENTRY, Run, Slice, read_entries
 
 ITEMS = 19_999_999
 

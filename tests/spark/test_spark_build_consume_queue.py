@@ -35,11 +35,13 @@ from rocketstore import CommitLog, StoreConfig, rebuild
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.rebuild.rebuild import Build, Rebuilder
-from rocketstore.spark import build, rebuild_consume_queue, splits, task_files
-from rocketstore.spark import build_consume_queue as module
-from rocketstore.spark.build import Places
-from rocketstore.spark.build_consume_queue import build_parts, plan_queues, spill_requests
-from rocketstore.spark.splits import LogReader
+from rocketstore.spark import rebuild_consume_queue
+from rocketstore.spark.build import rebuild_consume_queue as module
+from rocketstore.spark.build import splits, task_files
+from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
+from rocketstore.spark.build.splits import LogReader
+from rocketstore.spark.build.write_index import Places
 
 pytestmark = pytest.mark.spark
 
@@ -285,11 +287,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from support.rebuilt import CONFIG
-from rocketstore.spark import build_consume_queue, build_index, splits
-from rocketstore.spark import rebuild_consume_queue
+from rocketstore.spark import build_index, rebuild_consume_queue
+from rocketstore.spark.build import build_index as index_module
+from rocketstore.spark.build import rebuild_consume_queue as build_consume_queue
+from rocketstore.spark.build import splits
 
 root, fallen = Path(sys.argv[1]), Path(sys.argv[2])
-index_module = sys.modules["rocketstore.spark.build_index"]
 splits.MIN_SPLIT, splits.SPLITS, build_consume_queue.TASK_UNITS = 5000, 3, 20
 
 def die_once(module, name):

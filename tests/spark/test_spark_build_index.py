@@ -27,11 +27,12 @@ from support.stores import NAMES, settings, unpack
 from rocketstore import CommitLog, StoreConfig
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
-from rocketstore.log.join_chunks import join_chunks
-from rocketstore.spark import build, build_index, splits
-from rocketstore.spark.build_index import ItemRun, count_items, scan_items, spanned, spill_items
-from rocketstore.spark.spill import read_entries
-from rocketstore.spark.splits import LogReader, plan_splits
+from rocketstore.spark import build_index
+from rocketstore.spark.build import splits
+from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.build_index import ItemRun, count_items, scan_items, spanned, spill_items
+from rocketstore.spark.build.spill import read_entries
+from rocketstore.spark.build.splits import LogReader, plan_splits
 
 pytestmark = pytest.mark.spark
 

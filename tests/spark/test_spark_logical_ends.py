@@ -7,9 +7,9 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 from log.test_logical_ends import cut_off, running, store_of, with_units_beyond
 from support.spark_reads import read_table
 
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import default_schema, table_schema
-from rocketstore.spark.stream import RocketStoreStreamReader
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.spark.source.stream import RocketStoreStreamReader
 
 
 def stream_of(root, **options):

@@ -20,8 +20,10 @@ from support.spark_reads import BEGIN, make_colliding_store
 import rocketstore
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
 from rocketstore.disk import storage
-from rocketstore.spark import cache, hash_keys, lookup, select_phy_offset
-from rocketstore.spark.cache import IndexCache, StoreCache
+from rocketstore.spark import hash_keys, select_phy_offset
+from rocketstore.spark.lookup import cache
+from rocketstore.spark.lookup import udfs as lookup
+from rocketstore.spark.lookup.cache import IndexCache, StoreCache
 
 pytestmark = pytest.mark.spark
 
@@ -416,7 +418,7 @@ def test_other_errors_than_lack_of_address_space_drop_nothing(index_file, tmp_pa
 
 SCARCE = """
 import resource, sys
-from rocketstore.spark.cache import IndexCache, StoreCache
+from rocketstore.spark.lookup.cache import IndexCache, StoreCache
 
 def map_at_most(extra):
     pages = int(open("/proc/self/statm").read().split()[0])

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
 from rocketstore.spark import register
-from rocketstore.spark.options import FIELDS, ReadOptions, StartingOffsets
+from rocketstore.spark.source.options import FIELDS, ReadOptions, StartingOffsets
 
 
 def parse(streaming=False, **options):

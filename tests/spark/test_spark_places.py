@@ -13,9 +13,10 @@ import rocketstore
 from rocketstore import Message, StoreConfig
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError, StoreLockedError
-from rocketstore.spark import rebuild_consume_queue, sink, write_index
-from rocketstore.spark.build import working_places
-from rocketstore.spark.sink import writer_of
+from rocketstore.spark import rebuild_consume_queue, write_index
+from rocketstore.spark.build.write_index import working_places
+from rocketstore.spark.source import sink
+from rocketstore.spark.source.sink import writer_of
 
 SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
          "max_index_num": 400}

@@ -15,9 +15,10 @@ import rocketstore
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import COMPRESSED
-from rocketstore.spark import query, query_messages
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import default_schema, table_schema
+from rocketstore.spark import query_messages
+from rocketstore.spark.lookup import query_messages as query
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import default_schema, table_schema
 from rocketstore.store.message_store import MessageStore
 
 pytestmark = pytest.mark.spark

@@ -32,19 +32,19 @@ from rocketstore.log import log_end
 from rocketstore.log.log_end import LogEnd
 from rocketstore.rebuild.rebuild import Build, Rebuilder
 from rocketstore.spark import (
-    build,
     build_index,
     query_messages,
     rebuild_consume_queue,
     register,
     select_phy_offset,
-    splits,
     write_index,
 )
-from rocketstore.spark.cache import IndexCache, StoreCache
-from rocketstore.spark.lookup import Lookup, find
-from rocketstore.spark.sink import writer_of
-from rocketstore.spark.splits import LogReader
+from rocketstore.spark.build import splits
+from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.splits import LogReader
+from rocketstore.spark.lookup.cache import IndexCache, StoreCache
+from rocketstore.spark.lookup.udfs import Lookup, find
+from rocketstore.spark.source.sink import writer_of
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 

@@ -35,8 +35,9 @@ import rocketstore
 from rocketstore import CorruptFileError, StoreConfig, StoreError
 from rocketstore.log import log_end, record_reader
 from rocketstore.log.log_end import LogEnd
-from rocketstore.spark import messages, register
-from rocketstore.spark.messages import PushdownReader
+from rocketstore.spark import register
+from rocketstore.spark.source import messages
+from rocketstore.spark.source.messages import PushdownReader
 
 BEGIN = 1_700_000_000_000
 HOUR = 3_600_000

@@ -7,8 +7,8 @@ pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from
 import numpy as np
 import pyarrow as pa
 
-from rocketstore.spark import spill
-from rocketstore.spark.spill import Run, Slice, Spill, check_order, read_entries, write_spill
+from rocketstore.spark.build import spill
+from rocketstore.spark.build.spill import Run, Slice, Spill, check_order, read_entries, write_spill
 
 pytestmark = pytest.mark.spark
 

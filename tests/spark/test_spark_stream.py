@@ -18,8 +18,9 @@ from support.spark_reads import batches_of, data_source, limits, read_table, rec
 
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError
-from rocketstore.spark import register, stream
-from rocketstore.spark.stream import RocketStoreStreamReader
+from rocketstore.spark import register
+from rocketstore.spark.source import stream
+from rocketstore.spark.source.stream import RocketStoreStreamReader
 
 needs_limits = pytest.mark.skipif(limits is None, reason="limits of a stream need pyspark 4.2")
 

@@ -14,7 +14,8 @@ from support.spark_reads import read_batches, read_table, reader_of
 
 import rocketstore
 from rocketstore import IndexFile, StoreError
-from rocketstore.spark import register, tables
+from rocketstore.spark import register
+from rocketstore.spark.source import tables
 
 NAMES = ["rich-5.5.0", "broker-5.5.0", "cut-5.3.3", "batch-5.5.0", "crash-5.3.3", "lmq-5.5.0", "cqext-5.3.3"]
 

@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from reference.record import build_record
 
 import rocketstore
-from rocketstore.spark.source import RocketStoreDataSource
+from rocketstore.spark.source.data_source import RocketStoreDataSource
 
 try:
     from pyspark.sql.streaming import datasource as limits  # of what a stream reads at once

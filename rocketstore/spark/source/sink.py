@@ -27,8 +27,8 @@ from rocketstore.layout.places import require_own_places
 from rocketstore.log.log_writer import StoreTimestamp
 from rocketstore.messages.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.spark.build import attempt_name, sweep
-from rocketstore.spark.options import number
+from rocketstore.spark.build.write_index import attempt_name, sweep
+from rocketstore.spark.source.options import number
 from rocketstore.store.write_job import write_pieces
 
 __all__ = ["MessageWriter", "writer_of"]

@@ -21,7 +21,7 @@ from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
-from rocketstore.spark.cache import open_index, open_store
+from rocketstore.spark.lookup.cache import open_index, open_store
 
 __all__ = ["hash_keys", "select_phy_offset"]
 

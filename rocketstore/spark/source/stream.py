@@ -18,9 +18,9 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.scan import Scan
-from rocketstore.spark.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
-from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
-from rocketstore.spark.plan import (
+from rocketstore.spark.source.messages import BOUNDED, LogPart, RowFilter, conditions, part_of, read_part
+from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions, StartingOffsets
+from rocketstore.spark.source.plan import (
     CommittedEnd,
     begin_of,
     last_end,
@@ -30,7 +30,7 @@ from rocketstore.spark.plan import (
     planning,
     warn_elsewhere,
 )
-from rocketstore.spark.schemas import TableSchema
+from rocketstore.spark.source.schemas import TableSchema
 from rocketstore.store.message_store import MessageStore
 
 try:

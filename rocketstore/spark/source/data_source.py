@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
-from rocketstore.spark.messages import MessagesReader, PushdownReader
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import default_schema, table_schema
-from rocketstore.spark.sink import MessageWriter, writer_of
-from rocketstore.spark.stream import RocketStoreStreamReader
-from rocketstore.spark.tables import TABLE_READERS
+from rocketstore.spark.source.messages import MessagesReader, PushdownReader
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import default_schema, table_schema
+from rocketstore.spark.source.sink import MessageWriter, writer_of
+from rocketstore.spark.source.stream import RocketStoreStreamReader
+from rocketstore.spark.source.tables import TABLE_READERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,7 +30,11 @@ from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.rebuild import Build, Rebuilder
-from rocketstore.spark.build import (
+from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
+from rocketstore.spark.build.spill import Run, Slice, read_entries
+from rocketstore.spark.build.splits import LogReader, read_log
+from rocketstore.spark.build.task_files import read_task, write_tasks
+from rocketstore.spark.build.write_index import (
     BuildReport,
     Places,
     new_place,
@@ -39,10 +43,6 @@ from rocketstore.spark.build import (
     sweep,
     working_places,
 )
-from rocketstore.spark.queue_directory import SLICE, QueueDirectory
-from rocketstore.spark.spill import Run, Slice, read_entries
-from rocketstore.spark.splits import LogReader, read_log
-from rocketstore.spark.task_files import read_task, write_tasks
 
 __all__ = ["rebuild_consume_queue"]
 

@@ -20,11 +20,11 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_import import check_buffers
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.spark.cache import open_store
-from rocketstore.spark.lookup import udf_columns
-from rocketstore.spark.messages import finished
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.schemas import TableSchema, default_schema, table_schema
+from rocketstore.spark.lookup.cache import open_store
+from rocketstore.spark.lookup.udfs import udf_columns
+from rocketstore.spark.source.messages import finished
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
 from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]

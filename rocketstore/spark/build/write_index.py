@@ -37,9 +37,18 @@ from rocketstore.index.index_service import index_paths
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.rebuild.files import name_index_files
 from rocketstore.rebuild.rebuild import zone_of
-from rocketstore.spark.lookup import hash_keys
-from rocketstore.spark.spill import ENTRY, ORDINAL, Slice, Spill, check_order, read_entries, slices_of, write_spill
-from rocketstore.spark.task_files import read_task, write_tasks
+from rocketstore.spark.build.spill import (
+    ENTRY,
+    ORDINAL,
+    Slice,
+    Spill,
+    check_order,
+    read_entries,
+    slices_of,
+    write_spill,
+)
+from rocketstore.spark.build.task_files import read_task, write_tasks
+from rocketstore.spark.lookup.udfs import hash_keys
 
 __all__ = ["BuildReport", "write_index"]
 

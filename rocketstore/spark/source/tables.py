@@ -23,9 +23,9 @@ from rocketstore.log.log_plan import LogPlan
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.spark.options import ReadOptions
-from rocketstore.spark.plan import planning, warn_elsewhere
-from rocketstore.spark.schemas import TABLES, TIMESTAMP, TableSchema
+from rocketstore.spark.source.options import ReadOptions
+from rocketstore.spark.source.plan import planning, warn_elsewhere
+from rocketstore.spark.source.schemas import TABLES, TIMESTAMP, TableSchema
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.parts import commit_log_or_none
 

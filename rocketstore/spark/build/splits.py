@@ -15,8 +15,8 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.log_plan import LogPlan
-from rocketstore.spark.build import Row, attempt_name, run
-from rocketstore.spark.task_files import read_task, write_tasks
+from rocketstore.spark.build.task_files import read_task, write_tasks
+from rocketstore.spark.build.write_index import Row, attempt_name, run
 
 __all__ = ["LogReader", "SplitPlan", "read_log"]
 

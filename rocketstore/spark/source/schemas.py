@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyspark.sql.types as T
 
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
-from rocketstore.spark.options import ReadOptions
+from rocketstore.spark.source.options import ReadOptions
 
 __all__ = ["BINARY", "CORRUPT_RECORD", "HEADERS", "TABLES", "TIMESTAMP", "Column", "TableSchema"]
 __all__ += ["default_schema", "table_schema"]

@@ -16,7 +16,9 @@ from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
 from rocketstore.index.index_service import index_paths
 from rocketstore.rebuild.rebuild import Build, Rebuilder
-from rocketstore.spark.build import (
+from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
+from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
+from rocketstore.spark.build.write_index import (
     BuildReport,
     Form,
     build_files,
@@ -25,8 +27,6 @@ from rocketstore.spark.build import (
     publish_index,
     working_places,
 )
-from rocketstore.spark.spill import ENTRY, Slice, read_entries
-from rocketstore.spark.splits import LogReader, SplitPlan, read_log
 
 __all__ = ["build_index"]
 

@@ -19,7 +19,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.record_reader import LARGE_RECORD, LOOK_BACK
 from rocketstore.log.sparse_log_end import SparseLogEnd
-from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]

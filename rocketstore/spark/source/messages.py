@@ -33,9 +33,18 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import MAX_BATCH, number_property
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_ROLLBACK
-from rocketstore.spark.options import EARLIEST, LATEST, ReadOptions
-from rocketstore.spark.plan import CommittedEnd, Range, begin_of, lose, parts_of, planning, times_of, warn_elsewhere
-from rocketstore.spark.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
+from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
+from rocketstore.spark.source.plan import (
+    CommittedEnd,
+    Range,
+    begin_of,
+    lose,
+    parts_of,
+    planning,
+    times_of,
+    warn_elsewhere,
+)
+from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]

@@ -1,0 +1,1 @@
+"""The data source: options, planning on the driver, and reading messages, streams and tables; the sink that writes."""
