@@ -284,6 +284,7 @@ def test_messages_of_batch_queues_are_for_no_more_queues():
 
 
 def test_a_blank_ends_a_file():
+    """Corner 10."""
     record = build_record()
     data = record + blank(50) + build_record()
     scanner = scanner_of()
@@ -310,6 +311,7 @@ def test_a_blank_ends_a_file():
     ],
 )
 def test_what_is_no_record_is_corrupt_and_what_was_before_it_is_there(behind, field):
+    """Corner 110."""
     record = build_record(phy_offset=0)
     data = record + behind
     scanner = scanner_of()
@@ -398,6 +400,7 @@ def test_piece_by_piece_gives_the_same_files(seed, tmp_path):
 
 
 def test_what_is_dispatched_again_is_put_once(seed, tmp_path):
+    """Corner 40."""
     rng = random.Random(f"{seed} again")
     built = Built(tmp_path / "store", [draw_plain(rng) for _ in range(100)], index=False)
     ends = [offset + record.total_size for offset, record in ReferenceLog(read_files(built.root / "commitlog")).records]
@@ -409,7 +412,8 @@ def test_what_is_dispatched_again_is_put_once(seed, tmp_path):
     assert files_under(built.root, "consumequeue") == expected
 
 
-def test_what_a_broker_dispatches_again_has_another_ext_unit_and_no_other_unit(tmp_path):  # point 55
+def test_what_a_broker_dispatches_again_has_another_ext_unit_and_no_other_unit(tmp_path):
+    """Corner 55."""
     rows = [{**draw_plain(random.Random(i)), "topic": "T", "queue_id": 0} for i in range(5)]
     options = {"enable_consume_queue_ext": True, "mapped_file_size_consume_queue_ext": 4096}
     built = Built(tmp_path / "store", rows, index=False, as_broker=True, **options)
@@ -504,6 +508,7 @@ def test_the_queues_of_a_broker_s_log_are_the_broker_s_byte_for_byte(name, tmp_p
 
 
 def test_prepared_and_rolled_back_messages_make_no_queue(tmp_path):
+    """Corner 17."""
     rows = [{**draw_plain(random.Random(1)), "sys_flag": kind} for kind in (PREPARED, ROLLBACK)]
     built = Built(tmp_path / "store", rows)
     built.dispatcher.dispatch(0, built.end)

@@ -123,6 +123,7 @@ def put_something(rng, pair):
 
 @pytest.mark.parametrize("case", range(80))
 def test_a_file_is_the_reference_s_after_every_call(case, seed, tmp_path):
+    """Corner 58."""
     rng = random.Random(f"{seed}/bytes/{case}")
     pair = draw_pair(rng, tmp_path / "index")
     pair.check()
@@ -165,6 +166,7 @@ def test_a_file_partly_filled_by_a_batch_can_be_continued(first, seed, tmp_path)
 
 
 def test_what_a_flush_writes_to_a_file_without_entries(tmp_path):
+    """Corner 58."""
     pair = Pair(tmp_path / "index", 7, 10)
     assert not any(pair.path.read_bytes())
     pair.file.flush()
@@ -175,6 +177,7 @@ def test_what_a_flush_writes_to_a_file_without_entries(tmp_path):
 
 
 def test_a_full_file_takes_no_more_keys(tmp_path):
+    """Corner 59."""
     pair = Pair(tmp_path / "index", 7, 4)
     pair.put_keys(["a", "b", "c", "d", "e"], range(5), range(5))
     assert pair.file.is_write_full
@@ -209,6 +212,7 @@ def bounds_of(rng, model):
 
 @pytest.mark.parametrize("case", range(40))
 def test_every_select_answers_as_the_reference(case, seed, tmp_path):
+    """Corner 72."""
     rng = random.Random(f"{seed}/select/{case}")
     pair = draw_pair(rng, tmp_path / "index")
     for _ in range(rng.randint(1, 3)):
@@ -307,6 +311,7 @@ def test_two_keys_of_one_hash_100(tmp_path):
 
 
 def test_the_smallest_hash_is_stored_as_zero_in_slot_zero(tmp_path):
+    """Corner 64."""
     pair = Pair(tmp_path / "index", 7, 10)
     pair.put_key("polygenelubricants", 9, 1000)
     pair.put_keys([key_for_hash(-(2**31), "T#")], [10], [1000], topic="T")
@@ -325,6 +330,7 @@ def test_releases_until_4_7_0_count_every_put_and_later_ones_filled_slots(tmp_pa
 
 
 def test_a_rolled_file_measures_its_first_entry_from_the_end_of_the_previous_one(tmp_path):
+    """Corner 61."""
     pair = Pair(tmp_path / "index", 7, 10, 900, 100_000)
     pair.check()
     pair.put_key("k", 1000, 160_000)

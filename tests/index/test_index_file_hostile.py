@@ -163,7 +163,7 @@ def test_random_bytes_behind_a_sound_header(seed, tmp_path):
 
 
 def test_small_random_numbers_make_wild_chains(seed, tmp_path):
-    """Numbers near the right ones reach deeper than noise does."""
+    """Numbers near the right ones reach deeper than noise does. Corner 60."""
     rng = random.Random(f"{seed}/chains")
     for _ in range(300):
         data = filled().data
@@ -235,6 +235,7 @@ def test_a_count_beyond_the_file_is_an_error(count, tmp_path):
 
 
 def test_a_slot_that_equals_the_count_of_a_full_file_lies_outside_it(tmp_path):
+    """Corner 60."""
     model = filled()
     while model.put_key("T#0", 10**6, 10**12):
         pass

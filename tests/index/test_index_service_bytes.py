@@ -230,6 +230,7 @@ def test_no_messages_make_no_file(index):
     ids=["keyless", "blank keys", "rolled back", "empty tags"],
 )
 def test_a_message_without_entries_makes_the_first_file(row, batch, index):
+    """Corner 57."""
     pair = Pair(index)
     (pair.build_indexes if batch else pair.build_index)([row] if batch else row)
     pair.check()
@@ -289,6 +290,7 @@ def test_prepared_is_indexed_and_rolled_back_is_not(batch, index):
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_the_last_message_is_indexed_again_and_an_older_one_is_not(batch, index):
+    """Corner 68."""
     pair = Pair(index)
     rows = [request(n, "a") for n in (50, 50, 49, 51)]
     if batch:
@@ -301,6 +303,7 @@ def test_the_last_message_is_indexed_again_and_an_older_one_is_not(batch, index)
 
 
 def test_unique_key_then_keys_then_tags(index):
+    """Corners 66 and 67."""
     pair = Pair(index, hash_slot_num=1)
     pair.build_index(request(5, "b  a ", uniq_key="U", tags="t x"))
     pair.check()
@@ -355,6 +358,7 @@ def test_an_old_message_makes_the_successor_of_a_full_file_too(index):
 
 
 def test_files_made_in_one_millisecond_have_names_of_their_own(index):
+    """Corner 79."""
     pair = Pair(index, index_num=2)
     pair.build_indexes([request(n, "k") for n in range(60)])
     pair.check()
@@ -395,6 +399,7 @@ def check_queries(pair, rng, keys):
 
 @pytest.mark.parametrize("case", range(8))
 def test_every_query_answers_as_the_reference(case, seed, index):
+    """Corner 71."""
     rng = random.Random(f"{seed}/query/{case}")
     pair = Pair(index)
     pair.build_indexes(draw_requests(rng, 100))
@@ -404,6 +409,7 @@ def test_every_query_answers_as_the_reference(case, seed, index):
 
 
 def test_a_query_gives_at_most_64_and_a_negative_limit_is_an_error(index):
+    """Corner 69."""
     pair = Pair(index)
     pair.build_indexes([request(n, "a") for n in range(100)])
     assert pair.service.query_offset("T", "a", 1000).phy_offsets == list(range(99, 35, -1))
@@ -418,6 +424,7 @@ def test_a_query_gives_at_most_64_and_a_negative_limit_is_an_error(index):
 
 
 def test_tags_share_the_name_space_of_keys(index):
+    """Corner 67."""
     pair = Pair(index)
     pair.build_index(request(5, tags="x"))
     assert pair.service.query_offset("T", "T#x").phy_offsets == [5]
@@ -479,6 +486,7 @@ def test_a_service_in_mode_r_builds_nothing(index):
 
 @pytest.mark.parametrize("number", range(9))
 def test_expiry_deletes_leading_files_and_never_the_last(number, index):
+    """Corner 78."""
     pair = Pair(index, index_num=4)
     pair.build_indexes([request(10 * n, "a b") for n in range(10)])
     ends = [file.end_phy_offset for file in pair.model.files]
@@ -511,6 +519,7 @@ def rolled(index):
 
 @pytest.mark.parametrize("kept", range(5))
 def test_after_an_unclean_exit_files_newer_than_the_checkpoint_are_deleted(kept, index, tmp_path):
+    """Corner 76."""
     pair = rolled(index)
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.index_msg_timestamp = 10**12 + 60_000 * (kept - 1)
@@ -550,6 +559,7 @@ def test_what_is_no_text_is_no_topic_and_no_key(index, topic, key):
 
 
 def test_a_clean_exit_keeps_every_file(index, tmp_path):
+    """Corner 77."""
     pair = rolled(index)
     pair.reopen("a", last_exit_ok=True, checkpoint=StoreCheckpoint(tmp_path / "checkpoint"))
     assert list(pair.service.rejected) == []
@@ -558,6 +568,7 @@ def test_a_clean_exit_keeps_every_file(index, tmp_path):
 
 
 def test_a_full_file_moves_the_checkpoint_when_its_successor_is_made(index, tmp_path):
+    """Corner 76."""
     path = tmp_path / "checkpoint"
     checkpoint = StoreCheckpoint(path)
     service = IndexService.open(index, "a", hash_slot_num=SLOTS, index_num=4, checkpoint=checkpoint)
@@ -605,6 +616,7 @@ def test_a_file_whose_name_is_not_on_the_disk_is_made_again_and_not_left(index, 
 
 
 def test_names_that_are_no_numbers_are_passed_over_when_loading(index):
+    """Corner 74."""
     pair = rolled(index)
     (index / "notes.txt").write_text("mine")
     pair.reopen("r")
@@ -631,6 +643,7 @@ def test_a_reader_passes_over_a_newest_file_of_length_0(index):
 
 
 def test_a_file_that_cannot_be_read_fails_the_load(index):
+    """Corner 74."""
     pair = rolled(index)
     pair.service.close()
     (index / "20200101000000000").write_bytes(b"short")

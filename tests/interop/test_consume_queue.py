@@ -85,6 +85,7 @@ def test_a_queue_begins_with_what_the_commit_log_still_has(expired):
 
 @pytest.mark.parametrize("given", WITH_BOUNDARIES, ids=stores.name_of)
 def test_offsets_by_time_are_java_s(store_of, seed, given):
+    """Corner 106."""
     release, profile, crash = given
     store = store_of(release, profile, crash=crash)
     check_times(store, store.root, random.Random(f"{seed} {given}"))

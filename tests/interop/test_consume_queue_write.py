@@ -57,6 +57,7 @@ def lives(seed, release, count, **kind):
 
 
 def test_queues_are_java_s_after_every_step(java_of, tmp_path, seed, release):
+    """Corner 47."""
     check(java_of(release), tmp_path, lives(seed, release, 40))
 
 

@@ -46,6 +46,7 @@ def test_the_same_messages_give_the_same_files_and_answers_many_times(java, tmp_
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("rocketstore_begins", [False, True])
 def test_a_directory_is_gone_on_with_by_the_other_side(java, tmp_path, seed, number, rocketstore_begins):
+    """Corner 77."""
     rng = random_of(seed, java, (number, rocketstore_begins))
     geometry = cases.geometry(rng)
     requests = cases.requests(rng, cases.request_count(geometry[1]))
@@ -60,6 +61,7 @@ def test_a_directory_is_gone_on_with_by_the_other_side(java, tmp_path, seed, num
 
 
 def test_a_message_without_keys_makes_a_file(java, tmp_path):
+    """Corner 57."""
     assert checks.assert_built_alike(java, tmp_path, (7, 4), [message()]) == 1
 
 
@@ -74,6 +76,7 @@ def test_a_message_that_rolls_in_the_middle_is_in_both_files(java, tmp_path):
 
 
 def test_the_first_item_of_a_rolled_file_counts_from_the_file_before(java, tmp_path):
+    """Corner 61."""
     requests = [message(uniq_key=f"k{i}", phy_offset=100 * i, store_timestamp=TIME + 60_000 * i)
                 for i in range(9)]
     assert checks.assert_built_alike(java, tmp_path, (7, 4), requests) == 3
@@ -83,6 +86,7 @@ def test_the_first_item_of_a_rolled_file_counts_from_the_file_before(java, tmp_p
 
 
 def test_a_message_dispatched_again_is_indexed_again_and_an_older_one_is_not(java, tmp_path):
+    """Corner 68."""
     again = message(uniq_key="again", phy_offset=300)
     first, old = message(uniq_key="first", phy_offset=100), message(uniq_key="old", phy_offset=299)
     requests = [first, again, again, old]
@@ -93,11 +97,13 @@ def test_a_message_dispatched_again_is_indexed_again_and_an_older_one_is_not(jav
 
 @pytest.mark.parametrize("sys_flag", range(16))
 def test_every_transaction_type_is_indexed_or_not_as_java_does(java, tmp_path, sys_flag):
+    """Corner 17."""
     requests = [message(uniq_key="u", tags="TagA", sys_flag=sys_flag)]
     checks.assert_built_alike(java, tmp_path, (7, 40), requests)
 
 
 def test_an_answer_has_at_most_64_offsets(java, tmp_path):
+    """Corner 69."""
     requests = [message(keys="same", phy_offset=100 * i, store_timestamp=TIME + i) for i in range(150)]
     checks.assert_built_alike(java, tmp_path, (7, 40), requests)
     wanted = (1, 38, 39, 40, 63, 64, 65, 1000)
@@ -109,6 +115,7 @@ def test_an_answer_has_at_most_64_offsets(java, tmp_path):
 
 @pytest.mark.parametrize("number", range(3))
 def test_after_a_crash_the_same_files_are_deleted(java, tmp_path, seed, number):
+    """Corner 76."""
     rng = random_of(seed, java, number)
     geometry = rng.choice(cases.SLOTS), rng.choice((3, 4, 9))
     requests = cases.requests(rng, 60)

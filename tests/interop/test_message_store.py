@@ -67,6 +67,7 @@ def test_messages_are_looked_up_by_offset_and_by_id(store):
 
 
 def test_keys_are_found_as_java_does_and_verified_on_the_record(store, seed):
+    """Corner 70."""
     check_keys(store, random.Random(f"{seed} {store.root.name}"), 300)
 
 

@@ -97,6 +97,7 @@ def test_rocketmq_builds_the_same_of_the_log_alone(store_of, tmp_path, release, 
 
 @pytest.mark.parametrize("config", [{}, {"enableLmq": True}], ids=str)
 def test_queues_of_messages_that_are_refused_as_one_of_an_older_release_are_built(java_of, tmp_path, seed, config):
+    """Corner 53."""
     options, messages = stores.lmq_of_old(random.Random(seed), **config)
     java_of("4.9.8").write_store(tmp_path / "java", options, messages)
     ours = without_queues_and_index(tmp_path / "java", tmp_path / "ours")

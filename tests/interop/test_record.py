@@ -54,6 +54,7 @@ def test_dup_info_is_checked_as_java_does(java, dup):
 
 
 def test_blanks_are_parsed_as_java_does(java):
+    """Corner 32."""
     check_records(java, [blank(size)[:cut] for size in (8, 9, 100) for cut in (4, 5, 7, 8, size)])
 
 

@@ -84,6 +84,7 @@ def modes(seed):
 
 
 def test_policy_broker_leaves_of_any_store_what_rocketmq_leaves(damaged, seed):
+    """Corners 31, 44, 45, 87, 89 and 91."""
     make, store, release = damaged
     config = config_of(store, release)
     for what, mode in modes(f"{seed} {store.root}"):

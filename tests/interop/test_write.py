@@ -97,6 +97,7 @@ def put_some(store, halves, seed, some):
 
 
 def test_messages_become_the_same_files(halves, tmp_path, seed):
+    """Corner 33."""
     with writing(tmp_path / "ours", halves.options, halves.release) as store:
         put_some(store, halves, seed, slice(None))
     assert_same_stores(tmp_path / "ours", halves.whole, halves.options, halves.release)
@@ -133,6 +134,7 @@ def test_rocketmq_goes_on_with_a_store_that_was_begun_here(halves_of, given, tmp
 
 @pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 def test_the_checkpoint_names_the_record_that_rocketmq_finds_last(halves_of, release, tmp_path, seed):
+    """Corner 83."""
     halves = halves_of(release, "lmq")  # no other that it starts with, and nothing that sets it later
     with writing(tmp_path / "ours", halves.options, release) as store:
         put_some(store, halves, seed, slice(halves.cut))
@@ -143,6 +145,7 @@ def test_the_checkpoint_names_the_record_that_rocketmq_finds_last(halves_of, rel
 
 @pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 def test_light_queues_have_no_units_of_batch_queues(java_of, release, tmp_path, seed):
+    """Corner 53."""
     options, messages = stores.lmq_of_batches(random.Random(seed))
     results = java_of(release).write_store(tmp_path / "java", options, messages)
     with writing(tmp_path / "ours", options, release) as store:
@@ -172,6 +175,7 @@ def test_what_a_scan_of_rocketmq_s_log_gives_can_be_put_again(halves_of, profile
 @pytest.mark.parametrize("release", ["5.5.1", "5.3.3"])
 @pytest.mark.parametrize("make", [stores.limits, stores.crc_limits, stores.lmq_limits])
 def test_the_same_messages_are_refused(java_of, release, make, tmp_path, seed):
+    """Corners 7 and 8."""
     options, messages = make(random.Random(seed))
     results = java_of(release).write_store(tmp_path / "java", options, messages)
     assert any(result["status"] != "PUT_OK" for result in results)
@@ -183,6 +187,7 @@ def test_the_same_messages_are_refused(java_of, release, make, tmp_path, seed):
 
 
 def test_a_record_larger_than_a_file_is_refused_where_rocketmq_loses_it(java_of, tmp_path, seed):
+    """Corner 13."""
     options, messages = stores.too_large(random.Random(seed))
     results = java_of("5.5.1").write_store(tmp_path / "java", options, messages)
     assert [(result["status"], result["appendStatus"]) for result in results] == [

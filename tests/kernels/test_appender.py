@@ -104,6 +104,7 @@ def test_what_finding_a_queue_offset_raises_leaves_nothing_written(tmp_path):
 
 
 def test_only_plain_and_committed_records_are_counted(tmp_path):
+    """Corner 15."""
     log = Log(tmp_path, starts={("T", 0): 5})
     kinds = [0, PREPARED, COMMIT, ROLLBACK, 0]
     assert log.add(*(Message("T", b"", queue_id=0, sys_flag=kind) for kind in kinds)).append() == 5
@@ -159,6 +160,7 @@ def test_a_file_too_full_for_a_blank_is_left_as_it_is(tmp_path):
 
 
 def test_a_blank_leaves_what_is_behind_its_8_bytes(tmp_path):
+    """Corner 11."""
     log = Log(tmp_path, position=500)
     log.file.view()[500:] = b"\xaa" * 500
     assert log.add(body(500)).append() == 0

@@ -67,10 +67,12 @@ def test_lone_surrogates_are_units_of_their_own(seed):
 
 
 def test_a_high_and_a_low_surrogate_hash_as_the_character_they_make():
+    """Corner 65."""
     assert java_hash_codes(["\ud83d\ude00"]).tolist() == java_hash_codes(["😀"]).tolist() == [1772899]
 
 
 def test_the_smallest_hash_becomes_zero():
+    """Corner 64."""
     assert java_hash_codes(["polygenelubricants"]).tolist() == [-(2**31)]
     assert hash_keys(["polygenelubricants"]).tolist() == [0]
 

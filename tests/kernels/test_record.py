@@ -207,12 +207,14 @@ def random_record(random_):
     ],
 )
 def test_the_least_record_has_91_bytes_and_12_more_for_each_ipv6_host(born_host, store_host, extra):
+    """Corner 1."""
     data = build_record(topic="", body=b"", born_host=born_host, store_host=store_host)
     assert len(data) == 91 + extra
     assert check(data)[:2] == (True, 91 + extra)
 
 
 def test_a_port_is_four_bytes_wide():
+    """Corner 2."""
     from rocketstore.kernels.buffer import Buffer
     from rocketstore.kernels.commit_log import read_message
 
@@ -222,6 +224,7 @@ def test_a_port_is_four_bytes_wide():
 
 
 def test_a_body_crc_has_no_top_bit_and_that_of_an_empty_body_is_not_looked_at():
+    """Corner 3."""
     body = next(bytes([i, j]) for i in range(256) for j in range(256) if zlib.crc32(bytes([i, j])) >> 31)
     assert check(build_record(body=body, body_crc=zlib.crc32(body) & 0x7FFFFFFF))[0]
     assert check(build_record(body=body, body_crc=zlib.crc32(body))) == (False, -1, None)
@@ -230,6 +233,7 @@ def test_a_body_crc_has_no_top_bit_and_that_of_an_empty_body_is_not_looked_at():
 
 
 def test_the_body_crc_is_of_the_compressed_bytes():
+    """Corner 4."""
     raw = zlib.compress(b"hello")
     assert check(build_record(body=raw, sys_flag=1))[0]
     assert not check(build_record(body=raw, sys_flag=1, body_crc=zlib.crc32(b"hello") & 0x7FFFFFFF))[0]
@@ -237,6 +241,7 @@ def test_the_body_crc_is_of_the_compressed_bytes():
 
 @pytest.mark.parametrize(("length", "magic", "topic_field"), [(127, MAGIC_V1, 1), (128, MAGIC_V2, 2)])
 def test_a_topic_of_127_characters_is_v1_and_of_128_v2(length, magic, topic_field):
+    """Corner 5."""
     data = build_record(topic="t" * length, body=b"")
     assert struct.unpack_from(">i", data, 4) == (magic,)
     assert len(data) == 90 + topic_field + length
@@ -256,6 +261,7 @@ def test_properties_of_32767_bytes_are_read():
 
 
 def test_a_negative_properties_length_is_a_mismatch_of_the_size():
+    """Corner 21."""
     data = build_record(properties={"a": "b"}, properties_length=-1)
     assert check(data) == parse_record(data) == (False, len(data), None)
 
@@ -276,6 +282,7 @@ def test_a_size_that_cannot_be_is_no_success(total_size):
 
 
 def test_zeros_are_no_record_and_no_blank():
+    """Corner 32."""
     assert check(bytes(200)) == (False, -1, None)
 
 
@@ -308,11 +315,13 @@ def test_another_magic_is_no_record(magic):
 
 @pytest.mark.parametrize("transaction", [PREPARED, ROLLBACK])
 def test_a_queue_offset_of_0_is_stored_for_prepared_and_rollback(transaction):
+    """Corner 15."""
     fields = check_fields(sys_flag=transaction, queue_offset=0, prepared_transaction_offset=77)
     assert (fields["queue_offset"], fields["prepared_transaction_offset"], fields["sys_flag"]) == (0, 77, transaction)
 
 
 def test_a_record_without_a_property_map_reads_as_no_properties():
+    """Corner 27."""
     assert check_fields(properties={})["properties"] == {}
 
 
@@ -329,6 +338,7 @@ def test_any_buffer_can_be_checked():
 
 
 def test_the_tags_code_is_the_hash_of_the_tags():
+    """Corner 34."""
     assert check_fields(properties={"TAGS": "TagA"})["tags_code"] == 2598919
     assert check_fields(properties={"TAGS": "\U0001f600"})["tags_code"] == 1772899  # two units, as Java has them
     assert check_fields()["tags_code"] == 0
@@ -336,6 +346,7 @@ def test_the_tags_code_is_the_hash_of_the_tags():
 
 @pytest.mark.parametrize(("delay", "minutes"), [("1", 1 / 60), ("5", 1), ("18", 120), ("99", 120), ("2147483647", 120)])
 def test_a_delayed_message_s_tags_code_is_when_it_is_due_and_levels_end_at_the_last(delay, minutes):
+    """Corner 36."""
     fields = check_fields(topic=SCHEDULE_TOPIC, properties={"TAGS": "x", "DELAY": delay}, store_timestamp=1000)
     assert fields["tags_code"] == 1000 + minutes * MINUTE
 
@@ -351,6 +362,7 @@ def test_a_delay_level_that_is_not_positive_leaves_the_tags_code(delay):
     ids=lambda number: ascii(number)[:20],
 )
 def test_a_delay_that_java_cannot_parse_makes_the_record_unreadable_in_the_schedule_topic_only(number):
+    """Corner 30."""
     assert check(build_record(SCHEDULE_TOPIC, properties={"DELAY": number})) == (False, -1, None)
     assert check(build_record("T", properties={"DELAY": number}))[0]
 
@@ -433,6 +445,7 @@ def test_dup_info_is_not_looked_for_where_there_are_no_properties():
 
 
 def test_the_crc_property_has_its_digits_reversed_and_is_padded_with_zeros_at_the_end():
+    """Corner 22."""
     data = build_record(properties={"KEYS": "k"}, append_prop_crc=True)
     crc = zlib.crc32(data[:-CRC_RESERVED]) & 0x7FFFFFFF
     assert data[-11:] == str(crc)[::-1].ljust(10, "0").encode() + b"\x02"
@@ -442,6 +455,7 @@ def test_the_crc_property_has_its_digits_reversed_and_is_padded_with_zeros_at_th
 
 
 def test_a_crc_of_fewer_than_ten_digits_is_padded():
+    """Corner 22."""
     for i in range(10_000):
         data = build_record(body=str(i).encode(), append_prop_crc=True)
         if data[-3:] == b"00\x02":
@@ -451,6 +465,7 @@ def test_a_crc_of_fewer_than_ten_digits_is_padded():
 
 
 def test_a_missing_or_wrong_crc_property_makes_the_record_invalid_where_it_is_verified():
+    """Corner 23."""
     plain = build_record(properties={"KEYS": "k"})
     assert check(plain, force_verify_prop_crc=True) == (False, -1, None)
     assert check(plain)[0]
@@ -506,10 +521,12 @@ def test_a_property_string_is_split_as_java_splits_it(stored, expected):
 
 
 def test_properties_written_without_the_last_separator_are_read_and_an_empty_value_disappears():
+    """Corner 19."""
     assert check_fields(properties=b"KEYS\x01k\x02EMPTY\x01\x02TAGS\x01t")["properties"] == {"KEYS": "k", "TAGS": "t"}
 
 
 def test_a_value_may_hold_a_separator_of_names_and_of_one_name_the_last_counts():
+    """Corner 20."""
     fields = check_fields(properties=b"KEYS\x01a\x02x\x01b\x01c\x02KEYS\x01d\x02")
     assert fields["properties"] == {"KEYS": "d", "x": "b\x01c"}
     assert list(fields["properties"]) == ["KEYS", "x"]

@@ -278,6 +278,7 @@ def test_a_topic_of_128_characters_and_properties_of_32767_bytes_are_read(tmp_pa
 
 
 def test_a_v1_topic_whose_length_byte_overflowed_ends_the_log_there(tmp_path):
+    """Corner 6."""
     log, offsets = make(tmp_path, [{}, build_record(topic="题" * 100, phy_offset=len(build_record()))])
     assert log.max_phy_offset == offsets[1]
     assert offsets_of(log.scan()) == offsets[:1]
@@ -286,6 +287,7 @@ def test_a_v1_topic_whose_length_byte_overflowed_ends_the_log_there(tmp_path):
 
 
 def test_messages_of_one_batch_share_their_store_time_and_have_queue_offsets_in_a_row(tmp_path):
+    """Corner 29."""
     for name in ("batch-5.5.0", "batch-5.3.3"):
         with open_golden(name, stores.unpack(name, tmp_path)) as log:
             groups = {}
@@ -303,6 +305,7 @@ def test_messages_of_one_batch_share_their_store_time_and_have_queue_offsets_in_
 
 @pytest.mark.parametrize("name", ["rich-5.5.0", "rich-5.3.3"])
 def test_messages_of_each_transaction_type_are_read_with_the_queue_offsets_rocketmq_stored(name, tmp_path):
+    """Corner 18."""
     kinds = {}
     with open_golden(name, stores.unpack(name, tmp_path)) as log:
         for batch in log.scan(columns=["sys_flag", "queue_offset", "topic"]):
@@ -443,6 +446,7 @@ def test_a_message_id_gives_its_offset_whatever_its_case(host, tmp_path):
 
 
 def test_a_batch_s_ids_joined_by_commas_are_each_an_id():
+    """Corner 25."""
     ids = ",".join(message_id((b"\x7f\0\0\1", 10911), offset) for offset in (0, 117, 2**40))
     assert [phy_offset_of(text) for text in ids.split(",")] == [0, 117, 2**40]
 
@@ -470,6 +474,7 @@ def test_a_log_of_any_file_size_is_read_with_and_without_being_told(file_size, t
 
 
 def test_a_record_that_leaves_exactly_8_bytes_fits_and_the_blank_of_8_bytes_ends_the_file(tmp_path):
+    """Corner 9."""
     body = bytes(FILE - 8 - len(build_record(body=b"")))
     log, offsets = make(tmp_path, [{"body": body}, {"body": b"next"}])
     assert offsets == [0, FILE]
@@ -480,6 +485,7 @@ def test_a_record_that_leaves_exactly_8_bytes_fits_and_the_blank_of_8_bytes_ends
 
 @pytest.mark.parametrize("behind", [b"\xff", b"\xda\xa3\x20\xa7", build_record(phy_offset=300)])
 def test_nothing_is_read_behind_the_8_bytes_of_a_blank(behind, tmp_path):
+    """Corner 10."""
     record = build_record(phy_offset=0)
     rest = FILE - len(record)
     first = record + blank(rest)[:8] + (behind * rest)[: rest - 8]
@@ -501,6 +507,7 @@ def test_files_of_only_a_blank_are_passed_over(tmp_path):
 
 
 def test_a_batch_that_did_not_fit_is_whole_in_the_next_file(tmp_path):
+    """Corner 12."""
     fill = FILE - 2 * len(build_record(body=b"")) - 100
     log, offsets = make(tmp_path, [{"body": bytes(fill)}, {"body": b"x" * 500}, {"body": b"y" * 500}])
     assert offsets[1:] == [FILE, FILE + len(build_record(body=b"x" * 500))]
@@ -539,6 +546,7 @@ def test_several_directories_are_one_log(tmp_path):
 
 
 def test_of_two_files_with_one_name_the_first_directory_s_is_read(tmp_path):
+    """Corner 98."""
     for name in ("a", "b"):
         make_commit_log(tmp_path / name, FILE, [{"body": name.encode()}])
     for first, second in ("ab", "ba"):
@@ -613,6 +621,7 @@ def test_a_file_of_length_0_at_the_end_is_behind_the_end(tmp_path):
 
 
 def test_zeros_are_the_end_and_no_blank(tmp_path):
+    """Corner 32."""
     write_file(tmp_path, 0, bytes(FILE))
     with CommitLog.open(tmp_path) as log:
         assert (log.max_phy_offset, list(log.scan())) == (0, [])
@@ -642,6 +651,7 @@ def test_a_blank_that_is_cut_still_ends_its_file(tmp_path):
 
 
 def test_a_missing_file_in_the_middle_fails_only_reads_inside_it(tmp_path):
+    """Corner 97."""
     offsets = make_commit_log(tmp_path, FILE, some(120))
     (tmp_path / f"{FILE:020d}").unlink()
     inside = [offset for offset in offsets if FILE <= offset < 2 * FILE]
@@ -662,6 +672,7 @@ def test_a_missing_file_in_the_middle_fails_only_reads_inside_it(tmp_path):
 
 @pytest.mark.parametrize("position", [1, 0, -1])
 def test_an_illegal_magic_in_the_middle_is_an_error_and_at_the_end_the_end(position, tmp_path):
+    """Corner 31."""
     log, offsets = make(tmp_path, some(20))
     path = tmp_path / f"{0:020d}"
     data = bytearray(path.read_bytes())

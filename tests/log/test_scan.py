@@ -443,6 +443,7 @@ def test_a_torn_tail_is_the_end(tmp_path, threads, small_chunks):
 def test_damage_before_later_records_is_raised_with_its_place_and_skipped_exactly(
     at, data, field, tmp_path, threads, small_chunks
 ):
+    """Corner 89."""
     log, offsets = make(tmp_path, some(60))
     bad = 17
     damage(tmp_path, offsets[bad], data, at)

@@ -179,6 +179,7 @@ def test_a_column_that_was_not_read_is_an_attribute_error_that_says_so(columns, 
 
 @pytest.mark.parametrize(("store_host", "length"), [("127.0.0.1:10911", 32), ("[fe80::abcd]:10911", 56)])
 def test_an_offset_msg_id_is_upper_case_and_of_32_or_56_characters(store_host, length, tmp_path):
+    """Corner 25."""
     message = read_back(tmp_path, topic="T", store_host=store_host)
     assert len(message.offset_msg_id) == length
     assert message.offset_msg_id == message.offset_msg_id.upper()
@@ -194,6 +195,7 @@ def test_the_worked_offset_msg_id_of_a_place_far_in_a_log(tmp_path):
 
 
 def test_a_uniq_key_of_56_characters_is_read(tmp_path):
+    """Corner 26."""
     uniq_key = "FE80000000000000000000000000ABCD" + "0" * 24
     assert read_back(tmp_path, properties={"UNIQ_KEY": uniq_key}).uniq_key == uniq_key
 
@@ -271,6 +273,7 @@ def test_the_card_of_a_message_whose_body_does_not_decompress_shows_the_rest(tmp
 
 @flags
 def test_each_compression_is_undone(sys_flag, tmp_path):
+    """Corner 24."""
     raw = PACKERS[sys_flag](BODY)
     assert decompress(raw, sys_flag) == BODY
     message = read_back(tmp_path, body=raw, sys_flag=sys_flag)
@@ -327,6 +330,7 @@ def test_a_body_without_the_compressed_bit_is_left_whatever_its_type():
 
 @pytest.mark.parametrize("kind", [4, 5, 6, 7])
 def test_types_4_to_7_are_an_error_when_the_body_is_wanted_and_only_then(kind, tmp_path):
+    """Corner 24."""
     message = read_back(tmp_path, topic="T", body=b"raw", sys_flag=1 | kind << 8)
     assert (message.topic, message.raw_body) == ("T", b"raw")
     with pytest.raises(CorruptFileError, match=f"there is no compression type {kind}") as error:

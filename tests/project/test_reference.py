@@ -176,6 +176,7 @@ def test_two_keys_of_one_hash_100():
 
 
 def test_a_fresh_file_is_all_zeros_until_a_put_or_a_flush():
+    """Corner 58."""
     file = IndexFile(7, 10)
     assert not any(file.data)
     assert file.index_count == 1
@@ -186,6 +187,7 @@ def test_a_fresh_file_is_all_zeros_until_a_put_or_a_flush():
 
 
 def test_capacity_is_one_less_than_index_num():
+    """Corner 59."""
     file = IndexFile(7, 4)
     assert [file.put_key("k", n, 1000) for n in range(4)] == [True, True, True, False]
 
@@ -201,6 +203,7 @@ def test_the_first_item_of_a_rolled_file_counts_seconds_from_the_end_of_the_prev
 
 
 def test_a_slot_that_equals_the_count_is_accepted_and_ends_the_chain():
+    """Corner 60."""
     file = IndexFile(1, 10)
     file.put_key("k", 5, 1000)
     file.data[40:44] = (2).to_bytes(4, "big")
@@ -242,6 +245,7 @@ def test_only_a_rolled_back_message_is_left_out(sys_flag, count):
 
 
 def test_keys_are_split_at_spaces_and_empty_ones_dropped():
+    """Corner 66."""
     keys_of = IndexService(7, 5).keys_of
     assert list(keys_of(service_request(0, "a  b c ", "t", uniq_key=""))) == [
         "T#",
@@ -261,6 +265,7 @@ def test_the_same_offset_is_indexed_again_and_an_older_one_is_not():
 
 
 def test_a_query_that_begins_later_still_visits_older_files():
+    """Corner 71."""
     service = IndexService(7, 2)
     for n in range(4):
         service.build_index(service_request(n, "a", store_timestamp=10_000 * (n + 1)))
@@ -277,6 +282,7 @@ def test_after_an_unclean_exit_files_newer_than_the_checkpoint_go():
 
 
 def test_expiry_keeps_the_last_file():
+    """Corner 78."""
     service = IndexService(7, 2)
     for n in range(3):
         service.build_index(service_request(n, "a"))

@@ -125,6 +125,7 @@ def units_of(log):
 
 
 def test_a_read_ends_with_its_file(tmp_path):
+    """Corner 103."""
     log = made_log(tmp_path, 12)
     queue = made_queue(units_of(log))
     result = queue_reads.get_message(queue, log, 0, 32)
@@ -152,6 +153,7 @@ def test_a_unit_of_a_lost_record_skips_the_rest_of_its_log_file(tmp_path):
 
 
 def test_a_restart_moves_the_first_offset_back_onto_a_filler_while_the_log_begins_at_0():
+    """Corner 49."""
     queue = made_queue([(0, 100, 0)], first=33)
     assert (queue.min_offset, queue.starts) == (33, [600])
     reloaded = consume_queue.Queue(queue.file_size, files=queue.files)
@@ -161,12 +163,14 @@ def test_a_restart_moves_the_first_offset_back_onto_a_filler_while_the_log_begin
 
 
 def test_a_queue_that_expired_whole_keeps_its_next_offset():
+    """Corner 48."""
     queue = made_queue([(n * 100, 100, 0) for n in range(5)])
     consume_queue.correct_min_offset(queue, 1000)
     assert (queue.min_offset, queue.max_offset) == (5, 5)
 
 
 def test_a_unit_that_is_there_is_not_put_again_and_a_gap_is_closed():
+    """Corner 41."""
     queue = made_queue([(0, 100, 0), (100, 100, 0)])
     consume_queue.put(queue, 50, 50, 0, 2)
     consume_queue.put(queue, 200, 100, 0, 1)

@@ -34,6 +34,7 @@ def golden(request, tmp_path_factory):
 
 
 def test_every_query_has_rocketmq_s_answers(golden):
+    """Corner 69."""
     for row in stores.queries(golden.name):
         asked = [row[field] for field in ("topic", "key", "max", "begin", "end")]
         answer = golden.index.query_offset(*asked, row.get("type"))
@@ -88,6 +89,7 @@ def test_a_made_store_reads_back(tmp_path):
 
 
 def test_a_store_that_lost_its_first_files_starts_with_fillers(tmp_path):
+    """Corner 95."""
     records = [{"queue_offset": 32 + n} for n in range(3)]
     log = message_store.make_store(tmp_path, records, file_size=4096, cq_file_size=200, first_offset=8192)
     assert log.min_offset == 8192

@@ -70,6 +70,7 @@ def directory(tmp_path):
 
 
 def test_a_unit_has_the_offset_and_size_of_its_record_and_the_tags_code(directory):
+    """Corner 37."""
     write(directory, [UNIT.pack(2**62, 2**31 - 1, -(2**63)), UNIT.pack(0, 1, 2**63 - 1), UNIT.pack(5, 91, -1)])
     queue = ConsumeQueue.open(directory)
     assert list(queue[:]) == [
@@ -144,6 +145,7 @@ def test_columns_stay_when_the_queue_is_closed(directory):
 
 
 def test_a_queue_that_begins_at_32_has_two_fillers_before(directory):
+    """Corner 38."""
     queue = ConsumeQueue.open(write(directory, [FILLER] * 2 + units_of(5, 32), first=30))
     assert [path.name for path in directory.iterdir()] == ["00000000000000000600"]
     assert (queue.min_queue_offset, queue.max_queue_offset, len(queue)) == (32, 37, 5)
@@ -363,12 +365,14 @@ def test_a_time_is_found_by_its_first_and_its_last_message(directory):
 
 
 def test_a_time_before_all_is_min_and_one_after_all_is_max_or_the_last(directory):
+    """Corner 105."""
     queue = ConsumeQueue.open(write(directory, units_of(35)), commit_log=Log(list(range(1000, 1035))))
     assert [queue.get_offset_by_time(5, boundary) for boundary in ("lower", "upper")] == [0, 0]
     assert [queue.get_offset_by_time(9999, boundary) for boundary in ("lower", "upper")] == [35, 34]
 
 
 def test_a_time_in_a_gap_has_its_upper_one_before_its_lower(directory):
+    """Corner 106."""
     queue = ConsumeQueue.open(write(directory, units_of(9)), commit_log=Log(list(range(1000, 1090, 10))))
     assert [queue.get_offset_by_time(1045, boundary) for boundary in ("lower", "upper")] == [5, 4]
 

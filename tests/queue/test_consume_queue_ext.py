@@ -59,6 +59,7 @@ def test_every_position_gives_what_the_reference_reads_or_an_error(directory):
     (-(2**63), True), (-2147483649, True), (-2147483648, False), (0, False), (2598919, False), (2**63 - 1, False)
 ])  # fmt: skip
 def test_codes_below_every_hash_are_addresses(directory, code, is_address):
+    """Corner 35."""
     assert ConsumeQueueExt.is_ext_address(code) is is_address
     with ConsumeQueueExt.open(directory) as ext:
         if is_address:

@@ -43,6 +43,7 @@ def test_units_are_put_one_behind_the_other(ext, directory):
 
 
 def test_a_message_that_is_dispatched_again_has_another_unit(ext):
+    """Corner 55."""
     assert [ext.put(7, 1000), ext.put(7, 1000)] == [LONG_MIN, LONG_MIN + 20]
 
 

@@ -114,6 +114,7 @@ def test_a_full_file_is_followed_by_the_next_unit_s_only(queue, directory):
 
 
 def test_a_queue_that_begins_later_has_fillers_in_its_first_file(queue, directory):
+    """Corner 38."""
     put(queue, (0, 100, 5, 32))
     assert files(directory) == {600: (FILLER * 2 + UNIT.pack(0, 100, 5)).ljust(FILE_SIZE, b"\0")}
     assert (queue.min_logic_offset, queue.min_queue_offset, queue.max_queue_offset) == (640, 32, 33)
@@ -135,6 +136,7 @@ def test_the_default_file_of_a_late_queue_is_filled_to_its_last_unit(directory):
 
 
 def test_a_record_that_is_there_is_not_put_again(queue):
+    """Corner 40."""
     put(queue, *messages(3))
     assert put(queue, (100, 200, 9, 3)) == 0
     assert put(queue, (250, 51, 9, 3)) == 1
@@ -142,6 +144,7 @@ def test_a_record_that_is_there_is_not_put_again(queue):
 
 
 def test_a_gap_in_queue_offsets_is_closed(queue, directory):
+    """Corner 41."""
     put(queue, *messages(2))
     assert put(queue, (200, 100, 9, 7)) == 1
     assert files(directory)[0][40:60] == UNIT.pack(200, 100, 9)
@@ -163,6 +166,7 @@ def test_a_queue_offset_that_is_taken_makes_the_next_file_all_the_same(queue, di
 
 
 def test_queue_offset_0_is_put_at_the_end_whatever_it_is(queue, directory):
+    """Corner 42."""
     put(queue, *messages(3))
     assert put(queue, (300, 100, 9, 0)) == 1
     assert files(directory)[0][60:80] == UNIT.pack(300, 100, 9)
@@ -175,6 +179,7 @@ def test_only_some_of_many_rows_are_new(queue, directory):
 
 
 def test_a_file_size_is_rounded_up_to_whole_units(directory):
+    """Corner 50."""
     writer = ConsumeQueueWriter(directory, 190)
     put(writer, *messages(11))
     assert {start: len(data) for start, data in files(directory).items()} == {0: 200, 200: 200}
@@ -312,6 +317,7 @@ def test_only_the_last_three_files_are_recovered(queue, directory):
 
 
 def test_a_queue_of_fillers_alone_has_them_for_records(queue, directory):
+    """Corner 39."""
     directory.mkdir(parents=True)
     (directory / f"{0:020}").write_bytes((FILLER * 3).ljust(FILE_SIZE, b"\0"))
     assert (queue.max_phy_offset, queue.max_queue_offset) == (INT_MAX, 3)
@@ -326,6 +332,7 @@ def test_a_full_last_file_is_recovered_whole(queue):
 
 
 def test_files_of_another_length_are_refused(queue, directory):
+    """Corner 50."""
     put(queue, *messages(15))
     queue.close()
     other = ConsumeQueueWriter(directory, 400)
@@ -335,6 +342,7 @@ def test_files_of_another_length_are_refused(queue, directory):
 
 
 def test_an_empty_last_file_is_deleted(queue, directory):
+    """Corner 86."""
     put(queue, *messages(10))
     (directory / f"{200:020}").touch()
     again = reopened(queue)
@@ -344,6 +352,7 @@ def test_an_empty_last_file_is_deleted(queue, directory):
 
 
 def test_an_empty_middle_file_is_refused(queue, directory):
+    """Corner 86."""
     put(queue, *messages(15))
     os.truncate(directory / f"{0:020}", 0)
     again = reopened(queue)
@@ -376,6 +385,7 @@ def test_other_files_are_left_alone(queue, directory):
 
 
 def test_units_of_records_beyond_the_log_are_cut(queue, directory):
+    """Corner 45."""
     put(queue, *messages(25))
     queue.truncate(1350)
     assert (queue.max_queue_offset, queue.max_phy_offset) == (14, 1400)
@@ -385,6 +395,7 @@ def test_units_of_records_beyond_the_log_are_cut(queue, directory):
 
 
 def test_a_file_that_begins_behind_goes_and_the_one_before_is_looked_at(queue, directory):
+    """Corner 47."""
     put(queue, *messages(25))
     queue.truncate(2000)
     assert (queue.max_queue_offset, queue.max_phy_offset) == (20, 2000)
@@ -392,6 +403,7 @@ def test_a_file_that_begins_behind_goes_and_the_one_before_is_looked_at(queue, d
 
 
 def test_a_queue_of_nothing_but_later_records_is_emptied(queue, directory):
+    """Corner 46."""
     put(queue, (500, 100, 0, 30), (600, 100, 0, 31))
     queue.truncate(500)
     assert files(directory) == {}
@@ -417,11 +429,13 @@ def test_an_emptied_queue_begins_with_fillers_again(queue, directory):
 
 
 def test_an_empty_queue_keeps_the_truncation_for_its_maximum(queue):
+    """Corner 46."""
     queue.truncate(700)
     assert (queue.max_phy_offset, queue.max_queue_offset) == (700, 0)
 
 
 def test_a_file_of_zeros_has_a_phantom_unit_after_a_clean_restart(queue, directory):
+    """Corner 43."""
     directory.mkdir(parents=True)
     (directory / f"{0:020}").write_bytes(bytes(FILE_SIZE))
     queue.recover()
@@ -431,6 +445,7 @@ def test_a_file_of_zeros_has_a_phantom_unit_after_a_clean_restart(queue, directo
 
 
 def test_units_of_a_zeroed_second_file_stay_lost_behind_a_phantom(queue, directory):
+    """Corner 44."""
     put(queue, *messages(15))
     overwrite(directory, 200, 0, bytes(FILE_SIZE))
     again = reopened(queue)
@@ -475,6 +490,7 @@ def test_a_file_stays_while_its_last_record_does(queue, directory):
 
 
 def test_a_queue_whose_records_are_all_gone_keeps_its_next_offset(queue):
+    """Corner 48."""
     put(queue, *messages(5))
     queue.correct_min_offset(10_000)
     assert (queue.min_queue_offset, queue.max_queue_offset) == (5, 5)
@@ -483,6 +499,7 @@ def test_a_queue_whose_records_are_all_gone_keeps_its_next_offset(queue):
 
 
 def test_the_first_offset_is_looked_for_in_the_first_file_only(queue):
+    """Corner 49."""
     put(queue, *messages(30))
     queue.correct_min_offset(950)
     assert queue.min_queue_offset == 0
@@ -491,6 +508,7 @@ def test_the_first_offset_is_looked_for_in_the_first_file_only(queue):
 
 
 def test_the_first_offset_can_land_on_a_filler_after_a_restart(queue):
+    """Corner 49."""
     put(queue, (0, 100, 0, 33))
     assert queue.min_queue_offset == 33
     again = reopened(queue)
@@ -537,6 +555,7 @@ def test_batch_units_are_dense_and_go_on_in_the_next_file(batch_queue, directory
 
 
 def test_a_batch_unit_has_minus_one_for_its_compacted_offset(batch_queue, directory):
+    """Corner 54."""
     put_batch(batch_queue, (7, 300, 5, 9, 1, 3))
     assert BATCH_UNIT.unpack(files(directory)[0][:46]) == (7, 300, 5, 9, 1, 3, -1, 0)
     assert (batch_queue.min_queue_offset, batch_queue.max_queue_offset) == (1, 4)
@@ -634,6 +653,7 @@ def failing(monkeypatch, name, error=errno.ENOSPC, after=0):
 
 @pytest.mark.parametrize("call", ["open", "ftruncate", "pwrite"])
 def test_a_unit_that_cannot_be_written_is_not_counted(queue, directory, monkeypatch, call):
+    """Corner 56."""
     with monkeypatch.context() as patch:
         failing(patch, call)
         with pytest.raises(OSError, match="No space left"):

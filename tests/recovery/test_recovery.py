@@ -170,6 +170,7 @@ def assert_complete(root):
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 @pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
 def test_policy_broker_leaves_what_a_broker_leaves(store, seed, what, mode, release):
+    """Corners 43 and 92."""
     ours, theirs = store("ours", release), store("theirs", release)
     for root in (ours, theirs):
         damage(root, random.Random(f"{seed} {what.__name__}"), what, mode)
@@ -215,6 +216,7 @@ def test_policy_broker_ends_the_log_at_a_blank_of_a_negative_size_from_5_5_1_on(
 
 
 def test_policy_broker_looks_at_no_more_files_than_a_broker(store, seed):
+    """Corner 96."""
     ours, theirs = store("ours"), store("theirs")
     for root in (ours, theirs):
         damages.missing_queues(root, None)
@@ -348,6 +350,7 @@ def test_policy_broker_passes_over_what_java_does_not_take_for_a_queue_id(store,
 
 @pytest.mark.parametrize("name", ["+7", "007", "\u0667"])
 def test_policy_broker_loads_the_usual_directory_of_a_number_that_is_written_otherwise(store, name):
+    """Corner 51."""
     root = store()
     topic = root / "consumequeue" / "TopicTest"
     (topic / name).mkdir()
@@ -399,6 +402,7 @@ def test_a_body_that_is_not_its_crc_s_is_kept_where_recovery_does_not_look_at_it
 
 
 def test_policy_broker_keeps_what_it_cuts_off(store, seed):
+    """Corner 89."""
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
@@ -418,6 +422,7 @@ def test_policy_broker_keeps_what_it_cuts_off(store, seed):
 )
 @pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
 def test_queues_and_index_are_completed_from_the_log(store, seed, what, mode):
+    """Corners 43, 44 and 76."""
     root = store()
     damage(root, random.Random(f"{seed} {what.__name__}"), what, mode)
     before = everything(root)
@@ -533,6 +538,7 @@ def test_of_a_tail_that_the_disk_has_no_room_for_nothing_is_left(store, seed, mo
 
 
 def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed):
+    """Corners 31 and 89."""
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
@@ -564,6 +570,7 @@ def test_without_a_checkpoint_damage_in_a_file_that_another_follows_is_refused(s
 
 
 def test_policy_broker_is_a_way_on_after_damage(store, seed):
+    """Corner 31."""
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
@@ -636,6 +643,7 @@ def test_delayed_messages_keep_the_times_that_another_s_levels_gave_them(tmp_pat
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete):
+    """Corner 90."""
     root = store()
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position, b"\0" * 8)
@@ -650,7 +658,10 @@ def test_old_records_that_a_broker_left_behind_do_not_come_back(store, complete)
 
 
 def test_a_queue_that_began_later_keeps_its_offsets(store, seed):
-    """As after the first files of the log expired: of a queue that is built again the offsets are the records'."""
+    """As after the first files of the log expired: of a queue that is built again the offsets are the records'.
+
+    Corner 95.
+    """
     root = store()
     first = sorted(read_files(root / "commitlog"))[0]
     (root / "commitlog" / f"{first:020d}").unlink()
@@ -825,6 +836,7 @@ def test_a_topic_of_batches_may_have_directories_without_files(store):
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 @pytest.mark.parametrize("name", ["--5", "\u0663", "007", "+3", "-0", "99999999999", "abc"])
 def test_directories_that_are_no_queues_are_left_as_they_are(store, name, mode):
+    """Corner 51."""
     root = store()
     mode(root, None)
     (root / "consumequeue" / "TopicTest" / name).mkdir()
@@ -1211,6 +1223,7 @@ def test_a_store_that_a_broker_stopped_needs_nothing(name, tmp_path):
 
 
 def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
+    """Corner 91."""
     root = store()
     damages.zeroed_newest_unit(root, None)
     report = complete_store(root, CONFIG)
@@ -1221,6 +1234,7 @@ def test_after_a_clean_stop_records_behind_the_queues_are_dispatched(store):
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_after_a_clean_stop_units_of_a_queue_that_is_not_the_newest_are_put_again(store, complete):
+    """Corner 91."""
     root = store()
     *_, directory, _ = sorted(damages.queue_directories(root), key=lambda path: damages.units(path)[-1][2])
     damages.zero_units(directory, 1)
@@ -1230,7 +1244,7 @@ def test_after_a_clean_stop_units_of_a_queue_that_is_not_the_newest_are_put_agai
 
 @pytest.mark.parametrize(("complete", "is_built"), [(recover, True), (complete_store_of, False)])
 def test_a_queue_that_is_gone_after_a_clean_stop_is_built_again_by_recover_alone(store, complete, is_built):
-    """A broker that deletes a topic leaves its records in the log."""
+    """A broker that deletes a topic leaves its records in the log. Corner 91."""
     root = store()
     directory = min(damages.queue_directories(root), key=lambda path: damages.units(path)[-1][2])
     shutil.rmtree(directory)

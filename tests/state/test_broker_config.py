@@ -286,6 +286,7 @@ INTEGER_KEYS = [
 
 @pytest.mark.parametrize(("text", "expected"), INTEGER_KEYS, ids=[text for text, _ in INTEGER_KEYS])
 def test_integers_need_no_quotes_as_names_and_strings_stay_as_they_are(text, expected):
+    """Corner 107."""
     assert parse_json(text.encode()) == expected
 
 
@@ -330,6 +331,7 @@ def test_any_object_comes_back_whatever_its_strings_hold(seed):
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
 def test_a_bad_file_is_read_from_its_bak(store, topics, data):
+    """Corner 108."""
     topics.write_bytes(data)
     bak(topics).write_bytes(GOOD)
     config = BrokerConfig.open(store)

@@ -58,6 +58,7 @@ def test_a_flush_without_a_change_leaves_a_brokers_bytes(path):
     ("release", "used"), [("4.9", 24), ("5.0", 32), ("5.1.1", 40), ("5.5", 48)], ids=lambda value: str(value)
 )
 def test_numbers_that_a_release_did_not_write_are_zero(path, release, used):
+    """Corner 82."""
     values = [1_700_000_000_000 + n for n in range(6)]
     path.write_bytes(reference.checkpoint_bytes(*values)[:used].ljust(4096, b"\0"))
     assert numbers(StoreCheckpoint.open(path)) == values[: used // 8] + [0] * (6 - used // 8)
@@ -73,6 +74,7 @@ def test_a_4_9_checkpoint_becomes_a_5_5_one_when_its_newer_numbers_are_set(path)
 
 
 def test_a_missing_checkpoint_is_zeros_and_reading_does_not_make_it(path):
+    """Corner 81."""
     assert numbers(StoreCheckpoint.open(path)) == [0] * 6
     assert not path.exists()
 

@@ -140,7 +140,8 @@ def test_no_matched_logic_queue_if_there_is_no_such_queue(tmp_path):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_no_message_in_queue_with_max_0_whatever_the_offset(tmp_path, limits):  # point 99
+def test_no_message_in_queue_with_max_0_whatever_the_offset(tmp_path, limits):
+    """Corner 99."""
     with store_of(tmp_path, [{}]) as store:
         (tmp_path / "consumequeue/TopicTest/1").mkdir()
         for offset in (-1, 0, 1, 100):
@@ -164,7 +165,8 @@ def test_offset_too_small_leads_to_the_first_message(tmp_path, limits):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_offset_overflow_one_at_the_end_and_badly_behind_it(tmp_path, limits):  # point 100
+def test_offset_overflow_one_at_the_end_and_badly_behind_it(tmp_path, limits):
+    """Corner 100."""
     with store_of(tmp_path, [{}] * 12) as store:
         assert read(store, 12, limits=limits) == ("OFFSET_OVERFLOW_ONE", 12, [])
         for offset in (13, 2**63 - 1):
@@ -270,7 +272,8 @@ def test_a_unit_that_leads_to_another_queue_s_record_gives_that_record_as_it_is(
 # ---- a broker's limits -------------------------------------------------------------------------------------
 
 
-def test_as_broker_a_read_ends_with_its_file_and_without_limits_it_does_not(tmp_path):  # point 103
+def test_as_broker_a_read_ends_with_its_file_and_without_limits_it_does_not(tmp_path):
+    """Corner 103."""
     with store_of(tmp_path, [{}] * 12) as store:
         assert read(store, 0, limits="broker") == ("FOUND", 10, list(range(10)))
         assert read(store, 10, limits="broker") == ("FOUND", 12, [10, 11])
@@ -278,7 +281,8 @@ def test_as_broker_a_read_ends_with_its_file_and_without_limits_it_does_not(tmp_
         assert read(store, 3, 8) == ("FOUND", 11, list(range(3, 11)))
 
 
-def test_as_broker_max_0_still_returns_one_message(tmp_path):  # point 101
+def test_as_broker_max_0_still_returns_one_message(tmp_path):
+    """Corner 101."""
     with store_of(tmp_path, [{}] * 3) as store:
         assert read(store, 0, 0, limits="broker") == ("FOUND", 1, [0])
         status, next_offset, found = read(store, 0, 0)
@@ -286,7 +290,8 @@ def test_as_broker_max_0_still_returns_one_message(tmp_path):  # point 101
         assert status != "FOUND"
 
 
-def test_a_message_above_all_limits_is_returned_alone(tmp_path):  # point 102
+def test_a_message_above_all_limits_is_returned_alone(tmp_path):
+    """Corner 102."""
     sizes = [300_000, 10, 300_000, 10]
     records = [{"body": bytes(size)} for size in sizes]
     with store_of(tmp_path, records, file_size=1 << 20) as store:
@@ -323,7 +328,8 @@ def test_exactly_256_kib_are_one_read_of_a_broker_and_one_byte_more_is_not(tmp_p
             assert read(store, 0, limits="broker")[2] == expected
 
 
-def test_as_broker_800_units_that_do_not_match_end_a_read(tmp_path):  # point 104
+def test_as_broker_800_units_that_do_not_match_end_a_read(tmp_path):
+    """Corner 104."""
     records = [*tagged(*["TagA"] * 850), *tagged("TagB")]
     with store_of(tmp_path, records, file_size=1 << 18, cq_file_size=20_000) as store:
         assert read(store, 0, tags="TagB", limits="broker") == ("NO_MATCHED_MESSAGE", 800, [])
@@ -341,6 +347,7 @@ def test_as_broker_the_first_of_800_units_may_be_at_any_place_of_a_file(tmp_path
 
 
 def test_without_limits_a_read_goes_over_thousands_of_units_that_do_not_match(tmp_path):
+    """Corner 104."""
     records = [*tagged(*["TagA"] * 3000), *tagged("TagB")]
     with store_of(tmp_path, records, file_size=1 << 18) as store:
         assert read(store, 0, 1, tags="TagB") == ("FOUND", 3001, [3000])
@@ -389,13 +396,14 @@ def test_several_tags_are_between_bars_with_or_without_spaces(tmp_path):
             assert read(store, 0, tags=tags)[2] == [0, 1, 2, 3]
 
 
-def test_tags_with_bars_are_one_tag_on_the_record(tmp_path):  # point 33
-    """RocketMQ hashes them whole, so that no filter of one tag finds such a message."""
+def test_tags_with_bars_are_one_tag_on_the_record(tmp_path):
+    """RocketMQ hashes them whole, so that no filter of one tag finds such a message. Corner 33."""
     with store_of(tmp_path, tagged("a||b", "a")) as store:
         assert read(store, 0, tags="a")[2] == [1]
 
 
-def test_a_negative_hash_of_tags_is_compared_by_its_low_32_bits(tmp_path):  # point 34
+def test_a_negative_hash_of_tags_is_compared_by_its_low_32_bits(tmp_path):
+    """Corner 34."""
     tag = "Tag-negative-hash"
     while reference.java_hash(tag) >= 0:
         tag += "x"
@@ -422,8 +430,8 @@ def test_tags_beyond_ascii_are_found(tmp_path):
 # ---- queues ------------------------------------------------------------------------------------------------
 
 
-def test_fillers_before_the_first_message_are_no_messages(tmp_path):  # points 38 and 95
-    """Units 30 and 31 stand for messages that were lost with the first files of the log."""
+def test_fillers_before_the_first_message_are_no_messages(tmp_path):
+    """Units 30 and 31 stand for messages that were lost with the first files of the log. Corners 38 and 95."""
     records = [{"queue_offset": 32 + n} for n in range(10)]
     with store_of(tmp_path, records, first_offset=65536) as store:
         queue = store.consume_queue("TopicTest", 0)
@@ -434,14 +442,16 @@ def test_fillers_before_the_first_message_are_no_messages(tmp_path):  # points 3
         assert read(store, 0, tags="TagA") == ("OFFSET_TOO_SMALL", 32, [])
 
 
-def test_a_filler_inside_a_log_from_0_is_no_message(tmp_path):  # point 49
+def test_a_filler_inside_a_log_from_0_is_no_message(tmp_path):
+    """Corner 49."""
     records = [{"queue_offset": 32 + n} for n in range(3)]
     with store_of(tmp_path, records) as store:
         assert store.consume_queue("TopicTest", 0).min_queue_offset == 32
         assert read(store, 32) == ("FOUND", 35, [32, 33, 34])
 
 
-def test_a_queue_of_fillers_has_no_message(tmp_path):  # point 39
+def test_a_queue_of_fillers_has_no_message(tmp_path):
+    """Corner 39."""
     with store_of(tmp_path, [{}]) as store:
         write_file(tmp_path / "consumequeue/Lost/0", 600, (FILLER * 2).ljust(FILE_SIZE, b"\0"))
         found = store.get_message("Lost", 0, 32)
@@ -449,8 +459,8 @@ def test_a_queue_of_fillers_has_no_message(tmp_path):  # point 39
         assert store.get_message("Lost", 0, 30).status == "OFFSET_TOO_SMALL"
 
 
-def test_an_expired_queue_keeps_its_next_offset(tmp_path):  # point 48
-    """The last unit is before the log: minimum and maximum are one, and a consumer waits there."""
+def test_an_expired_queue_keeps_its_next_offset(tmp_path):
+    """The last unit is before the log: minimum and maximum are one, and a consumer waits there. Corner 48."""
     records = [*({"body": bytes(1500)} for _ in range(4)), *({"topic": "Live", "body": bytes(1500)} for _ in range(4))]
     store_of(tmp_path, records, file_size=4096).close()
     for start in (0, 4096):
@@ -491,14 +501,16 @@ def test_a_queue_without_its_topic_in_the_configuration_is_read(tmp_path):
         assert read(store, 0)[2] == [0]
 
 
-def test_the_queue_of_a_rolled_back_message_has_no_unit_for_it(tmp_path):  # points 15 to 17
+def test_the_queue_of_a_rolled_back_message_has_no_unit_for_it(tmp_path):
+    """Corners 15, 16 and 17."""
     records = [{}, {"sys_flag": 0x4}, {"sys_flag": 0xC}, {"sys_flag": 0x8}, {}]
     with store_of(tmp_path, records) as store:
         found = store.get_message("TopicTest", 0, 0)
         assert (found.max_offset, found.messages.sys_flag.tolist()) == (3, [0, 0x8, 0])
 
 
-def test_a_unit_has_the_size_of_the_record_and_not_of_the_body(tmp_path):  # point 37
+def test_a_unit_has_the_size_of_the_record_and_not_of_the_body(tmp_path):
+    """Corner 37."""
     with store_of(tmp_path, [{"body": bytes(100)}]) as store:
         unit = store.consume_queue("TopicTest", 0)[0]
         (message,) = store.get_message("TopicTest", 0, 0).messages
@@ -506,8 +518,8 @@ def test_a_unit_has_the_size_of_the_record_and_not_of_the_body(tmp_path):  # poi
         assert unit.size > 191
 
 
-def test_a_delayed_message_waits_with_the_time_it_is_due_as_its_code(tmp_path):  # point 36
-    """A tag does not find it: its unit has no hash. Level 99 is the last one, two hours."""
+def test_a_delayed_message_waits_with_the_time_it_is_due_as_its_code(tmp_path):
+    """A tag does not find it: its unit has no hash. Level 99 is the last one, two hours. Corner 36."""
     topic, tags = "SCHEDULE_TOPIC_XXXX", {"TAGS": "TagA"}
     levels = [("1", 1), ("18", 7200), ("99", 7200), ("0", None)]
     records = [{"topic": topic, "properties": {**tags, "DELAY": level}} for level, _ in levels]
@@ -533,7 +545,8 @@ def with_ext(root, *tags):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_a_code_below_the_smallest_int_is_the_address_of_an_ext_unit(tmp_path, limits):  # point 35
+def test_a_code_below_the_smallest_int_is_the_address_of_an_ext_unit(tmp_path, limits):
+    """Corner 35."""
     with with_ext(tmp_path, "TagA", "TagB", "TagA", *COLLIDING) as store:
         unit = store.consume_queue("TopicTest", 0)[0]
         assert unit.tags_code == -(2**63) <= -(2**31) - 1
@@ -555,14 +568,16 @@ def test_an_ext_address_that_leads_nowhere_leaves_it_to_the_record(tmp_path, lim
         assert read(store, 0, tags="TagA", limits=limits)[1:] == (3, [0, 2])
 
 
-def test_a_queue_file_of_zeros_has_no_message(tmp_path):  # point 43: RocketMQ makes a unit of it at a restart
+def test_a_queue_file_of_zeros_has_no_message(tmp_path):  # corner 43: RocketMQ makes a unit of it at a restart
+    """Corner 43."""
     with store_of(tmp_path, [{}]) as store:
         write_file(tmp_path / "consumequeue/Zeros/0", 0, bytes(FILE_SIZE))
         for offset in (0, 1):
             assert store.get_message("Zeros", 0, offset)[:4] == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
 
 
-def test_a_queue_ends_before_a_file_of_zeros_and_later_units_are_not_taken_for_others(tmp_path):  # point 44
+def test_a_queue_ends_before_a_file_of_zeros_and_later_units_are_not_taken_for_others(tmp_path):
+    """Corner 44."""
     with store_of(tmp_path, [{}] * 25) as store:
         path = tmp_path / QUEUE / f"{FILE_SIZE:020d}"
         path.write_bytes(bytes(FILE_SIZE))
@@ -571,7 +586,8 @@ def test_a_queue_ends_before_a_file_of_zeros_and_later_units_are_not_taken_for_o
         assert found.max_offset == 10
 
 
-def test_a_file_of_another_length_is_refused_and_named(tmp_path):  # point 50
+def test_a_file_of_another_length_is_refused_and_named(tmp_path):
+    """Corner 50."""
     with store_of(tmp_path, [{}] * 25) as store:
         path = tmp_path / QUEUE / f"{0:020d}"
         path.write_bytes(path.read_bytes() + bytes(20))
@@ -579,15 +595,16 @@ def test_a_file_of_another_length_is_refused_and_named(tmp_path):  # point 50
             store.get_message("TopicTest", 0, 0)
 
 
-def test_a_file_size_that_is_no_multiple_of_20_is_rounded_up(tmp_path):  # point 50
+def test_a_file_size_that_is_no_multiple_of_20_is_rounded_up(tmp_path):
+    """Corner 50."""
     store_of(tmp_path, [{}] * 25).close()
     config = rocketstore.StoreConfig(mapped_file_size_consume_queue=FILE_SIZE - 19)
     with rocketstore.open(tmp_path, config=config) as store:
         assert read(store, 0, 100)[2] == list(range(25))
 
 
-def test_units_of_a_batch_topic_in_consumequeue_are_read_as_what_they_are(tmp_path):  # point 52
-    """A broker would not start."""
+def test_units_of_a_batch_topic_in_consumequeue_are_read_as_what_they_are(tmp_path):
+    """A broker would not start. Corner 52."""
     with store_of(tmp_path, [{}] * 3) as store:
         (tmp_path / "config").mkdir()
         (tmp_path / "config/topics.json").write_text(
@@ -596,7 +613,8 @@ def test_units_of_a_batch_topic_in_consumequeue_are_read_as_what_they_are(tmp_pa
         assert read(store, 0)[2] == [0, 1, 2]
 
 
-def test_a_message_whose_unit_was_lost_is_in_the_log_but_not_in_its_queue(tmp_path):  # point 91
+def test_a_message_whose_unit_was_lost_is_in_the_log_but_not_in_its_queue(tmp_path):
+    """Corner 91."""
     with store_of(tmp_path, [{"properties": {"KEYS": f"k{n}"}} for n in range(3)]) as store:
         replace_units(tmp_path, 2, [(0, 0, 0)])
         assert read(store, 0) == ("FOUND", 2, [0, 1])
@@ -604,8 +622,8 @@ def test_a_message_whose_unit_was_lost_is_in_the_log_but_not_in_its_queue(tmp_pa
         assert len(store.query_message("TopicTest", "k2").messages) == 1
 
 
-def test_light_queues_lead_to_messages_of_other_topics(tmp_path):  # point 53
-    """The queue id is 0 whatever the message's, and the code is that of its tags."""
+def test_light_queues_lead_to_messages_of_other_topics(tmp_path):
+    """The queue id is 0 whatever the message's, and the code is that of its tags. Corner 53."""
     seen = 0
     with rocketstore.open(stores.unpack("lmq-5.5.0", tmp_path)) as store:
         for topic, queue_id in store.queues():
@@ -642,7 +660,8 @@ def batch_store(root, *sizes, per_file=100):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_a_batch_is_returned_for_the_offset_of_any_of_its_messages(tmp_path, limits):  # point 54
+def test_a_batch_is_returned_for_the_offset_of_any_of_its_messages(tmp_path, limits):
+    """Corner 54."""
     with batch_store(tmp_path, 1, 3, 1) as store:
         queue = store.consume_queue("TopicTest", 0)
         assert (queue.min_queue_offset, queue.max_queue_offset) == (0, 5)

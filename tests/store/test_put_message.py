@@ -80,6 +80,7 @@ def test_every_file_is_the_reference_s_byte_for_byte(profile, seed, tmp_path):
 
 
 def test_inner_batches_and_plain_messages_of_their_topic_are_the_reference_s(seed, tmp_path):
+    """Corner 54."""
     rng = random.Random(f"{seed} inner")
     with Pair(tmp_path / "store", batch_topics=("Batched",)) as pair:
         for _ in range(80):
@@ -116,6 +117,7 @@ def test_the_worked_vector_of_118_bytes(tmp_path):
 
 @pytest.mark.parametrize(("body", "topic", "properties"), [(b"", "T", {}), (b"xyz", "TT", {"a": "b"})])
 def test_a_record_is_91_bytes_and_body_topic_and_properties(body, topic, properties, tmp_path):
+    """Corner 1."""
     with open_store(tmp_path / "store") as store:
         result = store.put_message(Message(topic, body, properties=properties))
     assert result.size == HEAD + len(body) + len(topic) + sum(len(n + v) + 2 for n, v in properties.items())
@@ -123,6 +125,7 @@ def test_a_record_is_91_bytes_and_body_topic_and_properties(body, topic, propert
 
 @pytest.mark.parametrize(("born_host", "more"), [("1.2.3.4:65535", 0), ("[::1]:65535", 12)])
 def test_a_port_has_four_bytes(born_host, more, tmp_path):
+    """Corner 2."""
     with open_store(tmp_path / "store") as store:
         assert store.put_message(Message("T", b"", born_host=born_host)).size == HEAD + 1 + more
     record = record_at(tmp_path / "store", 0)
@@ -131,6 +134,7 @@ def test_a_port_has_four_bytes(born_host, more, tmp_path):
 
 
 def test_the_body_s_crc_has_no_top_bit_and_is_0_of_nothing(tmp_path):
+    """Corner 3."""
     body = next(bytes([i]) for i in range(256) if zlib.crc32(bytes([i])) >> 31)
     with open_store(tmp_path / "store") as store:
         offsets = [store.put_message(Message("T", data)).phy_offset for data in (body, b"")]
@@ -140,6 +144,7 @@ def test_the_body_s_crc_has_no_top_bit_and_is_0_of_nothing(tmp_path):
 
 
 def test_the_body_s_crc_is_of_the_bytes_as_they_are_stored(tmp_path):
+    """Corner 4."""
     packed = zlib.compress(b"text" * 100)
     with open_store(tmp_path / "store") as store:
         result = store.put_message(Message("T", packed, sys_flag=0x301))
@@ -159,6 +164,7 @@ def test_the_body_s_crc_is_of_the_bytes_as_they_are_stored(tmp_path):
     ],
 )
 def test_a_topic_of_more_than_127_java_chars_has_two_bytes_of_length(topic, magic, size, tmp_path):
+    """Corner 5."""
     with open_store(tmp_path / "store") as store:
         assert store.put_message(Message(topic, b"", queue_id=0)).size == size
         assert [m.topic for m in store.get_message(topic, 0, 0).messages] == [topic]
@@ -168,6 +174,7 @@ def test_a_topic_of_more_than_127_java_chars_has_two_bytes_of_length(topic, magi
 @pytest.mark.parametrize("topic", ["é" * 64, "主" * 100, "😀" * 63, "x" + "é" * 64])
 def test_a_topic_of_at_most_127_chars_but_more_bytes_is_refused(topic, tmp_path):
     # RocketMQ stores it and cannot read it back.
+    """Corner 6."""
     with open_store(tmp_path / "store") as store:
         assert refusal(store, Message(topic, b"")) == "MESSAGE_ILLEGAL"
     assert files_under(tmp_path / "store", *PARTS) == {}
@@ -199,6 +206,7 @@ def test_topics_before_5_1_0_have_at_most_127_bytes(tmp_path):
 
 
 def test_properties_of_32767_bytes_are_accepted_and_of_one_more_refused(tmp_path):
+    """Corner 7."""
     with open_store(tmp_path / "store", mapped_file_size_commit_log=65536) as store:
         assert store.put_message(Message("T", b"", properties=properties_of(32767))).size == HEAD + 1 + 32767
         assert refusal(store, Message("T", b"", properties=properties_of(32768))) == "PROPERTIES_SIZE_EXCEEDED"
@@ -222,12 +230,14 @@ def test_the_crc_property_counts_as_one(tmp_path):
 
 
 def test_a_body_of_max_message_size_is_accepted_and_one_of_more_refused(tmp_path):
+    """Corner 8."""
     with open_store(tmp_path / "store", max_message_size=1000) as store:
         assert store.put_message(Message("T", bytes(1000))).phy_offset == 0
         assert refusal(store, Message("T", bytes(1001))) == "MESSAGE_ILLEGAL"
 
 
 def test_properties_are_looked_at_before_the_body(tmp_path):
+    """Corner 8."""
     with open_store(tmp_path / "store", max_message_size=10) as store:
         message = Message("T", bytes(11), properties=properties_of(32768))
         assert refusal(store, message) == "PROPERTIES_SIZE_EXCEEDED"
@@ -309,6 +319,7 @@ def test_an_empty_inner_batch_is_refused(tmp_path):
 @pytest.mark.parametrize("delay", ["abc", "", "1.5", "99999999999", "1_0", " 1"])
 def test_a_delay_level_that_is_no_number_is_refused_on_the_schedule_topic(delay, tmp_path):
     # RocketMQ stores it and can never dispatch it.
+    """Corner 30."""
     with open_store(tmp_path / "store") as store:
         message = Message(SCHEDULE_TOPIC, b"", queue_id=0, properties={"DELAY": delay})
         if delay:
@@ -342,6 +353,7 @@ def test_properties_hidden_in_others_that_could_not_be_dispatched_are_refused(to
 
 
 def test_delay_levels_give_the_time_that_a_message_is_due(tmp_path):
+    """Corners 30 and 36."""
     with open_store(tmp_path / "store") as store:
         for level in ("1", "18", "99", "0"):
             properties = {"DELAY": level, "TAGS": "TagA"}
@@ -355,6 +367,7 @@ def test_delay_levels_give_the_time_that_a_message_is_due(tmp_path):
     [(0, True, True), (COMMIT, True, True), (PREPARED, False, True), (ROLLBACK, False, False)],
 )
 def test_transactions_of_each_kind_go_where_they_belong(sys_flag, counts, in_index, tmp_path):
+    """Corners 16 and 17."""
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("T", b"first", queue_id=0))
         result = store.put_message(Message("T", b"", queue_id=0, keys="k", sys_flag=sys_flag))
@@ -369,6 +382,7 @@ def test_transactions_of_each_kind_go_where_they_belong(sys_flag, counts, in_ind
 
 
 def test_a_half_message_without_transaction_bits_is_an_ordinary_one(tmp_path):
+    """Corner 18."""
     with open_store(tmp_path / "store") as store:
         result = store.put_message(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"half", queue_id=0))
         assert result.queue_offset == 0
@@ -394,6 +408,7 @@ def test_properties_end_with_a_separator_or_do_not_by_release(tmp_path):
 
 
 def test_empty_values_are_written_and_vanish_when_read(tmp_path):
+    """Corner 19."""
     with open_store(tmp_path / "store") as store:
         result = store.put_message(Message("T", b"", properties={"a": "", "b": "c"}))
         assert store.look_message_by_offset(0).properties == {"b": "c"}
@@ -401,6 +416,7 @@ def test_empty_values_are_written_and_vanish_when_read(tmp_path):
 
 
 def test_a_value_may_have_0x01_in_it(tmp_path):
+    """Corner 20."""
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("T", b"", properties={"a": "b\x01c"}))
         assert store.look_message_by_offset(0).properties == {"a": "b\x01c"}
@@ -421,6 +437,7 @@ def test_surrogates_without_a_partner_become_question_marks_and_pairs_a_characte
 
 
 def test_the_crc_property_has_its_digits_reversed_and_ends_the_record(tmp_path):
+    """Corner 22."""
     with open_store(tmp_path / "store", enabled_append_prop_crc=True) as store:
         sizes = [store.put_message(Message("T", bytes([i]))).size for i in range(20)]
         assert store.look_message_by_offset(0).properties["__CRC32#"].isdecimal()
@@ -545,6 +562,7 @@ def body_for(left, *, file_size=SIZES["mapped_file_size_commit_log"]):
 
 
 def test_a_record_may_leave_exactly_8_bytes_of_the_file_which_become_the_blank(tmp_path):
+    """Corner 9."""
     with open_store(tmp_path / "store") as store:
         assert store.put_message(Message("T", body_for(8))).phy_offset == 0
         assert store.put_message(Message("T", b"")).phy_offset == 4096
@@ -554,6 +572,7 @@ def test_a_record_may_leave_exactly_8_bytes_of_the_file_which_become_the_blank(t
 
 @pytest.mark.parametrize("left", [7, 1, 0])
 def test_a_record_that_leaves_less_than_8_bytes_goes_to_the_next_file(left, tmp_path):
+    """Corner 9."""
     with open_store(tmp_path / "store") as store:
         first = store.put_message(Message("T", b""))
         size = 4096 - left - first.size
@@ -566,6 +585,7 @@ def test_a_record_that_leaves_less_than_8_bytes_goes_to_the_next_file(left, tmp_
 @pytest.mark.parametrize("left", [7, 0, -1, -5000])
 def test_a_record_larger_than_a_file_is_refused(left, tmp_path):
     # RocketMQ blanks two files, stores nothing, and says that all is well.
+    """Corner 13."""
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("T", b""))
         assert refusal(store, Message("T", body_for(left))) == "MESSAGE_ILLEGAL"
@@ -573,6 +593,7 @@ def test_a_record_larger_than_a_file_is_refused(left, tmp_path):
 
 
 def test_a_blank_writes_8_bytes_and_leaves_the_rest_of_the_file(tmp_path):
+    """Corner 11."""
     with open_store(tmp_path / "store") as store:
         end = store.put_message(Message("T", bytes(2000))).size
         store.put_message(Message("T", bytes(2500)))
@@ -580,6 +601,7 @@ def test_a_blank_writes_8_bytes_and_leaves_the_rest_of_the_file(tmp_path):
 
 
 def test_the_first_record_of_a_new_store_is_at_0(tmp_path):
+    """Corner 14."""
     with open_store(tmp_path / "store") as store:
         assert store.put_message(Message("T", b"")).phy_offset == 0
     assert sorted(read_files(tmp_path / "store" / "commitlog")) == [0]
@@ -661,6 +683,7 @@ def test_each_queue_counts_for_itself(seed, tmp_path):
 
 
 def test_an_inner_batch_takes_as_many_queue_offsets_as_it_has_messages(tmp_path):
+    """Corner 54."""
     with open_store(tmp_path / "store") as store:
         store.create_topic("Batched", 4, queue_type="BatchCQ")
         three = [Message("Batched", bytes([i])) for i in range(3)]
@@ -806,6 +829,7 @@ def test_ctrl_c_after_a_light_message_is_put_repeats_no_offset_of_its_queue(tmp_
 
 
 def test_light_queues_have_queue_id_0_whatever_the_message_s(tmp_path):
+    """Corner 53."""
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", **options) as pair:
         pair.put(light("%LMQ%a,%LMQ%b", queue_id=3))
@@ -817,6 +841,7 @@ def test_light_queues_have_queue_id_0_whatever_the_message_s(tmp_path):
 
 
 def test_light_queues_are_units_of_the_plain_tags_code(tmp_path):
+    """Corner 53."""
     options = {"enable_lmq": True, "enable_multi_dispatch": True, "enable_consume_queue_ext": True}
     with Pair(tmp_path / "store", **options) as pair:
         properties = {"INNER_MULTI_DISPATCH": "%LMQ%a", "TAGS": "TagA"}
@@ -835,6 +860,7 @@ def test_without_multi_dispatch_offsets_are_given_and_no_queue_is_built(tmp_path
 
 
 def test_with_multi_dispatch_alone_units_go_to_the_message_s_queue_id(tmp_path):
+    """Corner 53."""
     with Pair(tmp_path / "store", enable_multi_dispatch=True) as pair:
         properties = {"INNER_MULTI_DISPATCH": "%LMQ%a,plain", "INNER_MULTI_QUEUE_OFFSET": "0,3"}
         pair.put(fields_of("T", queue_id=2, properties=properties))
@@ -843,6 +869,7 @@ def test_with_multi_dispatch_alone_units_go_to_the_message_s_queue_id(tmp_path):
 
 
 def test_a_message_of_a_batch_queue_takes_an_offset_of_a_light_queue_and_has_no_unit_there(tmp_path):
+    """Corner 53."""
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", batch_topics=("Batched",), **options) as pair:
         pair.put(light("%LMQ%a", "Batched"))
@@ -923,6 +950,7 @@ def test_a_slash_in_a_light_queue_s_name_skips_its_unit_alone(tmp_path):
 
 @pytest.mark.parametrize(("release", "offset"), [("5.5.0", None), ("5.4.0", "0"), ("5.3.3", "0"), ("4.9.8", "0")])
 def test_messages_of_dead_letter_topics_are_for_light_queues_before_5_5(release, offset, tmp_path):
+    """Corner 53."""
     options = {"enable_lmq": True, "enable_multi_dispatch": True}
     with Pair(tmp_path / "store", compat=release, **options) as pair:
         pair.put(light("%LMQ%a", "%DLQ%g"))
@@ -942,6 +970,7 @@ BOTH = {"enable_lmq": True, "enable_multi_dispatch": True}
 def test_what_older_releases_give_other_offsets_in_light_queues_is_refused_as_one_of_them(
     topic, names, options, tmp_path
 ):
+    """Corner 53."""
     for release in ("4.9.3", "5.3.1"):
         (tmp_path / release).mkdir()
         extend_topics(tmp_path / release, {"Batched": 1}, {"Batched": "BatchCQ"})  # of another release
@@ -991,6 +1020,7 @@ def test_a_result_says_where_the_message_is(tmp_path):
 
 
 def test_an_ipv6_broker_s_id_has_56_characters(tmp_path):
+    """Corner 25."""
     with open_store(tmp_path / "store", store_host="[::1]:10911") as store:
         result = store.put_message(Message("T", b"x"))
         assert len(result.offset_msg_id) == 56
@@ -1174,6 +1204,7 @@ def test_without_an_index_nothing_is_indexed(tmp_path):
 
 
 def test_an_index_file_exists_after_a_first_message_without_keys(tmp_path):
+    """Corner 57."""
     with Pair(tmp_path / "store") as pair:
         pair.put(body=b"x")
         pair.store.flush()

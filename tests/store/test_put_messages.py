@@ -48,6 +48,7 @@ def test_every_file_is_the_reference_s_byte_for_byte(profile, seed, tmp_path):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_client_batches_are_the_reference_s_byte_for_byte(release, seed, tmp_path):
+    """Corner 28."""
     rng = random.Random(f"{seed} batch {release}")
     with Pair(tmp_path / "store", compat=release) as pair:
         for _ in range(25):
@@ -84,6 +85,7 @@ def test_the_files_are_those_of_messages_put_one_by_one(seed, tmp_path):
 
 
 def test_a_batch_is_consecutive_and_has_one_store_time(tmp_path):
+    """Corner 29."""
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("T", b"", queue_id=1))
         result = store.put_batch(Message("T", b"", queue_id=1), [Message("any", b"%d" % i) for i in range(5)])
@@ -102,6 +104,7 @@ def test_a_batch_without_a_queue_takes_one(tmp_path):
 
 
 def test_a_batch_that_does_not_fit_moves_whole_to_the_next_file(tmp_path):
+    """Corner 12."""
     with open_store(tmp_path / "store") as store:
         first = store.put_message(Message("T", bytes(2000), queue_id=0))
         result = store.put_batch(Message("T", b"", queue_id=0), [Message("T", bytes(900))] * 3)
@@ -189,6 +192,7 @@ def test_properties_of_a_batch_that_are_too_long_are_refused(tmp_path):
     ],
 )
 def test_each_record_of_a_batch_has_the_batch_s_properties_or_not_by_release(release, expected, tmp_path):
+    """Corner 28."""
     with open_store(tmp_path / "store", compat=release) as store:
         batch = Message("T", b"", queue_id=0, properties={"c": "d"})
         result = store.put_batch(batch, [Message("T", b"", properties={"a": "b"})])
@@ -395,6 +399,7 @@ def test_results_are_columns_and_rows(tmp_path):
 
 
 def test_prepared_messages_take_no_queue_offset_among_others(tmp_path):
+    """Corner 15."""
     with open_store(tmp_path / "store") as store:
         flags = [0, PREPARED, 0, PREPARED, 0]
         result = store.put_messages([Message("T", b"", queue_id=0, sys_flag=flag) for flag in flags])

@@ -145,6 +145,7 @@ def test_all_keys_of_a_store_in_one_batch_are_found_as_by_brute_force(golden):
 
 
 def test_every_message_is_found_by_each_of_its_ids(golden):
+    """Corner 26."""
     with rocketstore.open(golden.root) as store:
         for offset, record in golden.log.records[::7]:
             assert store.query_message_by_id(record.offset_msg_id).phy_offset == offset
@@ -176,6 +177,7 @@ def test_limits_may_be_numbers_of_numpy(tmp_path):
 
 
 def test_messages_come_newest_first_and_max_num_counts_them(tmp_path):
+    """Corner 69."""
     store, log = store_of(tmp_path, [message("k") for _ in range(10)])
     expected = [offset for offset, _ in reversed(log.records)]
     with store:
@@ -194,7 +196,8 @@ def test_times_beyond_a_long_are_refused(tmp_path):
             store.get_phy_offset_by_time(2**63)
 
 
-def test_more_than_64_are_returned_if_asked_for(tmp_path):  # point 69: RocketMQ caps at 64
+def test_more_than_64_are_returned_if_asked_for(tmp_path):  # corner 69: RocketMQ caps at 64
+    """Corner 69."""
     store, log = store_of(tmp_path, [message("k") for _ in range(200)])
     with store:
         assert len(query(store, "k")) == 64
@@ -221,7 +224,8 @@ def test_an_answer_of_many_keys_is_indexed_from_both_ends(tmp_path):
                 found[place]
 
 
-def test_a_message_is_found_by_each_word_of_its_keys_and_by_its_unique_key(tmp_path):  # point 66
+def test_a_message_is_found_by_each_word_of_its_keys_and_by_its_unique_key(tmp_path):
+    """Corner 66."""
     records = [{"properties": {"KEYS": "a  b c ", "UNIQ_KEY": "id 1"}}, {"properties": {"KEYS": " "}}, {}]
     store, log = store_of(tmp_path, records)
     first = log.records[0][0]
@@ -237,7 +241,8 @@ def test_a_message_is_found_by_each_word_of_its_keys_and_by_its_unique_key(tmp_p
         assert offsets_of(store.query_message_by_unique_key("TopicTest", "a")) == []
 
 
-def test_collisions_are_not_returned_and_do_not_count(tmp_path):  # point 70: RocketMQ returns them
+def test_collisions_are_not_returned_and_do_not_count(tmp_path):  # corner 70: RocketMQ returns them
+    """Corner 70."""
     assert reference.java_hash("AaAa") == reference.java_hash("BBBB") == reference.java_hash("AaBB")
     keys = ["AaAa", *["BBBB"] * 70, "AaBB"]
     store, log = store_of(tmp_path, [message(key) for key in keys])
@@ -263,7 +268,8 @@ def test_topic_and_key_are_not_taken_apart_at_another_hash_sign(tmp_path):
         assert query(store, "c", topic="a#b") == [log.records[1][0]]
 
 
-def test_a_key_that_looks_like_a_tag_is_no_tag(tmp_path):  # point 67
+def test_a_key_that_looks_like_a_tag_is_no_tag(tmp_path):
+    """Corner 67."""
     store, log = store_of(tmp_path, [message("T#TagA"), {"properties": {"TAGS": "TagA"}}])
     key, tag = (offset for offset, _ in log.records)
     with store:
@@ -273,7 +279,8 @@ def test_a_key_that_looks_like_a_tag_is_no_tag(tmp_path):  # point 67
         assert query(store, "TagA", topic="TopicTest#T") == []
 
 
-def test_a_hash_of_the_smallest_int_is_0(tmp_path):  # point 64
+def test_a_hash_of_the_smallest_int_is_0(tmp_path):
+    """Corner 64."""
     key = reference.key_for_hash(-(2**31), "TopicTest#")
     assert reference.java_hash(f"TopicTest#{key}") == -(2**31)
     key = key.replace(" ", "\x01")  # a space would make two keys of it
@@ -284,7 +291,8 @@ def test_a_hash_of_the_smallest_int_is_0(tmp_path):  # point 64
         assert query(store, key) == []
 
 
-def test_keys_beyond_the_bmp_are_found(tmp_path):  # point 65
+def test_keys_beyond_the_bmp_are_found(tmp_path):
+    """Corner 65."""
     keys = ["\U0001f600", "订单-1", "é", "\uffff\U0010ffff"]
     store, log = store_of(tmp_path, [message(key) for key in keys])
     with store:
@@ -366,7 +374,8 @@ def test_an_answer_says_that_a_message_of_the_index_is_lost_inside_the_log(how, 
         assert (str(path) in reason) == (how != "missing file")
 
 
-def test_prepared_messages_are_found_and_rolled_back_ones_are_not(tmp_path):  # points 16 and 17
+def test_prepared_messages_are_found_and_rolled_back_ones_are_not(tmp_path):
+    """Corners 16 and 17."""
     records = [message("k", sys_flag=flag) for flag in (0, 0x4, 0x8, 0xC)]
     store, log = store_of(tmp_path, records)
     with store:
@@ -389,8 +398,11 @@ def test_the_messages_have_all_their_fields(tmp_path):
 # ---- times -------------------------------------------------------------------------------------------------
 
 
-def test_times_are_those_of_the_records_to_the_millisecond_and_inclusive(tmp_path):  # point 72
-    """RocketMQ knows whole seconds after the index file's first message: what is at 999 ms reads as its beginning."""
+def test_times_are_those_of_the_records_to_the_millisecond_and_inclusive(tmp_path):
+    """RocketMQ knows whole seconds after the index file's first message: what is at 999 ms reads as its beginning.
+
+    Corner 72.
+    """
     store, log = store_of(tmp_path, [message("k", at=at) for at in (0, 1, 998, 999, 1000, 1001)])
     times = [record.store_timestamp for _, record in log.records]
     index = oracle.build_index(log, SLOTS, ITEMS)
@@ -411,7 +423,8 @@ def test_an_empty_span_of_time_gives_nothing(tmp_path):
         assert len(query(store, "k", 64, -(2**63), 2**63 - 1)) == 2
 
 
-def test_the_first_item_of_a_rolled_file_is_found_in_spite_of_its_wrong_time(tmp_path):  # point 61
+def test_the_first_item_of_a_rolled_file_is_found_in_spite_of_its_wrong_time(tmp_path):
+    """Corner 61."""
     records = [message(f"k{n}", at=60_000 * n) for n in range(12)]
     store, log = store_of(tmp_path, records, index_num=6, index_tags=False)
     index = oracle.build_index(log, SLOTS, 6, index_tags=False)
@@ -423,15 +436,16 @@ def test_the_first_item_of_a_rolled_file_is_found_in_spite_of_its_wrong_time(tmp
         assert offsets_of(store.query_message(*asked)) == [log.records[first][0]]
 
 
-def test_times_before_the_first_message_of_a_file_are_found(tmp_path):  # points 62 and 63
-    """A clock that goes back: RocketMQ stores 0 seconds, and its header's end decreases."""
+def test_times_before_the_first_message_of_a_file_are_found(tmp_path):
+    """A clock that goes back: RocketMQ stores 0 seconds, and its header's end decreases. Corners 62 and 63."""
     store, log = store_of(tmp_path, [message("k", at=at) for at in (100_000, 0, 50_000)])
     with store:
         assert query(store, "k", 64, T0, T0 + 10) == [log.records[1][0]]
         assert query(store, "k", 64, T0 + 60_000, T0 + 200_000) == [log.records[0][0]]
 
 
-def test_an_older_file_is_searched_whatever_the_times_of_the_newer_ones(tmp_path):  # point 71
+def test_an_older_file_is_searched_whatever_the_times_of_the_newer_ones(tmp_path):
+    """Corner 71."""
     records = [message("k", at=at) for at in (900_000, 901_000, 0, 1000, 500_000, 501_000)]
     store, log = store_of(tmp_path, records, index_num=3)  # two items a file
     with store:
@@ -444,7 +458,8 @@ def test_an_older_file_is_searched_whatever_the_times_of_the_newer_ones(tmp_path
 # ---- duplicates and chains ---------------------------------------------------------------------------------
 
 
-def test_a_message_that_was_dispatched_twice_is_returned_once(tmp_path):  # point 68
+def test_a_message_that_was_dispatched_twice_is_returned_once(tmp_path):
+    """Corner 68."""
     store, log = store_of(tmp_path, [message("k") for _ in range(3)])
     index = IndexService(SLOTS, ITEMS)
     for _, record in log.records:
@@ -501,7 +516,8 @@ def test_a_chain_of_exactly_max_scan_entries_is_complete(tmp_path):
         assert len(found.phy_offsets) == 1
 
 
-def test_a_single_entry_is_searched_and_an_empty_file_is_not(tmp_path):  # point 73
+def test_a_single_entry_is_searched_and_an_empty_file_is_not(tmp_path):
+    """Corner 73."""
     store, log = store_of(tmp_path, [message("k")], index_tags=False)
     offset = log.records[0][0]
     one, none = IndexFile(SLOTS, ITEMS), IndexFile(SLOTS, ITEMS, offset, T0)
@@ -533,7 +549,8 @@ def test_a_message_that_is_indexed_while_it_is_looked_for_is_found_or_said_to_be
         assert (offsets_of(found), found.complete) == ([log.records[1][0]], True)
 
 
-def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):  # point 80
+def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):
+    """Corner 80."""
     store, log = store_of(tmp_path, [message("k")])
     index = oracle.build_index(log, SLOTS, ITEMS)
     for offset in (log.max_offset, 65_000, 65_536, 10**12, 2**63 - 1, -1, -(2**63), log.records[0][0] + 1):
@@ -543,7 +560,8 @@ def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):  # point 8
         assert query(store, "k") == [log.records[0][0]]
 
 
-def test_entries_of_expired_messages_are_passed_over(tmp_path):  # point 78
+def test_entries_of_expired_messages_are_passed_over(tmp_path):
+    """Corner 78."""
     records = [message("k", body=bytes(1500)) for _ in range(8)]
     store, log = store_of(tmp_path, records, file_size=4096)
     store.close()
@@ -586,7 +604,8 @@ def test_a_message_that_is_damaged_after_it_was_found_is_an_error(tmp_path):
             found.messages  # noqa: B018
 
 
-def test_a_name_that_is_no_number_in_the_index_is_skipped(tmp_path):  # point 74
+def test_a_name_that_is_no_number_in_the_index_is_skipped(tmp_path):
+    """Corner 74."""
     store, log = store_of(tmp_path, [message("k")])
     (tmp_path / "index" / "notes.txt").write_text("hello")
     with store:
@@ -650,8 +669,11 @@ def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_note
         assert [file.index_num for file in store.index.files] == [ITEMS]
 
 
-def test_an_index_of_messages_without_keys_is_complete(tmp_path):  # points 57 and 58
-    """RocketMQ makes the file with the first message, and counts it as one entry though the bytes are 0."""
+def test_an_index_of_messages_without_keys_is_complete(tmp_path):
+    """RocketMQ makes the file with the first message, and counts it as one entry though the bytes are 0.
+
+    Corners 57 and 58.
+    """
     make_store(tmp_path, [{}, {}])
     config = rocketstore.StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ITEMS)
     with rocketstore.open(tmp_path, config=config) as store:
@@ -662,7 +684,8 @@ def test_an_index_of_messages_without_keys_is_complete(tmp_path):  # points 57 a
         assert (len(found.messages), found.complete) == (0, True)
 
 
-def test_a_full_file_has_one_entry_less_than_its_number_of_items(tmp_path):  # point 59
+def test_a_full_file_has_one_entry_less_than_its_number_of_items(tmp_path):
+    """Corner 59."""
     store, log = store_of(tmp_path, [message(f"k{n}") for n in range(7)], index_num=4, index_tags=False)
     with store:
         assert [len(file) for file in store.index.files] == [3, 3, 1]
@@ -670,7 +693,8 @@ def test_a_full_file_has_one_entry_less_than_its_number_of_items(tmp_path):  # p
             assert query(store, f"k{n}") == [offset]
 
 
-def test_after_a_crash_the_index_is_read_as_it_is(tmp_path):  # points 76 and 77: a broker would delete it
+def test_after_a_crash_the_index_is_read_as_it_is(tmp_path):
+    """A broker would delete the index. Corners 76 and 77."""
     store, log = store_of(tmp_path, [message(f"k{n}") for n in range(7)], index_num=4, index_tags=False)
     store.close()
     (tmp_path / "abort").write_bytes(b"123")
@@ -1080,7 +1104,8 @@ def test_what_is_no_key_and_no_number_is_refused(tmp_path):
 # ---- ids ---------------------------------------------------------------------------------------------------
 
 
-def test_a_message_is_found_by_its_offset_message_id_in_any_case(tmp_path):  # points 25 and 26
+def test_a_message_is_found_by_its_offset_message_id_in_any_case(tmp_path):
+    """Corners 25 and 26."""
     hosts = ["10.0.0.1:10911", "[fe80::abcd]:10911"]
     store, log = store_of(tmp_path, [message("a", store_host=host) for host in hosts])
     with store:
@@ -1247,7 +1272,8 @@ def test_an_index_of_damaged_files_alone_is_an_error(tmp_path):
         other.query_message("TopicTest", "k8")
 
 
-def test_wrong_slot_and_index_counts_in_the_configuration_are_refused(tmp_path):  # point 75
+def test_wrong_slot_and_index_counts_in_the_configuration_are_refused(tmp_path):
+    """Corner 75."""
     store, _ = store_of(tmp_path, [message("k")])
     store.close()
     config = rocketstore.StoreConfig(max_hash_slot_num=1000, max_index_num=1000)

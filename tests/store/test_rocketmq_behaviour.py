@@ -85,6 +85,7 @@ def unreadable(what, phy_offset):
 
 @pytest.mark.parametrize("what", ["topic", "delay"])
 def test_a_restart_of_a_broker_cuts_the_log_at_a_record_that_it_cannot_read(what, tmp_path):
+    """Corners 6 and 30."""
     later = build_record(phy_offset=SIZE + len(unreadable(what, SIZE)), queue_offset=1)
     root = store_of(tmp_path / "store", [{}, unreadable(what, SIZE), later])
     assert as_broker(root) == SIZE
@@ -93,6 +94,7 @@ def test_a_restart_of_a_broker_cuts_the_log_at_a_record_that_it_cannot_read(what
 
 @pytest.mark.parametrize("what", ["topic", "delay"])
 def test_rocketstore_refuses_a_log_with_an_unreadable_record_before_others(what, tmp_path):
+    """Corners 6 and 110."""
     at = 3 * SIZE
     later = build_record(phy_offset=at + len(unreadable(what, at)), queue_offset=3, store_timestamp=BEGIN + 10)
     root = store_of(tmp_path / "store", [*some(3), unreadable(what, at), later])
@@ -107,6 +109,7 @@ def test_rocketstore_refuses_a_log_with_an_unreadable_record_before_others(what,
 
 
 def test_a_log_that_ends_with_an_unreadable_record_goes_on_in_its_place(tmp_path):
+    """Corner 110."""
     root = store_of(tmp_path / "store", [{}, unreadable("topic", SIZE)])
     (root / "abort").write_bytes(b"4711")
     with open_store(root) as store:
@@ -121,6 +124,7 @@ def test_a_log_that_ends_with_an_unreadable_record_goes_on_in_its_place(tmp_path
 
 
 def test_a_clean_restart_of_a_broker_drops_a_blank_that_nothing_follows(tmp_path):
+    """Corner 13."""
     root = store_of(tmp_path / "store", some(3))
     write_file(root / "commitlog", 0, read_files(root / "commitlog")[0][: 3 * SIZE] + blank(FILE - 3 * SIZE))
     write_file(root / "commitlog", FILE, blank(FILE))
@@ -130,6 +134,7 @@ def test_a_clean_restart_of_a_broker_drops_a_blank_that_nothing_follows(tmp_path
 
 
 def test_a_broker_does_not_begin_recovery_in_a_file_of_only_a_blank_but_passes_over_it(tmp_path):
+    """Corner 88."""
     first, last = some(3), build_record(phy_offset=2 * FILE, queue_offset=3)
     root = store_of(tmp_path / "store", first)
     data = read_files(root / "commitlog")[0][: 3 * SIZE]
@@ -143,6 +148,7 @@ def test_a_broker_does_not_begin_recovery_in_a_file_of_only_a_blank_but_passes_o
 
 
 def test_an_empty_last_log_file_goes_and_one_in_the_middle_is_refused(tmp_path):
+    """Corner 86."""
     for policy, open_it in (("broker", as_broker), ("complete", completed)):
         root = store_of(tmp_path / policy, some(60))
         end = CommitLog(read_files(root / "commitlog")).max_offset
@@ -156,6 +162,7 @@ def test_an_empty_last_log_file_goes_and_one_in_the_middle_is_refused(tmp_path):
 
 
 def test_a_file_of_zeros_that_was_made_ahead_is_removed(tmp_path):
+    """Corner 87."""
     for name, open_it in (("broker", as_broker), ("complete", completed)):
         root = store_of(tmp_path / name, some(5))
         damages.log_file_made_ahead(root, None)
@@ -165,6 +172,7 @@ def test_a_file_of_zeros_that_was_made_ahead_is_removed(tmp_path):
 
 
 def test_old_records_revive_behind_one_of_the_same_size_after_a_broker_cut_them_off(tmp_path):
+    """Corner 90."""
     root = store_of(tmp_path / "store", some(4))
     damages.change_log(root, 0, SIZE + 4, b"\0\0\0\0")
     assert as_broker(root) == SIZE
@@ -179,6 +187,7 @@ def test_old_records_revive_behind_one_of_the_same_size_after_a_broker_cut_them_
 
 
 def test_nothing_revives_behind_what_rocketstore_writes(tmp_path):
+    """Corner 90."""
     root = store_of(tmp_path / "store", some(4))
     damages.change_log(root, 0, SIZE + 4, b"\0\0\0\0")
     assert as_broker(root) == SIZE
@@ -195,6 +204,7 @@ def test_nothing_revives_behind_what_rocketstore_writes(tmp_path):
 
 
 def test_without_its_log_a_broker_destroys_the_queues_and_begins_at_0_again(tmp_path):
+    """Corners 14 and 94."""
     root = store_of(tmp_path / "store", some(4))
     damages.missing_log(root, None)
     as_broker(root)
@@ -205,6 +215,7 @@ def test_without_its_log_a_broker_destroys_the_queues_and_begins_at_0_again(tmp_
 
 
 def test_rocketstore_refuses_a_store_that_lost_its_log(tmp_path):
+    """Corner 94."""
     root = store_of(tmp_path / "store", some(4))
     damages.missing_log(root, None)
     before = files_under(root, *PARTS, "index")
@@ -219,6 +230,7 @@ def test_rocketstore_refuses_a_store_that_lost_its_log(tmp_path):
 
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=["clean", "unclean"])
 def test_a_broker_rebuilds_queues_from_the_last_ten_files_of_the_log_and_rocketstore_from_all(mode, tmp_path):
+    """Corners 81, 93 and 96."""
     for name, open_it in (("broker", as_broker), ("complete", completed)):
         root = store_of(tmp_path / name, some(50, bytes(1200)))
         starts = sorted(read_files(root / "commitlog"))
@@ -233,6 +245,7 @@ def test_a_broker_rebuilds_queues_from_the_last_ten_files_of_the_log_and_rockets
 
 
 def test_after_a_clean_stop_a_broker_loses_a_message_whose_unit_was_the_newest(tmp_path):
+    """Corner 91."""
     root = store_of(tmp_path / "store", some(4))
     damages.zeroed_newest_unit(root, None)
     as_broker(root)
@@ -241,6 +254,7 @@ def test_after_a_clean_stop_a_broker_loses_a_message_whose_unit_was_the_newest(t
 
 @pytest.mark.parametrize("end", ["a broker that crashed", "rocketstore", "rocketstore that crashed"])
 def test_a_lost_unit_comes_back(end, tmp_path):
+    """Corners 91 and 92."""
     root = store_of(tmp_path / "store", some(4))
     damages.zeroed_newest_unit(root, None)
     if end.endswith("crashed"):
@@ -254,6 +268,7 @@ def test_a_lost_unit_comes_back(end, tmp_path):
 
 
 def test_a_queue_of_only_fillers_keeps_a_broker_from_rebuilding_the_others(tmp_path):
+    """Corner 39."""
     records = [*some(3), *some(3, topic="Other")]
     for name, open_it in (("broker", as_broker), ("complete", completed)):
         root = store_of(tmp_path / name, records)
@@ -284,6 +299,7 @@ def test_a_message_of_a_negative_queue_offset_is_in_no_queue_of_a_broker(offsets
 
 
 def test_queues_of_a_log_without_its_beginning_are_rebuilt_with_fillers(tmp_path):
+    """Corner 95."""
     for name, open_it in (("broker", as_broker), ("complete", completed)):
         root = store_of(tmp_path / name, some(60))
         records = CommitLog(read_files(root / "commitlog")).records
@@ -298,6 +314,7 @@ def test_queues_of_a_log_without_its_beginning_are_rebuilt_with_fillers(tmp_path
 
 
 def test_a_broker_does_not_start_with_plain_queues_of_a_topic_of_batches(tmp_path):
+    """Corner 52."""
     root = store_of(tmp_path / "store", some(3))
     (root / "config").mkdir()
     (root / "config" / "topics.json").write_text(
@@ -308,6 +325,7 @@ def test_a_broker_does_not_start_with_plain_queues_of_a_topic_of_batches(tmp_pat
 
 
 def test_a_unit_that_could_not_be_written_is_an_error_and_not_lost(monkeypatch, tmp_path):
+    """Corners 56 and 84."""
     root = tmp_path / "store"
     store = open_store(root)
     store.put_message(Message("TopicTest", b"", queue_id=0))
@@ -333,6 +351,7 @@ def test_a_unit_that_could_not_be_written_is_an_error_and_not_lost(monkeypatch, 
 
 
 def test_closing_dispatches_what_is_left_and_then_removes_abort(tmp_path):
+    """Corner 84."""
     root = tmp_path / "store"
     store = open_store(root)
     store.put_messages([Message("TopicTest", b"", queue_id=i % 7) for i in range(5000)])
@@ -344,6 +363,7 @@ def test_closing_dispatches_what_is_left_and_then_removes_abort(tmp_path):
 
 @pytest.mark.parametrize("count", [10, 20])
 def test_a_queue_whose_last_file_is_exactly_full_expires_as_any(count, tmp_path):
+    """Corner 109."""
     queue = ConsumeQueueWriter(tmp_path / "0", CQ_FILE)
     offsets = [i * 100 for i in range(count)]
     queue.put_units(*columns(offsets))
@@ -367,6 +387,7 @@ def columns(offsets):
 
 
 def test_the_times_of_an_index_file_may_go_backwards(tmp_path):
+    """Corners 62 and 63."""
     path = tmp_path / "20240101000000000"
     with IndexFile.create(path, hash_slot_num=7, index_num=10) as file:
         for phy_offset, time in enumerate((100_000, 0, 50_000)):
@@ -384,6 +405,7 @@ def test_the_times_of_an_index_file_may_go_backwards(tmp_path):
 
 
 def test_no_properties_and_none_at_all_are_one_record(tmp_path):
+    """Corner 27."""
     with open_store(tmp_path / "store") as store:
         for properties in (None, {}):
             message = Message("TopicTest", b"body", queue_id=0, properties=properties)

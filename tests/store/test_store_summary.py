@@ -148,7 +148,8 @@ def test_the_summary_of_a_golden_store_is_what_rocketmq_says_of_it(name, tmp_pat
 
 
 @pytest.mark.parametrize("name", stores.NAMES)
-def test_the_checkpoint_of_a_golden_store_is_rocketmq_s(name, tmp_path):  # points 82 and 83
+def test_the_checkpoint_of_a_golden_store_is_rocketmq_s(name, tmp_path):
+    """Corners 82 and 83."""
     (row,) = stores.dump(name)["checkpoint"]
     with rocketstore.open(stores.unpack(name, tmp_path)) as store:
         found = store.checkpoint
@@ -160,7 +161,8 @@ def test_the_checkpoint_of_a_golden_store_is_rocketmq_s(name, tmp_path):  # poin
         assert found.logics_physical_offset == (row["logicsPhysicalOffset"] or 0)
 
 
-def test_abort_means_running_or_crashed_whatever_is_in_it(tmp_path):  # points 84 and 85
+def test_abort_means_running_or_crashed_whatever_is_in_it(tmp_path):
+    """Corners 84 and 85."""
     small_store(tmp_path)
     (tmp_path / "abort.bak").write_bytes(b"")  # there after a clean run, too
     with rocketstore.open(tmp_path) as store:
@@ -171,7 +173,8 @@ def test_abort_means_running_or_crashed_whatever_is_in_it(tmp_path):  # points 8
         assert not store.is_locked
 
 
-def test_without_a_checkpoint_all_its_numbers_are_0(tmp_path):  # point 81
+def test_without_a_checkpoint_all_its_numbers_are_0(tmp_path):
+    """Corner 81."""
     small_store(tmp_path)
     (tmp_path / "checkpoint").unlink()
     found = assert_only(tmp_path, "checkpoint")
@@ -179,8 +182,8 @@ def test_without_a_checkpoint_all_its_numbers_are_0(tmp_path):  # point 81
     assert found["summary"].problems == []
 
 
-def test_a_checkpoint_of_24_used_bytes_is_read(tmp_path):  # point 82
-    """As 4.9 used them: the newer fields are 0."""
+def test_a_checkpoint_of_24_used_bytes_is_read(tmp_path):
+    """As 4.9 used them: the newer fields are 0. Corner 82."""
     small_store(tmp_path)
     data = (tmp_path / "checkpoint").read_bytes()
     (tmp_path / "checkpoint").write_bytes(data[:24].ljust(4096, b"\0"))
@@ -395,8 +398,8 @@ def test_a_damaged_configuration_is_said_and_all_else_reads(tmp_path, text):
     said(found, "consumerOffset.json")
 
 
-def test_a_damaged_configuration_with_a_bak_file_is_read_from_that(tmp_path):  # point 108
-    """RocketMQ deletes the damaged file; here it stays."""
+def test_a_damaged_configuration_with_a_bak_file_is_read_from_that(tmp_path):
+    """RocketMQ deletes the damaged file; here it stays. Corner 108."""
     small_store(tmp_path)
     path = tmp_path / "config/topics.json"
     (tmp_path / "config/topics.json.bak").write_bytes(path.read_bytes())
@@ -406,7 +409,8 @@ def test_a_damaged_configuration_with_a_bak_file_is_read_from_that(tmp_path):  #
     assert path.read_text() == "{"
 
 
-def test_integer_names_without_quotes_are_read(tmp_path):  # point 107
+def test_integer_names_without_quotes_are_read(tmp_path):
+    """Corner 107."""
     with rocketstore.open(small_store(tmp_path)) as store:
         assert store.broker_config.consumer_offsets["G"] == {"T0": {0: 1, 2: 0}, "T1": {1: 2}}
 
@@ -546,8 +550,8 @@ def test_a_missing_directory_of_the_log_is_a_problem_once_it_must_have_had_a_fil
             assert store.summary().problems == expected
 
 
-def test_damage_in_the_middle_of_the_log_is_no_reason_not_to_read_the_rest(tmp_path):  # points 31 and 89
-    """RocketMQ would cut all that follows at its next start."""
+def test_damage_in_the_middle_of_the_log_is_no_reason_not_to_read_the_rest(tmp_path):
+    """RocketMQ would cut all that follows at its next start. Corners 31 and 89."""
     small_store(tmp_path)
     with rocketstore.open(tmp_path) as store:
         offsets = [int(offset) for batch in store.scan(columns=["phy_offset"]) for offset in batch.phy_offset]
@@ -744,7 +748,8 @@ def test_a_queue_id_is_a_number_and_never_a_path(tmp_path):
                 store.consume_queue("T0", queue_id)
 
 
-def test_directories_that_are_no_number_are_no_queues(tmp_path):  # point 51
+def test_directories_that_are_no_number_are_no_queues(tmp_path):
+    """Corner 51."""
     small_store(tmp_path)
     source = tmp_path / "consumequeue/T0/0"
     for name in ("abc", "1x", "0x1", "1.0", "2147483648", "-2147483649", " 1", "\uff11", "--1", "+", "-"):
@@ -754,7 +759,8 @@ def test_directories_that_are_no_number_are_no_queues(tmp_path):  # point 51
         assert store.summary().messages == 12
 
 
-def test_a_directory_minus_1_is_queue_minus_1(tmp_path):  # point 51
+def test_a_directory_minus_1_is_queue_minus_1(tmp_path):
+    """Corner 51."""
     small_store(tmp_path)
     for name in ("-1", "-2147483648", "2147483647"):
         shutil.copytree(tmp_path / "consumequeue/T0/0", tmp_path / "consumequeue/T0" / name)
@@ -891,7 +897,8 @@ def test_by_time_of_a_topic_no_other_topic_is_looked_at(tmp_path, monkeypatch):
                 store.get_offset_by_time(topic, T0)
 
 
-def test_by_time_before_the_first_message_and_behind_the_last(tmp_path):  # point 105
+def test_by_time_before_the_first_message_and_behind_the_last(tmp_path):
+    """Corner 105."""
     with by_time(tmp_path, 0, 10, 20) as store:
         for timestamp, lower, upper in ((T0 - 1, 0, 0), (T0 + 21, 3, 2), (2**63 - 1, 3, 2), (-1, 0, 0)):
             assert store.get_offset_by_time("TopicTest", timestamp, 0, "lower") == lower
@@ -907,7 +914,8 @@ def test_a_time_is_an_integer(tmp_path):
                 store.get_phy_offset_by_time(timestamp)
 
 
-def test_by_time_in_a_gap_upper_is_the_one_before_lower(tmp_path):  # point 106
+def test_by_time_in_a_gap_upper_is_the_one_before_lower(tmp_path):
+    """Corner 106."""
     with by_time(tmp_path, 0, 10, 20) as store:
         assert store.get_offset_by_time("TopicTest", T0 + 15, 0, "lower") == 2
         assert store.get_offset_by_time("TopicTest", T0 + 15, 0, "upper") == 1
@@ -1033,7 +1041,8 @@ def test_a_queue_of_no_unit_stays_open(tmp_path):
 # ---- recovery's cases, as they are found -------------------------------------------------------------------
 
 
-def test_a_log_whose_last_file_is_empty_is_read(tmp_path):  # point 86
+def test_a_log_whose_last_file_is_empty_is_read(tmp_path):
+    """Corner 86."""
     small_store(tmp_path)
     (tmp_path / "commitlog" / f"{65536:020d}").write_bytes(b"")
     found = assert_only(tmp_path)
@@ -1041,7 +1050,8 @@ def test_a_log_whose_last_file_is_empty_is_read(tmp_path):  # point 86
     assert (tmp_path / "commitlog" / f"{65536:020d}").exists()
 
 
-def test_a_file_made_ahead_is_no_part_of_the_log(tmp_path):  # point 87
+def test_a_file_made_ahead_is_no_part_of_the_log(tmp_path):
+    """Corner 87."""
     small_store(tmp_path)
     (tmp_path / "commitlog" / f"{65536:020d}").write_bytes(bytes(65536))
     end = rocketstore.open(tmp_path).commit_log.max_phy_offset
@@ -1049,7 +1059,8 @@ def test_a_file_made_ahead_is_no_part_of_the_log(tmp_path):  # point 87
     assert assert_only(tmp_path)["summary"].max_phy_offset == end
 
 
-def test_a_file_that_is_a_blank_alone_is_read_over(tmp_path):  # points 13 and 88
+def test_a_file_that_is_a_blank_alone_is_read_over(tmp_path):
+    """Corners 13 and 88."""
     make_store(tmp_path, [{}], file_size=4096)
     with rocketstore.open(tmp_path) as store:
         first = store.look_message_by_offset(0)
@@ -1066,7 +1077,8 @@ def test_a_file_that_is_a_blank_alone_is_read_over(tmp_path):  # points 13 and 8
         assert store.get_phy_offset_by_time(2**62) == store.commit_log.max_phy_offset
 
 
-def test_units_beyond_the_log_are_behind_the_end_of_the_queue(tmp_path):  # point 45
+def test_units_beyond_the_log_are_behind_the_end_of_the_queue(tmp_path):
+    """Corner 45."""
     small_store(tmp_path)
     path = queue_file(tmp_path)
     data = bytearray(path.read_bytes())
@@ -1082,7 +1094,8 @@ def test_units_beyond_the_log_are_behind_the_end_of_the_queue(tmp_path):  # poin
         assert store.get_message("T0", 0, 2).status == "MESSAGE_WAS_REMOVING"
 
 
-def test_a_missing_file_of_the_log_is_named_and_what_is_around_it_reads(tmp_path):  # points 95 and 97
+def test_a_missing_file_of_the_log_is_named_and_what_is_around_it_reads(tmp_path):
+    """Corners 95 and 97."""
     small_store(tmp_path, 60, file_size=2048)
     names = sorted(path.name for path in (tmp_path / "commitlog").iterdir())
     assert len(names) > 3
@@ -1100,7 +1113,8 @@ def test_a_missing_file_of_the_log_is_named_and_what_is_around_it_reads(tmp_path
         assert sum(len(store.get_message(*queue, 0, 100).messages) for queue in store.queues()) == there
 
 
-def test_two_directories_of_one_log_are_read_as_one(tmp_path):  # point 98: of two files of one name, one counts
+def test_two_directories_of_one_log_are_read_as_one(tmp_path):  # corner 98: of two files of one name, one counts
+    """Corner 98."""
     small_store(tmp_path, 60, file_size=2048)
     names = sorted(path.name for path in (tmp_path / "commitlog").iterdir())
     other = tmp_path / "disk 2"
@@ -1124,7 +1138,8 @@ def test_the_summary_and_every_repr_of_a_store_that_is_gone_say_so(tmp_path):
             assert "No such file or directory" in repr(part)
 
 
-def test_messages_are_there_without_their_queues(tmp_path):  # point 93
+def test_messages_are_there_without_their_queues(tmp_path):
+    """Corner 93."""
     small_store(tmp_path)
     shutil.rmtree(tmp_path / "consumequeue")
     found = assert_only(tmp_path, "queue", "other queue", "lag")

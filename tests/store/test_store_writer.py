@@ -414,6 +414,7 @@ def test_abort_is_there_while_a_store_is_written(tmp_path):
 
 
 def test_the_checkpoint_of_a_closed_store_names_the_last_message(tmp_path):
+    """Corner 83."""
     root = tmp_path / "store"
     with open_store(root) as store:
         store.put_message(Message("T", b""), store_timestamp=BEGIN)
