@@ -27,6 +27,7 @@ from support.stores import NAMES, settings, unpack
 from rocketstore import CommitLog, StoreConfig
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
+from rocketstore.log.join_chunks import join_chunks
 from rocketstore.spark import build_index
 from rocketstore.spark.build import splits
 from rocketstore.spark.build import write_index as build

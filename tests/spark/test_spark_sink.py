@@ -24,8 +24,8 @@ from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import read_blocks
 from rocketstore.spark import register
 from rocketstore.spark.source import sink
-from rocketstore.spark.source.sink import writer_of
 from rocketstore.spark.source.data_source import require_python
+from rocketstore.spark.source.sink import writer_of
 from rocketstore.store import write_job
 
 TIME = 1_700_000_000_000
