@@ -37,6 +37,7 @@ from rocketstore.layout.geometry import (
 )
 from rocketstore.layout.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.queue_directories import topics_in
 from rocketstore.rebuild.files import (
@@ -47,8 +48,11 @@ from rocketstore.rebuild.files import (
     swap,
     take_back,
 )
-from rocketstore.recovery.complete import Completion, open_completion
+from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
+from rocketstore.recovery.plan import RecoveryPlan, plan_files
+from rocketstore.recovery.plan_log import LogRepair, plan_log
 from rocketstore.recovery.queues import QUEUE_PARTS, find_queues
+from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
 __all__ = ["RebuildReport", "rebuild"]
@@ -263,57 +267,59 @@ class Rebuilder:
 
     def build_in(self, out: Path) -> RebuildReport:
         """Build in an empty directory, or in one that has only what a killed call left there."""
-        plan, staging = self.look_only(), out / STAGING
-        with plan.log, lock_owner_of(out):
+        staging = out / STAGING
+        store, repair = self.open_log()
+        with store.log, lock_owner_of(out):
             make_root(out)
             if any(path != staging for path in out.iterdir()):
                 raise FileExistsError(f"{out}: is not empty: give a directory that does not exist")
-            self._build(plan, staging)
+            self._build(store.log, repair.end, staging)
             for path in staging.iterdir():
                 path.rename(out / path.name)
             staging.rmdir()
             sync_path(out)
-            return self._report(plan, out, ())
+            return self._report(store.log, repair.end, out, ())
 
     def build_and_swap(self) -> RebuildReport:
         """Build beside the store's own files, then replace these."""
         staging = self.root / STAGING
         if not self.build.consume_queue or self.build.topics is not None:
             self.layout.require_written_queues("written")  # the other queues are completed
-        plan = self._look()
-        with plan.log:
-            plan.check_queue_types(lambda topic: self.build.has_queues_of([topic]))
-            self._require_rights(plan)
-            self._build(plan, staging)
+        store, repair = self._open_and_plan()
+        with store.log:
+            check_queue_types(store, lambda topic: self.build.has_queues_of([topic]))
+            self._require_rights(repair)
+            self._build(store.log, repair.end, staging)
             save_geometry(self.root, self.config)  # the old files may be the only ones that show it
             for part in self.build.parts():
                 if (self.root / part).exists():
                     make_directory(staging / part)
-            backups, rest = self._swap(plan, staging)
+            backups, rest = self._swap(store, repair, staging)
             try:
-                self._finish(plan, rest)
+                self._finish(store, repair, rest)
                 shutil.rmtree(staging)
                 (self.root / "abort").unlink()
                 sync_path(self.root)
             except OSError as error:
                 reason = f"the new files are in their places, but {error}"
                 raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
-            return self._report(plan, self.root, backups)
+            return self._report(store.log, repair.end, self.root, backups)
 
-    def _swap(self, plan: Completion, staging: Path) -> tuple[tuple[Path, ...], Completion | None]:
+    def _swap(
+        self, store: StoreFiles, repair: LogRepair, staging: Path
+    ) -> tuple[tuple[Path, ...], RecoveryPlan | None]:
         """Replace the old directories with the new ones. After an error rename all of them back.
 
-        Returns: the backups of the old directories, and what must be done to the parts that were not built.
+        Returns: the backups of the old directories, and the plan for the parts that were not built.
         Raises: StoreError if the directories could not be renamed back, or if the log was changed.
         """
         renamed: list[tuple[Path, Path]] = []
         try:
-            plan.apply_steps()  # makes `abort`: a broker that starts during the swap looks at everything
-            return swap(self.root, staging, self.build.parts(), renamed), self._look_at_rest(plan)
+            apply_log_repair(store, repair)  # makes `abort`: a broker that starts during the swap reads everything
+            return swap(self.root, staging, self.build.parts(), renamed), self._plan_rest(store)
         except BaseException as error:
-            is_undone = plan.write is not None and plan.write.what == "undo"
-            if take_back(renamed) and not is_undone:
-                if plan.last_exit_ok:  # with abort a broker's next start would not believe the index
+            if take_back(renamed) and not repair.is_write_undone:
+                if store.last_exit_ok:  # with abort a broker's next start would not believe the index
                     (self.root / "abort").unlink(missing_ok=True)
                     sync_path(self.root)
             elif isinstance(error, Exception):
@@ -321,62 +327,64 @@ class Rebuilder:
                 raise StoreError(f"{self.root}: {reason}: {RUN_AGAIN}") from error
             raise
 
-    def _require_rights(self, plan: Completion) -> None:
-        """Raise now what cutting the log and the swap would fail with when all is built."""
+    def _require_rights(self, repair: LogRepair) -> None:
+        """Raise the errors of cutting the log and of the swap before anything is built."""
         require_replaceable(self.root, self.build.parts())
         paths = {self.root / "checkpoint", *((self.root / part).parent for part in self.build.parts())}
-        for step in plan.steps:
+        for step in repair.steps:
             if step.what in ("zero", "extend", "delete"):
                 paths.add(step.path.parent if step.what == "delete" else step.path)
         for path in sorted(paths):
             if path.exists() and not os.access(path, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    def look_only(self, *, last_file: bool = False) -> Completion:
-        """Look at the log of a store that is not being written and stays as it is. Parameters: as ``look_at_log``."""
+    def open_log(self, *, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
+        """Open the log of a store that is not being written, and find its end. Nothing in the store is changed.
+
+        Parameters: last_file: as for ``plan_log``.
+        """
         if is_held(self.root / "lock"):
             raise StoreLockedError(f"{self.root}: is being written: stop the broker, or the rocketstore writer, first")
-        return self._look(last_file)
+        return self._open_and_plan(last_file)
 
-    def _look(self, last_file: bool = False) -> Completion:
-        plan = open_completion(self.root, self.config)
-        plan.look_at_log(last_file=last_file)
+    def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:
+        store = open_store_files(self.root, self.config)
+        repair = plan_log(store, last_file=last_file)
         old = (path for part in self.build.parts() for path in (self.root / part).rglob("*"))
-        if not plan.log.queue.files and any(path.is_file() for path in old):
+        if not store.log.queue.files and any(path.is_file() for path in old):
             raise StoreError(f"{self.root}: the commit log is gone, but queues or an index are there: restore it")
-        return plan
+        return store, repair
 
-    def _look_at_rest(self, plan: Completion) -> Completion | None:
-        """Find what there is to do to what was not built: it may be behind the log, or beyond its end."""
+    def _plan_rest(self, store: StoreFiles) -> RecoveryPlan | None:
+        """Plan the recovery of the parts that were not built: they may end before the log, or behind it."""
         has_index = self.config.message_index_enable
         if self.build.consume_queue and self.build.topics is None and self.build.index == has_index:
             return None
-        rest = open_completion(self.root, replace(self.config, message_index_enable=has_index and not self.build.index))
-        rest.last_exit_ok = plan.last_exit_ok  # before there was an abort of ours
-        rest.look(thorough=True)
-        return rest
+        config = replace(self.config, message_index_enable=has_index and not self.build.index)
+        rest = open_store_files(self.root, config, last_exit_ok=store.last_exit_ok)  # `abort` is that of this rebuild
+        return plan_files(rest, thorough=True)
 
-    def _finish(self, plan: Completion, rest: Completion | None) -> None:
-        """Have a broker's next start keep all of it."""
+    def _finish(self, store: StoreFiles, repair: LogRepair, rest: RecoveryPlan | None) -> None:
+        """Recover the other parts, and write a checkpoint by which a broker's next start keeps everything."""
         if rest is not None:
-            with rest.log:
-                rest.apply()
+            with rest.store.log:
+                apply_plan(rest)
         has_index = self.config.message_index_enable
         ends = [header.end_timestamp for header in index_headers(self.root / "index")] if has_index else []
-        plan.checkpoint.index_msg_timestamp = max(ends, default=plan.checkpoint.index_msg_timestamp)
-        plan.save_checkpoint()
+        store.checkpoint.index_msg_timestamp = max(ends, default=store.checkpoint.index_msg_timestamp)
+        finish_repair(store, repair)
 
-    def _report(self, plan: Completion, out: Path, backups: tuple[Path, ...]) -> RebuildReport:
+    def _report(self, log: CommitLog, end: int, out: Path, backups: tuple[Path, ...]) -> RebuildReport:
         headers = index_headers(out / "index") if self.build.index else []
         items = sum(max(header.index_count - 1, 0) for header in headers)
         queues = [queue.queue for queue in find_queues(out, self.config)] if self.build.consume_queue else []
         count = sum(self.build.topics is None or topic in self.build.topics for topic, _ in queues)
         notes = tuple(self.layout.left_behind()) if self.build.consume_queue else ()
-        return RebuildReport(plan.log.min_phy_offset, plan.end, count, len(headers), items, backups, out, notes)
+        return RebuildReport(log.min_phy_offset, end, count, len(headers), items, backups, out, notes)
 
     # ---- build ---------------------------------------------------------------------------------------------
 
-    def _build(self, plan: Completion, staging: Path) -> None:
+    def _build(self, log: CommitLog, end: int, staging: Path) -> None:
         """Build all parts in an empty directory. Remove the directory after an error.
 
         If a topic proves to have batch queues, building begins anew.
@@ -386,7 +394,7 @@ class Rebuilder:
                 if staging.exists():  # a killed call left it
                     shutil.rmtree(staging)
                 make_directory(staging)
-                if self._build_parts(plan, staging):
+                if self._build_parts(log, end, staging):
                     break
             if self.build.index:
                 name_index_files(staging / INDEX_MADE, staging / "index", self.zone)
@@ -396,17 +404,17 @@ class Rebuilder:
             shutil.rmtree(staging, ignore_errors=True)
             raise
 
-    def _build_parts(self, plan: Completion, staging: Path) -> bool:
+    def _build_parts(self, log: CommitLog, end: int, staging: Path) -> bool:
         """Build queues and index files. Return False if a topic proved to have batch queues, and a part is wrong."""
-        begin = plan.log.min_phy_offset
+        begin = log.min_phy_offset
         room = self.memory // (ROOM_PARTS * (self.threads + 2))
         size = max(MIN_PIECE, min(MAX_PIECE, room))
         self.is_wanted = []
         pieces = RequestChunks(
-            plan.log, self.config, begin, plan.end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
+            log, self.config, begin, end, size=size, threads=self.threads, room=max(room, MIN_ROOM)
         )
         with (
-            contextlib.closing(self._dispatcher(plan, staging)) as dispatcher,
+            contextlib.closing(self._dispatcher(log, staging)) as dispatcher,
             contextlib.closing(iter(pieces)) as all_pieces,
             Builder(dispatcher, pieces.queues, min(self.memory // WAITING_PARTS, MAX_WAITING)) as builder,
         ):
@@ -417,16 +425,16 @@ class Rebuilder:
                 if piece.last is not None:
                     builder.build_index(piece.items, piece.last[0])
                 if self.progress is not None:
-                    self.progress(piece.end - begin, plan.end - begin)
+                    self.progress(piece.end - begin, end - begin)
             builder.flush()
         return True
 
-    def _dispatcher(self, plan: Completion, staging: Path) -> Dispatcher:
+    def _dispatcher(self, log: CommitLog, staging: Path) -> Dispatcher:
         index = None
         if self.build.index:
             make_directory(staging / INDEX_MADE)
             index = open_index(staging / INDEX_MADE, self.config)
-        return Dispatcher(staging, self.config, plan.log, index, self.batches)
+        return Dispatcher(staging, self.config, log, index, self.batches)
 
     def _is_of_batches(self, requests: np.ndarray, queues: Sequence[QueueId]) -> bool:
         numbers = requests["queue"][requests["flags"] & INNER_DISPATCH != 0]

@@ -1,4 +1,4 @@
-"""The index after a crash: which items are sound, and cutting off those that are not."""
+"""The index files after a crash: find their sound items, and cut the others off."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, str
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
-    "IndexCut", "IndexItems", "cut_index", "first_item", "hashes_of", "look_at_index", "read_header",
+    "IndexCut", "IndexItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "read_header",
     "sound_phy_offsets",
 ]
 
@@ -28,10 +28,11 @@ HEADER = struct_of(INDEX_HEADER)
 
 
 class IndexItems(NamedTuple):
-    """What an index file holds: of ``total`` items the first ``sound`` ones are; whether slots and header know these.
+    """The items of an index file.
 
-    ``first_phy_offset``, ``last_phy_offset``: of the first and the last sound item, -1 without one; ``before_last``:
-    how many are of records before the last; ``last_hashes``: of those of its record.
+    Attributes: total: all items; sound: the items before the first unsound one. slots_agree: whether slots and header
+    fit the sound items. first_phy_offset, last_phy_offset: of the first and the last sound item, -1 without one.
+    before_last: the sound items of records before the last one. last_hashes: of the items of the last record.
     """
 
     path: Path
@@ -45,7 +46,7 @@ class IndexItems(NamedTuple):
 
 
 class IndexCut(NamedTuple):
-    """An index file that is to end after its first items; without one it is deleted. offset, size: what goes, bytes."""
+    """Keep the first ``kept`` items of an index file; if that is 0, delete it. offset, size: of the rest, in bytes."""
 
     path: Path
     kept: int
@@ -54,34 +55,33 @@ class IndexCut(NamedTuple):
 
 
 def read_header(path: Path) -> IndexHeader:
-    """Read the header of an index file; of zeros if the file has none, as it was being made."""
+    """Read the header of an index file. It has zeros if the process was killed before it wrote the header."""
     return IndexHeader(*HEADER.unpack(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0")))
 
 
 def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
-    """Find the first record in this part of the log that has an item; ``end`` if there is none."""
+    """Return the offset of the first record in this part of the log that has an item; ``end`` without one."""
     with closing(iter(RequestChunks(log, config, begin, end))) as pieces:
         return next((int(piece.items["phy_offset"][0]) for piece in pieces if len(piece.items)), end)
 
 
 def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[int]:
-    """Give the hashes of all items of a record."""
+    """Return the hashes of all items of a record."""
     return {hash for piece in RequestChunks(log, config, begin, end) for hash in piece.items["key_hash"].tolist()}
 
 
-def look_at_index(
+def find_sound_items(
     path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool]
 ) -> IndexItems:
-    """Find the items that one could have put one after the other, all of records before ``end``.
+    """Find the sound items of an index file, all of records before ``end``.
 
-    After power was lost any sector may be of an earlier time: an item counts if its link leads to the item before it in
-    its slot, and no item before it is bad. Of a file whose header is trusted, and knows of the last item, only the last
-    items are looked at.
+    After a power loss any sector may have older bytes. An item is sound if it links to the item before it in its slot,
+    and all items before it are sound. If the header is trusted and fits the last item, only the last items are read.
     """
     try:
         with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
             header = index.header
-    except CorruptFileError:  # it was being made
+    except CorruptFileError:  # the process was killed while it made the file
         return IndexItems(path, 0, 0, False)
     count = max(min(header.index_count, index_num) - 1, 0)
     with closing(MappedFile(path)) as file, file.reading() as view:
@@ -104,7 +104,7 @@ def look_at_index(
 
 
 def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) -> np.ndarray:
-    """Return the physical offsets of the items that ``look_at_index`` counts as sound, int64[n], in ascending order.
+    """Return the physical offsets of the items that ``find_sound_items`` counts as sound, int64[n], in ascending order.
 
     Parameters: end: only items of records before it, where that is not after the header's last record.
     """
@@ -135,7 +135,7 @@ def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.nda
 
 
 def _previous(slot_of: np.ndarray) -> np.ndarray:
-    """For each item the ordinal of the one before it in its slot, 0 for none."""
+    """Return for each item the ordinal of the item before it in its slot, 0 for none."""
     order = np.argsort(slot_of, kind="stable")
     previous = np.zeros(len(slot_of), np.int32)
     same = slot_of[order[1:]] == slot_of[order[:-1]]
@@ -144,18 +144,16 @@ def _previous(slot_of: np.ndarray) -> np.ndarray:
 
 
 def _slots(hashes: np.ndarray, hash_slot_num: int) -> np.ndarray:
-    """For each slot the ordinal of its last item, 0 for none."""
+    """Return for each slot the ordinal of its last item, 0 for none."""
     slots = np.zeros(hash_slot_num, np.int32)
     np.maximum.at(slots, hashes.astype(np.int32) % hash_slot_num, np.arange(1, len(hashes) + 1, dtype=np.int32))
     return slots
 
 
-def cut_index(
-    cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, store_timestamp_of: Callable[[int], int]
-) -> None:
-    """End an index file after its first items, as if no other had been put; killed on the way, it is done again.
+def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, log: CommitLog) -> None:
+    """End an index file after its first items, as if no other item had been put.
 
-    Parameters: store_timestamp_of: from a physical offset to the store time of the record, epoch ms, or -1.
+    If the process is killed in the middle, the next recovery cuts the file again.
     """
     with closing(MappedFile(cut.path, "r+")) as file, file.reading() as view:
         file.allocate_holes()
@@ -164,7 +162,8 @@ def cut_index(
         kept = items[1 : cut.kept + 1]
         header = IndexHeader(*HEADER.unpack_from(view))
         end = int(kept[-1]["phy_offset"])
-        end_timestamp = store_timestamp_of(end)
+        record = log.find_message(end)
+        end_timestamp = -1 if record is None else int(record.store_timestamp)
         if end_timestamp < 0:
             end_timestamp = header.begin_timestamp + 1000 * int(kept[-1]["time_diff"])
         filled = int((kept["prev_index"] == 0).sum())

@@ -1,9 +1,9 @@
-"""The queues after a crash: where each one's sound units end."""
+"""The consume queues after a crash: find where the sound units of each queue end."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,33 @@ from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.recovery.ext import QueueExt, queue_files
 
-__all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "settle", "units_agree"]
+__all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back", "units_agree"]
 
 UNITS_READ = 256  # at a time
-STEPS_BACK = 16  # units at the end of a queue that may be wrong; with more it is built again
+STEPS_BACK = 16  # wrong units at the end of a queue; a queue with more of them is built again
 QUEUE_PARTS = tuple(kind.directory_name for kind in (*QUEUE_KINDS, ConsumeQueueExt))
 COLUMNS = ("topic", "queue_id", "size", "tags_code", "store_timestamp")
 
 
-@dataclass
+@dataclass(frozen=True)
 class QueueEnd:
-    """Where the units of a queue end, bytes, and the last of them; ``unit`` None: it has none, and is to be built."""
+    """Where the units of a queue end.
+
+    Attributes: end: bytes of the queue up to there. unit: the last unit; None without one: the queue is built again.
+    written: (begin, end) of the units in each file, bytes. begins_at: the physical offset of the first unit, if that
+    unit is not message 0 and the log has earlier records; else 0. flushed: records before this physical offset had
+    their units on the disk. ext: None if the queue has no ext units.
+    """
 
     directory: Path
     kind: type[ConsumeQueue]
     mapped_file_size: int
     end: int = 0
     unit: CqUnit | None = None
-    held: list[tuple[int, int]] = field(default_factory=list)  # where units begin and end in each file, bytes
-    begins_at: int = 0  # physical offset of its first unit, if that is not message 0 and the log has earlier records
-    flushed: int = 0  # records before this physical offset had their units on the disk
-    ext: QueueExt | None = None  # where it is to have some
+    written: tuple[tuple[int, int], ...] = ()
+    begins_at: int = 0
+    flushed: int = 0
+    ext: QueueExt | None = None
 
     @property
     def queue(self) -> QueueId:
@@ -64,55 +70,59 @@ class QueueEnd:
 
     @property
     def phy_offset(self) -> int:
-        """Where the record of the last unit ends, 0 without a unit."""
+        """Return where the record of the last unit ends, 0 without a unit."""
         return 0 if self.unit is None else self.unit.phy_offset + self.unit.size
 
-    def look(self, end: int, min_phy_offset: int) -> None:
-        """Find the last unit of a record that ends by ``end``, bytes."""
-        self.forget()
+    def before(self, end: int, min_phy_offset: int) -> QueueEnd:
+        """Return the queue that ends with the last unit of a record that ends by ``end``, a physical offset."""
         with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            self.held = held = self._held(queue)
-            size = queue.unit_size
-            for number, (begin, stop) in reversed(list(enumerate(held))):
-                ahead = held[number - 1][1] if number else 0
-                before = self._phy_offset_at(queue, stop - size if stop - begin > size else ahead)
-                last = queue._unit_at(stop - size)
-                if not last.is_filler and before < last.phy_offset <= end - last.size:
-                    self.end, self.unit = stop, last
-                    break
-                units = queue._decode([(begin, stop)])
-                order = np.where(units.is_filler, -1, units.phy_offsets)
-                order = np.concatenate([[self._phy_offset_at(queue, ahead)], order])
-                good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
-                if good.any():
-                    self.end = begin + (int(good.nonzero()[0][-1]) + 1) * size
-                    self.unit = queue._unit_at(self.end - size)
-                    break
-            if self.unit is not None:
-                first = queue._unit_at(held[0][0])
-                is_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
-                self.begins_at = first.phy_offset if is_late else 0
+            written = self._find_written(queue)
+            last = self._find_last(queue, written, end)
+            if last is None:
+                return replace(self.emptied(), written=written)
+            first = queue._unit_at(written[0][0])
+            is_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
+            begins_at = first.phy_offset if is_late else 0
+            unit = queue._unit_at(last - queue.unit_size)
+            return replace(self, end=last, unit=unit, written=written, begins_at=begins_at)
 
-    def forget(self) -> None:
-        """Have it built again."""
-        self.end, self.unit, self.begins_at = 0, None, 0
+    def emptied(self) -> QueueEnd:
+        """Return the queue without units, so that it is built again."""
+        return replace(self, end=0, unit=None, begins_at=0)
+
+    def _find_last(self, queue: ConsumeQueue, written: tuple[tuple[int, int], ...], end: int) -> int | None:
+        """Return where the last unit of a record ends that ends by ``end``, bytes of the queue; None without one."""
+        size = queue.unit_size
+        for number, (begin, stop) in reversed(list(enumerate(written))):
+            ahead = written[number - 1][1] if number else 0
+            before = self._phy_offset_at(queue, stop - size if stop - begin > size else ahead)
+            last = queue._unit_at(stop - size)
+            if not last.is_filler and before < last.phy_offset <= end - last.size:
+                return stop
+            units = queue._decode([(begin, stop)])
+            order = np.where(units.is_filler, -1, units.phy_offsets)
+            order = np.concatenate([[self._phy_offset_at(queue, ahead)], order])
+            good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
+            if good.any():
+                return begin + (int(good.nonzero()[0][-1]) + 1) * size
+        return None
 
     @staticmethod
     def _phy_offset_at(queue: ConsumeQueue, end: int) -> int:
-        """The physical offset in the unit that ends there, -1 without one or for a filler."""
+        """Return the physical offset in the unit that ends at ``end``, -1 without a unit or for a filler unit."""
         unit = queue._unit_at(end - queue.unit_size) if end else None
         return -1 if unit is None or unit.is_filler else unit.phy_offset
 
-    def _held(self, queue: ConsumeQueue) -> list[tuple[int, int]]:
-        """Where units begin and end in each file, up to the first that was not written before the power went.
+    def _find_written(self, queue: ConsumeQueue) -> tuple[tuple[int, int], ...]:
+        """Return where units begin and end in each file, up to the first unit that was not written.
 
-        Files that the checkpoint knows to be on the disk are not read, but for those in which a writer looks for the
-        queue's end: a bad unit in one of them would end it there.
+        Only two kinds of files are read: those that the checkpoint does not know to be on the disk, and the last files,
+        in which a writer searches the end of the queue: it would end the queue at a bad unit there.
         """
-        held: list[tuple[int, int]] = []
+        written: list[tuple[int, int]] = []
         files, size = self.files(), queue.unit_size
         for number, (start, path, length) in enumerate(files):
-            if length == 0 or (held and start != files[number - 1][0] + self.mapped_file_size):
+            if length == 0 or (written and start != files[number - 1][0] + self.mapped_file_size):
                 break
             count = length // size
             with Path(path).open("rb", buffering=0) as file:
@@ -123,19 +133,19 @@ class QueueEnd:
                     units = Buffer(read_at(file.fileno(), length, 0, path), path)
                     count = count_valid_units(units, 0, count, size)
             if count:
-                held.append((start, start + count * size))
+                written.append((start, start + count * size))
             if count < length // size:
                 break
-        return held
+        return tuple(written)
 
-    def look_at_last_file(self) -> None:
-        """Find the last unit where a clean stop leaves it; None if it is not there."""
+    def at_last_file(self) -> QueueEnd:
+        """Return the queue with its last unit where a clean stop leaves it; without a unit if it is not there."""
         *_, (start, path, size) = self.files() or [(0, "", 0)]
         if self.kind is not ConsumeQueue:
-            self.look(LONG_MAX, 0)
-            return
+            return self.before(LONG_MAX, 0)
         if size == 0:
-            return
+            return self
+        end, last = self.end, self.unit
         count, n, valid = 0, UNITS_READ, UNITS_READ
         with Path(path).open("rb", buffering=0) as file:
             while valid == n and (data := read_at(file.fileno(), 20 * UNITS_READ, 20 * count, path)):
@@ -143,24 +153,26 @@ class QueueEnd:
                 valid = count_valid_units(units, 0, n, 20)
                 if valid:
                     count += valid
-                    self.end = start + 20 * count
+                    end = start + 20 * count
                     before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
-                    unit = CqUnit(self.end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
-                    self.unit = unit if before < unit.phy_offset else None
+                    unit = CqUnit(end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
+                    last = unit if before < unit.phy_offset else None
+        return replace(self, end=end, unit=last)
 
     def ext_files(self) -> list[tuple[int, str, int]]:
-        """Its ext files, as ``queue_files`` gives them; none where it is to have none."""
+        """Return the ext files of the queue, as ``queue_files`` does; none if it has no ext units."""
         return [] if self.ext is None else self.ext.files()
 
     def first_wrong(self, log: CommitLog) -> int:
-        """Find the first record whose unit is not its own, LONG_MAX if there is none.
+        """Return the offset of the first record whose unit is wrong, LONG_MAX without one.
 
-        One that leads to no ext unit of its own, or the last of a file, with only its end in a sector that never came
-        to the disk: any other such unit is the last of the queue. Records whose units were on the disk are not looked
-        at.
+        Two kinds of units are read. A unit may lead to an ext unit of another message. The last unit of a file may end
+        in a sector that never reached the disk. Units that were on the disk before the crash are not read.
         """
         size = self.kind.unit_size
-        parts = self.held if self.ext is not None else [(stop - size, stop) for _, stop in self.held if stop < self.end]
+        parts: Sequence[tuple[int, int]] = self.written
+        if self.ext is None:
+            parts = [(stop - size, stop) for _, stop in self.written if stop < self.end]
         if self.unit is None or not parts:
             return LONG_MAX
         least = max(self.flushed, log.min_phy_offset)
@@ -169,11 +181,11 @@ class QueueEnd:
             for begin, stop in parts:
                 for start in range(begin, min(stop, self.end), step):
                     units = queue._decode([(start, min(start + step, stop, self.end))])
-                    looked_at = ~units.is_filler & (units.phy_offsets >= least)
-                    offsets = units.phy_offsets[looked_at]
+                    is_read = ~units.is_filler & (units.phy_offsets >= least)
+                    offsets = units.phy_offsets[is_read]
                     records, statuses = log.find_messages(offsets, columns=("size", "tags_code", "store_timestamp"))
                     found = statuses == 0
-                    sizes, tags_codes = units.sizes[looked_at][found], units.tags_codes[looked_at][found]
+                    sizes, tags_codes = units.sizes[is_read][found], units.tags_codes[is_read][found]
                     wrong = sizes != records.size
                     wrong |= ~self.are_tags_of(tags_codes, records.tags_code, records.store_timestamp)
                     if wrong.any():
@@ -181,7 +193,7 @@ class QueueEnd:
         return LONG_MAX
 
     def are_tags_of(self, codes: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray) -> np.ndarray:
-        """Whether the tags codes of units are those of records, bool[n]; an address leads to the record's own ext unit.
+        """Return whether the tags codes of units are those of records, bool[n]. An address must lead to the ext unit.
 
         Parameters: codes, tags_codes, store_timestamps: int64[n]; the latter two of the records.
         """
@@ -195,24 +207,28 @@ class QueueEnd:
         return are_of
 
     def files(self) -> list[tuple[int, str, int]]:
-        """Its files, as ``queue_files`` gives them."""
+        """Return the files of the queue, as ``queue_files`` does."""
         return queue_files(self.directory, self.mapped_file_size)
 
 
-def find_queues(root: Path, config: StoreConfig) -> list[QueueEnd]:
-    """Find the queues of a store."""
-    kinds = [(root / kind.directory_name, kind, getattr(config, kind.size_name)) for kind in QUEUE_KINDS]
-    queues = [QueueEnd(directory, kind, size) for path, kind, size in kinds for directory in queue_directories(path)]
-    for queue in queues if config.enable_consume_queue_ext else ():
-        if queue.kind is ConsumeQueue:
-            queue.ext = QueueExt(queue.ext_directory, config.mapped_file_size_consume_queue_ext or 0)
-    return queues
+def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[QueueEnd]:
+    """Return the queues of a store, without their ends. Parameters: flushed: as in ``QueueEnd``."""
+    found = []
+    for kind in QUEUE_KINDS:
+        size = getattr(config, kind.size_name)
+        for directory in queue_directories(root / kind.directory_name):
+            queue = QueueEnd(directory, kind, size, flushed=flushed)
+            if config.enable_consume_queue_ext and kind is ConsumeQueue:
+                ext_size = config.mapped_file_size_consume_queue_ext or 0
+                queue = replace(queue, ext=QueueExt(queue.ext_directory, ext_size))
+            found.append(queue)
+    return found
 
 
 def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
-    """Find the ext files that never got their length; those of a queue that is gone are opened when it is made again.
+    """Return the ext files that never got their length, also of missing queues. Raises: CorruptFileError.
 
-    Raises: CorruptFileError for ext files of another length.
+    The ext files of a missing queue are opened when the queue is made again.
     """
     size = config.mapped_file_size_consume_queue_ext or 0
     directories = queue_directories(root / ConsumeQueueExt.directory_name) if config.enable_consume_queue_ext else ()
@@ -220,7 +236,7 @@ def empty_ext_files(root: Path, config: StoreConfig) -> list[Path]:
 
 
 def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection[str]) -> list[bool]:
-    """Whether the last unit of each queue is that of a record of the queue; one that the log no longer has counts."""
+    """Return whether the last unit of each queue belongs to a record of the queue. Units of expired records agree."""
     agree = [queue.unit is not None for queue in queues]
     rows = [i for i, queue in enumerate(queues) if queue.unit and queue.unit.phy_offset >= log.min_phy_offset]
     offsets = np.array([queues[i].unit.phy_offset for i in rows], np.int64)  # type: ignore[union-attr]
@@ -240,7 +256,7 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
     unit: Any = queue.unit
     if unit.size != size:
         return False
-    if unit.tags_code != tags_code:  # mostly equal, and this is asked of each queue at each opening
+    if unit.tags_code != tags_code:  # hot path: each opening compares the last unit of each queue
         fields = (np.array([value]) for value in (unit.tags_code, tags_code, store_timestamp))
         if not queue.are_tags_of(*fields).all():
             return False
@@ -250,32 +266,37 @@ def _is_unit_of(log: CommitLog, queue: QueueEnd, batch_topics: Collection[str], 
     return topic not in batch_topics and queue.queue[0] in more.split(",")
 
 
-def settle(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> None:
-    """Go back in each queue to a unit that agrees with its record; what has none is to be built again."""
-    open_ends = [queue for queue in queues if queue.unit is not None]
+def step_back(log: CommitLog, queues: list[QueueEnd], end: int, batch_topics: Collection[str]) -> list[QueueEnd]:
+    """Return the queues, each ended at a unit that agrees with its record. A queue without one is emptied."""
+    result = list(queues)
+    rows = [i for i, queue in enumerate(result) if queue.unit is not None]
     for _ in range(STEPS_BACK):
-        agree = units_agree(log, open_ends, batch_topics)
-        open_ends = [queue for queue, agrees in zip(open_ends, agree, strict=True) if not agrees]
-        for queue in open_ends:
-            assert queue.unit is not None
-            queue.look(min(queue.unit.phy_offset, end), log.min_phy_offset)
-        open_ends = [queue for queue in open_ends if queue.unit is not None]
-        if not open_ends:
+        agree = units_agree(log, [result[i] for i in rows], batch_topics)
+        rows = [i for i, agrees in zip(rows, agree, strict=True) if not agrees]
+        for i in rows:
+            unit = result[i].unit
+            assert unit is not None
+            result[i] = result[i].before(min(unit.phy_offset, end), log.min_phy_offset)
+        rows = [i for i in rows if result[i].unit is not None]
+        if not rows:
             break
-    for queue in open_ends:
-        queue.forget()
+    for i in rows:
+        result[i] = result[i].emptied()
+    return result
 
 
 def find_missing(
     log: CommitLog, config: StoreConfig, begin: int, end: int, queues: Iterable[QueueEnd],
     batch_topics: Collection[str], others_begin: int = 0,
 ) -> tuple[int, set[QueueId]]:
-    """Find the first record in this part of the log that a queue lacks, LONG_MAX if there is none; and wrong queues.
+    """Return the offset of the first record without a unit, LONG_MAX without one; and the wrong queues.
 
-    Wrong is one that lacks units before that: the record is not its next message, or comes before its first unit.
-    Parameters: others_begin: where a broker stopped, and the newest unit: no earlier record is missed of a queue that
-    is not among these, and none that no queue can have.
-    Raises: CorruptFileError for bytes that are no record.
+    A queue is wrong if it lacks earlier units: the record is not its next message, or is before its first unit.
+
+    Parameters: begin, end: the part of the log to search. others_begin: where the record of the newest unit ends, after
+    a clean stop: before it, records of queues that are not in ``queues`` are ignored, and everywhere records without a
+    valid queue offset. 0 otherwise.
+    Raises: CorruptFileError for bytes that are not a record.
     """
     ends = {queue.queue: (queue.phy_offset, queue.next_queue_offset) for queue in queues}
     late = {queue.queue: queue.begins_at for queue in queues if queue.begins_at}

@@ -12,8 +12,9 @@ from rocketstore.disk.storage import local_path
 from rocketstore.layout.geometry import require_batch_size, require_store, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
+from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.broker import RELEASES, dry_run_as_broker, recover_as_broker
-from rocketstore.recovery.complete import plan_completion
+from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.state.broker_config import batch_topics, read_topics
 
@@ -80,14 +81,19 @@ def recover(
         known = f"{', '.join(RELEASES[:-1])} and {RELEASES[-1]}"
         raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
     if dry_run:
-        return dry_run_as_broker(root, config) if policy == "broker" else plan_completion(root, config).report(True)
+        if policy == "broker":
+            return dry_run_as_broker(root, config)
+        plan = plan_recovery(root, config)
+        with plan.store.log:
+            return plan.report(dry_run=True)
     with lock_for_writing(root, given):
         if policy == "broker":
             report = recover_as_broker(root, config)
         else:
-            plan = plan_completion(root, config)
-            plan.apply()
-            report = plan.report()
+            plan = plan_recovery(root, config)
+            with plan.store.log:
+                apply_plan(plan)
+                report = plan.report()
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
         return report

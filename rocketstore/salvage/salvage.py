@@ -33,7 +33,8 @@ from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
-from rocketstore.recovery.complete import Completion
+from rocketstore.recovery.apply import make_abort, save_checkpoint
+from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
 from rocketstore.salvage.queue_offsets import QueueOffsets
@@ -337,11 +338,11 @@ class NewStore:
         self.syncing.result()
         self.dispatcher.flush()
         self.log.refresh()
-        plan = Completion(
-            self.root, self.config, self.log, False, self.checkpoint, end=self.copy.phy_offset,
-            last_phy_offset=self.copy.last_phy_offset,
-        )
-        plan.apply()
+        make_abort(self.root)
+        for file in self.log.queue.files:
+            sync_path(file.path)
+        store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
+        save_checkpoint(store, self.copy.last_phy_offset)
 
 
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:

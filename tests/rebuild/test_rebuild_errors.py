@@ -34,7 +34,8 @@ from rocketstore import Message, StoreConfig, rebuild
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.index import index_service
 from rocketstore.layout.geometry import known_config
-from rocketstore.recovery import complete as recovery_complete
+from rocketstore.rebuild import rebuild as rebuild_module
+from rocketstore.recovery import apply as recovery_apply
 
 HOLDER = """
 import fcntl, sys
@@ -542,7 +543,7 @@ def test_a_swap_that_cannot_be_taken_back_says_to_run_rebuild_again(store, monke
 
 def test_an_error_behind_the_swap_says_to_run_rebuild_again(store, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(recovery_complete.Completion, "save_checkpoint", full_disk)
+        patch.setattr(rebuild_module, "finish_repair", full_disk)
         with pytest.raises(StoreError, match=r"No space.*run rebuild again before a broker"):
             rebuild(store, config=CONFIG, tz="UTC")
     assert (store / "abort").exists()
@@ -553,7 +554,7 @@ def test_an_error_behind_the_swap_says_to_run_rebuild_again(store, monkeypatch):
 
 def test_a_tail_that_cannot_be_saved_leaves_a_store_that_was_stopped_cleanly(store, seed, monkeypatch):
     damages.noise_after_the_last_record(store, random.Random(seed))
-    monkeypatch.setattr(recovery_complete, "save_tail", full_disk)
+    monkeypatch.setattr(recovery_apply, "save_tail", full_disk)
     refused(store, OSError, "No space")
     assert not (store / "abort").exists()
 

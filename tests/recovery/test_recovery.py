@@ -31,7 +31,8 @@ from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.layout.geometry import save_geometry
 from rocketstore.rebuild.rebuild import rebuild
 from rocketstore.recovery import tail as recovery_tail
-from rocketstore.recovery.complete import complete_store, plan_completion
+from rocketstore.recovery.complete import complete_store
+from rocketstore.recovery.plan import plan_recovery
 from rocketstore.recovery.recover import recover
 from rocketstore.state.broker_config import extend_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -805,12 +806,12 @@ def test_files_of_another_length_are_refused(store):
     root = store()
     os.truncate(root / "commitlog" / f"{0:020d}", FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_completion(root, CONFIG)
+        plan_recovery(root, CONFIG)
     other = store("other")
     path = min(damages.queue_directories(other)[0].iterdir())
     os.truncate(path, CQ_FILE - 1)
     with pytest.raises(CorruptFileError, match="check the configuration"):
-        plan_completion(other, CONFIG)
+        plan_recovery(other, CONFIG)
 
 
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)

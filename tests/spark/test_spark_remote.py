@@ -396,11 +396,11 @@ def test_sizes_are_known_by_what_a_writer_left(made, memory):
 
 def looked_at(where, config):
     """Where a log ends, and what a recovery would do to it."""
-    with Rebuilder.of(where, Build(True, True, None, False), config).look_only().log as log:
-        plan = Rebuilder.of(where, Build(True, True, None, False), config).look_only()
-        plan.log.close()
-        steps = [(step.path.name, *step[1:]) for step in plan.steps]
-        return plan.end, plan.last_phy_offset, steps, len(log.queue.files)
+    with Rebuilder.of(where, Build(True, True, None, False), config).open_log()[0].log as log:
+        store, repair = Rebuilder.of(where, Build(True, True, None, False), config).open_log()
+        store.log.close()
+        steps = [(step.path.name, *step[1:]) for step in repair.steps]
+        return repair.end, repair.last_phy_offset, steps, len(log.queue.files)
 
 
 @pytest.mark.parametrize("tail", ["none", "torn", "saved", "in the middle of a write"])

@@ -14,8 +14,8 @@ import rocketstore
 from rocketstore import IndexService, Message, StoreConfig
 from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.errors import StoreError
-from rocketstore.recovery import complete as recovery_complete
-from rocketstore.recovery.index import look_at_index
+from rocketstore.recovery import plan_index
+from rocketstore.recovery.index import find_sound_items
 from rocketstore.verify.ranges import Ranges
 
 FEW, MANY = 80, 320
@@ -325,9 +325,9 @@ def test_recovery_reads_an_index_file_twice_however_many_log_files_its_items_mis
 
     def look(path, *arguments, **options):
         looks.append(path)
-        return look_at_index(path, *arguments, **options)
+        return find_sound_items(path, *arguments, **options)
 
-    monkeypatch.setattr(recovery_complete, "look_at_index", look)
+    monkeypatch.setattr(plan_index, "find_sound_items", look)
     (store.root / "abort").touch()
     rocketstore.recover(store.root, config=store.config)
     assert 0 < len(looks) <= 4

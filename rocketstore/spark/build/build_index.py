@@ -95,9 +95,9 @@ def build_index(
     rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
     sizes = rebuilder.config
     form = Form(sizes.max_hash_slot_num, sizes.max_index_num, sizes.compat)
-    plan = rebuilder.look_only(last_file=True)
-    with plan.log, working_places(out, scratch) as places:
-        reader = LogReader(plan.log, sizes, plan.log.min_phy_offset, plan.end)
+    opened, repair = rebuilder.open_log(last_file=True)
+    with opened.log, working_places(out, scratch) as places:
+        reader = LogReader(opened.log, sizes, opened.log.min_phy_offset, repair.end)
 
         def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
             yield from spill_items(pieces, places.spills / f"{attempt}.spill")

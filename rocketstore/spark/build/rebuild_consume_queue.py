@@ -116,9 +116,9 @@ def rebuild_consume_queue(
     started = time.perf_counter()
     out = new_place(out)
     rebuilder = Rebuilder.of(store, Build(True, False, None, False), config)
-    plan = rebuilder.look_only(last_file=True)
-    with plan.log, working_places(out, scratch) as places:
-        reader = LogReader(plan.log, rebuilder.config, plan.log.min_phy_offset, plan.end)
+    opened, repair = rebuilder.open_log(last_file=True)
+    with opened.log, working_places(out, scratch) as places:
+        reader = LogReader(opened.log, rebuilder.config, opened.log.min_phy_offset, repair.end)
 
         def read(batches: set[str]) -> list[RequestRun]:
             def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[RequestRun]:

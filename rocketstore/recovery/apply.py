@@ -1,0 +1,154 @@
+"""Apply a recovery plan to the files of a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from rocketstore.config import Compat
+from rocketstore.disk.mapped_file import sync, sync_path
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError
+from rocketstore.index.index_service import open_index
+from rocketstore.recovery.index import cut_index, read_header
+from rocketstore.recovery.plan import RecoveryPlan
+from rocketstore.recovery.plan_index import paths_of_index
+from rocketstore.recovery.plan_log import LogRepair
+from rocketstore.recovery.report import RecoveryAction
+from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.recovery.tail import save_tail
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["apply_log_repair", "apply_plan", "finish_repair", "make_abort", "save_checkpoint"]
+
+CHUNK = 1 << 20
+
+
+def apply_plan(plan: RecoveryPlan) -> None:
+    """Change the files, and flush them before the checkpoint says so. The file ``abort`` stays. Raises: OSError.
+
+    The process may be killed at any moment. ``abort`` is made before anything is changed, so that the next recovery
+    reads everything. Bytes are copied to ``rocketstore-cut`` before they are cut off the log. The exception is a Spark
+    write that is undone: its job has the messages. A queue that is built again keeps its directory.
+    """
+    store = plan.store
+    if not plan.steps and store.last_exit_ok:
+        return
+    _apply_steps(store, plan.log, plan.steps)
+    for cut in plan.index.cuts:
+        if cut.kept:
+            geometry = store.config.max_hash_slot_num, store.config.max_index_num
+            cut_index(cut, *geometry, store.config.compat, store.log)
+    _sync_files(plan)
+    _dispatch(plan)
+    for queue in plan.queues.queues:
+        if queue.unit is None:
+            with suppress(OSError):  # it is not empty
+                queue.directory.rmdir()
+    finish_repair(store, plan.log)
+
+
+def apply_log_repair(store: StoreFiles, repair: LogRepair) -> None:
+    """Change the files of the log only. Call ``finish_repair`` afterwards. Raises: OSError."""
+    _apply_steps(store, repair, repair.steps)
+
+
+def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
+    """Write the checkpoint. After that no Spark write is unfinished."""
+    save_checkpoint(store, repair.last_phy_offset)
+    if repair.write is not None:
+        repair.write.settle()
+
+
+def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> None:
+    make_abort(store.root)
+    for tail in repair.tails:
+        save_tail(store.root, tail)
+    if repair.is_write_undone:  # the checkpoint may know of records that are removed now
+        store.checkpoint.clear()
+    for step in steps:
+        if step.what == "zero":
+            _zero(step.path, step.offset, step.size)
+        elif step.what == "extend":
+            os.truncate(step.path, step.offset + step.size)
+        elif step.what == "delete":
+            step.path.unlink()
+            sync_path(step.path.parent)
+    store.log.refresh()
+
+
+def make_abort(root: Path) -> None:
+    """Make the file ``abort``, which says that the store was not stopped cleanly."""
+    abort = root / "abort"
+    if not abort.exists():
+        abort.write_text(str(os.getpid()))
+        sync_path(root)
+
+
+def _sync_files(plan: RecoveryPlan) -> None:
+    """Flush the files that were written before the crash, and are counted as sound from now on."""
+    store = plan.store
+    paths = [file.path for file in store.log.queue.files if file.end_offset > plan.log.checked_from]
+    if not store.last_exit_ok:
+        for queue in plan.queues.queues:
+            paths += [Path(path) for _, path, _ in queue.files()[-3:] + queue.ext_files()[-3:]]
+        paths += paths_of_index(store.root)
+    for path in paths:
+        sync_path(path)
+
+
+def _dispatch(plan: RecoveryPlan) -> None:
+    """Dispatch the records that only queues lack, then those that the index lacks too. No queue gets a unit twice."""
+    store, begin = plan.store, plan.index.begin
+    try:
+        if plan.queues.begin < min(begin, plan.log.end):
+            _dispatch_range(store, None, plan.queues.begin, min(begin, plan.log.end))
+        if begin <= plan.log.last_phy_offset:
+            _dispatch_range(store, store.checkpoint, begin, plan.log.end)
+    except CorruptFileError as error:
+        if Path(str(error.path)).parent not in store.log.directories:
+            raise
+        raise CorruptFileError(error.path, error.offset, error.field, f"{error.reason}: {DAMAGE_ADVICE}") from None
+
+
+def _dispatch_range(store: StoreFiles, checkpoint: StoreCheckpoint | None, begin: int, end: int) -> None:
+    """Dispatch records to queues, and with a checkpoint to the index too."""
+    index = None if checkpoint is None else open_index(store.root / "index", store.config, checkpoint)
+    dispatcher = Dispatcher(store.root, store.config, store.log, index, store.batch_topics)
+    dispatcher.dispatch(begin, end)
+    dispatcher.flush()
+    dispatcher.close()
+
+
+def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
+    """Write a checkpoint that says that everything is on the disk, so that a broker's next start keeps all of it.
+
+    Parameters: last_phy_offset: of the last record, -1 without one.
+    """
+    checkpoint = store.checkpoint
+    last = store.log.find_message(last_phy_offset) if last_phy_offset >= 0 else None
+    if last is not None:
+        compat = Compat.of(store.config.compat)
+        checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = last.store_timestamp
+        if compat.has_confirm_phy_offset:
+            checkpoint.confirm_phy_offset = last_phy_offset
+        if compat.has_logics_physical_offset:
+            checkpoint.logics_physical_offset = last_phy_offset
+    for path in paths_of_index(store.root)[:-1]:  # a broker deletes full files that are newer than the checkpoint
+        end_timestamp = read_header(path).end_timestamp
+        checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
+    checkpoint.flush()
+    sync_path(store.root)
+
+
+def _zero(path: Path, position: int, size: int) -> None:
+    """Overwrite a part of a file with zeros, from its end, and flush the file."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for first in reversed(range(position, position + size, CHUNK)):
+            os.pwrite(fd, bytes(min(CHUNK, position + size - first)), first)
+        sync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,108 @@
+"""RecoveryPlan: what recovery will do to a store. Making the plan changes no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.recovery.plan_index import IndexRepair, plan_index, plan_index_after_stop
+from rocketstore.recovery.plan_log import (
+    LogRepair,
+    check_log_files,
+    find_file_before,
+    find_flushed_record,
+    find_tail_begin,
+    is_cut_off,
+    plan_log_from,
+)
+from rocketstore.recovery.plan_queues import (
+    QueueRepair,
+    are_ends_sound,
+    find_last_units,
+    find_newest_end,
+    find_queue_ends,
+    plan_queues,
+    plan_queues_after_stop,
+)
+from rocketstore.recovery.queues import empty_ext_files
+from rocketstore.recovery.report import RecoveryAction, RecoveryReport
+from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
+
+__all__ = ["RecoveryPlan", "plan_files", "plan_recovery"]
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """The plans for the log, the queues and the index of a store, and all their steps in order."""
+
+    store: StoreFiles
+    log: LogRepair
+    queues: QueueRepair
+    index: IndexRepair
+    steps: tuple[RecoveryAction, ...]
+
+    def report(self, *, dry_run: bool = False) -> RecoveryReport:
+        """Return what the plan does, for the user."""
+        store = self.store
+        return RecoveryReport(
+            "complete", store.last_exit_ok, store.log.min_phy_offset, self.log.end, self.steps, dry_run
+        )
+
+
+def plan_recovery(root: Path, config: StoreConfig, *, thorough: bool = True) -> RecoveryPlan:
+    """Open a store, and plan what to do to it.
+
+    Parameters: config: has every size. thorough: read the whole log, and all queues and index files also after a clean
+    stop.
+    Raises: CorruptFileError if sound records follow damaged bytes; StoreError.
+    """
+    return plan_files(open_store_files(root, config), thorough=thorough)
+
+
+def plan_files(store: StoreFiles, *, thorough: bool) -> RecoveryPlan:
+    """As ``plan_recovery``, for a store that is open."""
+    check_log_files(store)
+    check_queue_types(store)
+    empty_ext_files(store.root, store.config)  # raises for files of another length
+    is_clean = store.last_exit_ok and store.has_checkpoint
+    plan = None if thorough or not is_clean else _plan_from_ends(store)
+    return plan or _plan_from_everything(store, whole_log=thorough)
+
+
+def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
+    """Plan after a clean stop, from the ends of log, queues and index. None: something is not as a stop leaves it."""
+    queues = find_last_units(store)
+    if is_cut_off(store):
+        return None
+    log = plan_log_from(store, find_tail_begin(store), verify_crc=False)
+    if not are_ends_sound(store, log, queues):
+        return None
+    index = plan_index_after_stop(store, log, find_newest_end(queues))
+    queue_repair = None if index is None else plan_queues_after_stop(store, log, queues)
+    return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
+
+
+def _plan_from_everything(store: StoreFiles, *, whole_log: bool) -> RecoveryPlan:
+    """Plan from all units and items, and from the log behind the first of their ends, or from the whole log."""
+    queues = find_queue_ends(store)
+    begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
+    log = plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
+    queue_repair = plan_queues(store, log, queues, whole_log=whole_log)
+    return _plan_of(store, log, queue_repair, plan_index(store, log, whole_log=whole_log))
+
+
+def _plan_of(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> RecoveryPlan:
+    return RecoveryPlan(store, log, queues, index, tuple(_steps(store, log, queues, index)))
+
+
+def _steps(store: StoreFiles, log: LogRepair, queues: QueueRepair, index: IndexRepair) -> Iterator[RecoveryAction]:
+    yield from log.steps
+    yield from queues.steps
+    for cut in index.cuts:
+        place = ("cut", cut.offset, cut.size) if cut.kept else ("delete",)
+        yield RecoveryAction(cut.path, *place)
+    begin = min(queues.begin, index.begin)
+    if begin <= log.last_phy_offset:
+        yield RecoveryAction(store.log.directories[0], "dispatch", begin, log.end - begin)

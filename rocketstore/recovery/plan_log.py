@@ -1,0 +1,276 @@
+"""Plan what recovery does to the commit log: find its end, and check that only a torn tail stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rocketstore.config import Compat
+from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
+from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
+from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.end_rule import Evidence
+from rocketstore.log.stopped_end import find_stopped_end, is_cut_by_broker
+from rocketstore.recovery.index import hashes_of
+from rocketstore.recovery.report import RecoveryAction
+from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.recovery.tail import Tail, is_saved, tails
+
+__all__ = [
+    "LogRepair", "check_log_files", "find_file_before", "find_flushed_record", "find_record_end", "find_tail_begin",
+    "is_cut_off", "plan_log", "plan_log_from",
+]
+
+TAIL_SIZE = 64 << 20  # bytes before the end that are read after a clean stop
+
+
+@dataclass(frozen=True)
+class LogRepair:
+    """The plan for the commit log. All offsets are physical offsets, in bytes.
+
+    Attributes: end: where the log ends after the repair. last_phy_offset: of the last record, -1 without one.
+    checked_from: files that end behind this offset may not be on the disk yet. tails: bytes that are saved before they
+    are zeroed. write: a Spark write that was ended in the middle.
+    """
+
+    end: int
+    last_phy_offset: int
+    checked_from: int
+    tails: tuple[Tail, ...]
+    write: UnfinishedWrite | None
+    steps: tuple[RecoveryAction, ...]
+
+    @property
+    def is_write_undone(self) -> bool:
+        return self.write is not None and self.write.what == "undo"
+
+
+def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
+    """Plan what to do to the log alone, from the files that the checkpoint does not know to be on the disk.
+
+    Parameters: last_file: read only the last file if no checkpoint tells where to begin. The caller reads the rest,
+    and notices damage there.
+    Raises: CorruptFileError.
+    """
+    check_log_files(store)
+    is_clean, is_cut = store.last_exit_ok and store.has_checkpoint, False
+    flushed = store.checkpoint.physic_msg_timestamp
+    if is_clean:
+        is_cut = is_cut_off(store)
+        begin = find_tail_begin(store) if last_file and not is_cut else _find_last_files_begin(store)
+    elif last_file and flushed <= 0:
+        begin = store.log.last_begun_file()
+    else:
+        begin = find_file_before(store, flushed, find_flushed_record(store))
+    is_checked = store.config.check_crc_on_recover and not (is_clean and last_file and not is_cut)
+    return plan_log_from(store, begin, verify_crc=is_checked)
+
+
+def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool) -> LogRepair:
+    """Read the log from ``begin`` to its end, and plan what to do to its files.
+
+    Raises: CorruptFileError if sound records follow damaged bytes.
+    """
+    log = store.log
+    may_end_in_zeros = not Compat.of(store.config.compat).trailing_separator
+    log.whole_to = LONG_MAX if store.last_exit_ok or may_end_in_zeros else begin
+    end, last = _walk(log, begin, LONG_MAX, verify_crc=verify_crc)
+    log.whole_to = end
+    if _is_last_torn(store, end, last):
+        end, last = _walk_to(log, last)
+    found = tails(log, end)
+    write = find_unfinished(store.root, log, end)
+    _check_tail(store, end, last, found, write)
+    if write is not None and write.what == "undo":
+        end, last = _walk_to(log, write.begin)
+        steps = _log_steps(store, end, found, write, tails(log, end))
+    else:
+        steps = _log_steps(store, end, found, write, found)
+    return LogRepair(end, last, begin, tuple(found), write, tuple(steps))
+
+
+def check_log_files(store: StoreFiles) -> None:
+    """Raise CorruptFileError for a log file that is too long, or that is too short and not the last one."""
+    files, size = store.log.queue.files, store.config.mapped_file_size_commit_log
+    for file in files:
+        if file.size > size or (file.size < size and file != files[-1]):
+            reason = f"{file.size} bytes, but files of {size} are written: check the configuration"
+            raise CorruptFileError(file.path, file.size, "file size", reason)
+
+
+# ---- where to begin ----------------------------------------------------------------------------------------
+
+
+def is_cut_off(store: StoreFiles) -> bool:
+    """Return whether records stand behind the end of the log: a broker cut them off, or bytes were damaged."""
+    begin, verify_crc = store.log.last_begun_file(), store.config.check_crc_on_recover
+    store.log.whole_to = LONG_MAX
+    found = find_stopped_end(store.log, begin, _read_evidence(store), verify_crc=verify_crc)
+    return found.is_cut or found.is_damaged
+
+
+def find_tail_begin(store: StoreFiles) -> int:
+    """Return where to begin after a clean stop: in the last file, 64 MiB before the last record of a start or stop."""
+    file, confirmed = store.log.last_begun_file(), store.checkpoint.confirm_phy_offset
+    begin = confirmed - TAIL_SIZE
+    found = store.log.find_later(begin, confirmed + 1) if begin > file else None
+    return file if found is None else found
+
+
+def _find_last_files_begin(store: StoreFiles) -> int:
+    """Return where the files begin that a broker reads after a clean stop, and cuts at the first bad CRC."""
+    last = store.log.last_begun_file()
+    starts = [file.file_from_offset for file in store.log.queue.files if file.file_from_offset <= last]
+    return min(starts[-Compat.of(store.config.compat).last_files :], default=0)
+
+
+def find_flushed_record(store: StoreFiles) -> int:
+    """Return the offset of the last record on the disk by the checkpoint.
+
+    LONG_MAX if offset and time of the checkpoint are not those of one record.
+    """
+    confirmed = store.checkpoint.confirm_phy_offset
+    record = store.log.find_message(confirmed)
+    is_flushed = record is not None and record.store_timestamp == store.checkpoint.physic_msg_timestamp
+    return confirmed if is_flushed else LONG_MAX
+
+
+def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
+    """Return where the last file begins whose first record is not after a time and an offset of the checkpoint.
+
+    Later records may have earlier times, if a clock went back. Parameters: timestamp: milliseconds since the epoch.
+    """
+    for file in reversed(store.log.queue.files):
+        first = store.log.find_message(file.file_from_offset)
+        if first is not None and first.store_timestamp <= timestamp and first.phy_offset <= phy_offset:
+            return file.file_from_offset
+    return store.log.min_phy_offset
+
+
+def _read_evidence(store: StoreFiles) -> Evidence:
+    lock = store.root / "lock"
+    lock_timestamp = lock.stat().st_mtime_ns // 1_000_000 if lock.exists() else None
+    flushed = store.checkpoint.physic_msg_timestamp if store.has_checkpoint else None
+    return Evidence(flushed, store.checkpoint.confirm_phy_offset, lock_timestamp)
+
+
+# ---- the end -----------------------------------------------------------------------------------------------
+
+
+def find_record_end(log: CommitLog, phy_offset: int) -> int:
+    """Return where the record at an offset ends; 0 if no record begins there."""
+    record = log.find_message(phy_offset) if phy_offset >= 0 else None
+    return 0 if record is None else phy_offset + record.size
+
+
+def _walk(log: CommitLog, begin: int, stop: int, *, verify_crc: bool) -> tuple[int, int]:
+    """Return where the sound records from ``begin`` on end, before ``stop``; and the last of them, -1 without one."""
+    scanner = log.scanner((), verify_crc=verify_crc)
+    end = begin
+    while end < stop and (step := log.step(scanner, end, stop)) is not None:
+        following, status = step
+        if status == HALF and (size := _find_followed_size(log, following)):
+            following += size
+        elif following == end and status not in (OK, BLANK):
+            break
+        end = following
+    before = log.queue.find(begin - 1)
+    if scanner.last_phy_offset < 0 and before is not None:  # the last record is in an earlier file
+        return _walk(log, before.file_from_offset, stop, verify_crc=verify_crc)
+    return end, int(scanner.last_phy_offset)
+
+
+def _walk_to(log: CommitLog, phy_offset: int) -> tuple[int, int]:
+    """Return as ``_walk``, for a log that ends before the record at an offset."""
+    file = log.queue.find(phy_offset - 1)
+    return _walk(log, file.file_from_offset if file else phy_offset, phy_offset, verify_crc=False)
+
+
+def _find_followed_size(log: CommitLog, offset: int) -> int:
+    """Return the size of a record that ends in zeros, if another one follows it; 0 if it may be torn."""
+    window = log.queue.read(offset, 1, "sequential")
+    fields = read_message(*window, offset, at_rest=True)[1] if window is not None else None
+    return fields["size"] if fields is not None and log.begins_record(offset + fields["size"]) else 0
+
+
+def _is_last_torn(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
+    """Return whether the last record ends in zeros, and its properties lack a value that its queue needs."""
+    record_end = find_record_end(store.log, last_phy_offset)
+    if record_end == 0 or record_end != end or store.log.queue.pread(end - 1, 1) != b"\0":
+        return False
+    try:
+        hashes_of(store.log, store.config, last_phy_offset, end)
+    except CorruptFileError:
+        return True
+    return False
+
+
+# ---- behind the end ----------------------------------------------------------------------------------------
+
+
+def _check_tail(
+    store: StoreFiles, end: int, last_phy_offset: int, found: list[Tail], write: UnfinishedWrite | None
+) -> None:
+    """Raise CorruptFileError if a record stands behind the end that may have been acknowledged."""
+    log = store.log
+    later = log.find_later(end + 1, LONG_MAX) if found else None
+    if later is None or _is_of_write(write, end, later) or all(is_saved(store.root, tail) for tail in found):
+        return
+    if store.last_exit_ok:
+        place = log.ending.begin(), end, last_phy_offset, later
+        is_explained = is_cut_by_broker(log, _read_evidence(store), *place)
+    else:
+        is_explained = _is_unflushed(store, end, last_phy_offset)
+    if is_explained:
+        return
+    at_end = log.queue.find(end)
+    file = at_end or found[0].file
+    reason = f"no message begins here, but one is at {later}: {DAMAGE_ADVICE if at_end else GAP_ADVICE}"
+    raise CorruptFileError(file.path, max(end - file.file_from_offset, 0), "magic", reason)
+
+
+def _is_of_write(write: UnfinishedWrite | None, end: int, later: int) -> bool:
+    """Return whether the record at ``later`` belongs to a write that is undone, whose records end at ``end``."""
+    return write is not None and write.what != "leave" and write.end == end and later < write.intent.end
+
+
+def _is_unflushed(store: StoreFiles, end: int, last_phy_offset: int) -> bool:
+    """Return whether the bytes at the end may not have been on the disk, by the checkpoint.
+
+    After a power loss later bytes may be there and earlier ones not. None of them was acknowledged. A checkpoint
+    without a time may have been lost. Then only the last file that was begun may lack bytes.
+    """
+    last = store.log.find_message(last_phy_offset) if last_phy_offset >= 0 else None
+    flushed = store.checkpoint.physic_msg_timestamp
+    if flushed <= 0:
+        return end >= store.log.last_begun_file()
+    is_later = last is None or last.store_timestamp >= flushed or find_flushed_record(store) < LONG_MAX
+    return is_later and end > store.checkpoint.confirm_phy_offset
+
+
+def _log_steps(
+    store: StoreFiles, end: int, saved: list[Tail], write: UnfinishedWrite | None, zeroed: list[Tail]
+) -> Iterator[RecoveryAction]:
+    """Yield the steps: save, undo, then delete, extend and zero files.
+
+    Files are deleted from the last one on. Killed in the middle, a write is undone in part, and the next recovery
+    undoes the rest.
+    """
+    yield from (_action_on(tail, "save") for tail in saved)
+    if write is not None:
+        yield RecoveryAction(intent_path(store.root), write.what, write.begin, write.end - write.begin)
+    length = store.config.mapped_file_size_commit_log
+    for file in reversed(store.log.queue.files):
+        if file.file_from_offset > end or file.size == 0:
+            yield RecoveryAction(file.path, "delete")
+        elif file.size < length:
+            yield RecoveryAction(file.path, "extend", file.size, length - file.size)
+    for tail in zeroed:
+        if tail.file.file_from_offset <= end:
+            yield _action_on(tail, "zero")
+
+
+def _action_on(tail: Tail, what: str) -> RecoveryAction:
+    return RecoveryAction(tail.file.path, what, tail.begin - tail.file.file_from_offset, tail.end - tail.begin)

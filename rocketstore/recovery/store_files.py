@@ -1,0 +1,81 @@
+"""StoreFiles: a store whose files recovery reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import StoreConfig
+from rocketstore.errors import StoreError
+from rocketstore.lazy import lazy_property
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
+from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["StoreFiles", "check_queue_types", "open_store_files"]
+
+OTHER_TYPE = (  # of plain queues, and of batch queues
+    "topics.json says that {0} has queue.type BatchCQ; these have not",
+    "these are batch queues, and topics.json does not say that {0} has queue.type BatchCQ: restore it, "
+    "or give {0} this attribute there",
+)
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """The log, the checkpoint and the topics of a store.
+
+    Attributes: config: has every size. last_exit_ok: whether the last writer stopped cleanly.
+    """
+
+    root: Path
+    config: Any
+    log: CommitLog
+    checkpoint: StoreCheckpoint
+    last_exit_ok: bool
+
+    @lazy_property
+    def topics(self) -> dict[str, TopicConfig]:
+        return read_topics(self.root, self.config)
+
+    @lazy_property
+    def batch_topics(self) -> set[str]:
+        return batch_topics(self.topics)
+
+    @property
+    def has_checkpoint(self) -> bool:
+        return (self.root / "checkpoint").exists()
+
+
+def open_store_files(root: Path, config: StoreConfig, *, last_exit_ok: bool | None = None) -> StoreFiles:
+    """Open the log and the checkpoint of a store. Close ``log`` afterwards.
+
+    Parameters: config: has every size. last_exit_ok: None: the file ``abort`` tells.
+    """
+    paths = config.commit_log_paths(root)
+    log = CommitLog.open(
+        # A missing log is opened as an empty one: the root has no files of a log.
+        [path for path in paths if path.is_dir()] or [root], mapped_file_size=config.mapped_file_size_commit_log,
+        force_verify_prop_crc=config.force_verify_prop_crc, message_delay_level=config.message_delay_level,
+    )
+    if last_exit_ok is None:
+        last_exit_ok = not (root / "abort").exists()
+    return StoreFiles(root, config, log, StoreCheckpoint.open(root / "checkpoint"), last_exit_ok)
+
+
+def check_queue_types(store: StoreFiles, is_replaced: Callable[[str], bool] = lambda topic: False) -> None:
+    """Raise StoreError for a queue that a broker refuses to load. Source: ConsumeQueueStore.queueTypeShouldBe.
+
+    Parameters: is_replaced: returns whether the queues of a topic will be replaced.
+    """
+    for kind in QUEUE_KINDS:
+        is_batch = kind is BatchConsumeQueue
+        for directory in (store.root / kind.directory_name).glob("*"):
+            topic = directory.name
+            if (topic in store.batch_topics) == is_batch or is_replaced(topic):
+                continue
+            if any(directory.glob("*/" + "[0-9]" * 20)):
+                raise StoreError(f"{directory}: {OTHER_TYPE[is_batch].format(topic)}")
