@@ -21,8 +21,8 @@ from rocketstore.cli.sizes import size_option
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.layout.geometry import known_config
 from rocketstore.limits import LONG_MAX
+from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import rebuild as rebuild_store
-from rocketstore.rebuild.rebuild import zone_of
 from rocketstore.recovery.queues import QUEUE_PARTS
 
 __all__ = ["rebuild"]

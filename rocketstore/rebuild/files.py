@@ -15,25 +15,34 @@ from rocketstore.index.index_service import index_file_name, index_paths
 from rocketstore.recovery.index import read_header
 from rocketstore.recovery.queues import QUEUE_PARTS
 
-__all__ = ["index_headers", "name_index_files", "remove_other_topics", "require_replaceable", "swap", "take_back"]
+__all__ = [
+    "index_headers", "name_index_files", "remove_other_topics", "require_replaceable", "swap", "take_back", "zone_of",
+]
 
 LAST_SECOND = 253_370_764_799  # of the year 9998, in any zone
 
 
 def index_headers(directory: Path) -> list[IndexHeader]:
-    """Give the headers of the index files of a directory, if there is one."""
+    """Return the headers of the index files of a directory, none if the directory is missing."""
     return [read_header(path) for path in index_paths(directory)] if directory.is_dir() else []
 
 
+def zone_of(tz: str | None) -> ZoneInfo | None:
+    try:
+        return None if tz is None else ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
+
+
 def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
-    """Move each file to another directory, by the store time of its first item, and always after the one before it."""
+    """Move index files to another directory, and name each by the store time of its first item, in ascending order."""
     make_directory(named)
     if not made.is_dir():
         return
     last = max((path.name for path in index_paths(named)), default="")
     for path in index_paths(made):
         header = read_header(path)
-        # One without items has the end of the one before it.
+        # A file without items has the end of the file before it.
         second, millisecond = divmod(max(header.begin_timestamp or header.end_timestamp, 0), 1000)
         time = datetime.fromtimestamp(min(second, LAST_SECOND), zone).replace(microsecond=millisecond * 1000)
         last = index_file_name(time, last)
@@ -43,7 +52,7 @@ def name_index_files(made: Path, named: Path, zone: ZoneInfo | None) -> None:
 
 
 def remove_other_topics(staging: Path, topics: Collection[str]) -> None:
-    """Remove the queues that were built since messages of theirs are for queues of these topics, too."""
+    """Remove the queues of other topics. They were built because any message may be for queues of these topics."""
     for part in QUEUE_PARTS:
         for path in [*(staging / part).iterdir()] if (staging / part).is_dir() else []:
             if path.name not in topics:
@@ -51,7 +60,7 @@ def remove_other_topics(staging: Path, topics: Collection[str]) -> None:
 
 
 def require_replaceable(root: Path, parts: Iterable[str]) -> None:
-    """Raise StoreError for directories that cannot be renamed, or of which only a link would be."""
+    """Raise StoreError for a directory that cannot be renamed, or that is a link."""
     advice = "build into a directory of its own (out=, on the command line --out), and move what is in it there"
     for path in (root / part for part in parts):
         if path.is_symlink():

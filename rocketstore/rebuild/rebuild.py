@@ -1,4 +1,4 @@
-"""rebuild: consume queues and index from the commit log alone, beside the old ones, then in their place."""
+"""rebuild: build consume queues and index from the commit log alone, then replace the old ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -35,11 +34,12 @@ from rocketstore.layout.geometry import (
     save_geometry,
     with_default_sizes,
 )
-from rocketstore.layout.layout import ROCKSDB_QUEUES, StoreLayout, look_at_store, require_file_log
+from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, lock_owner_of, require_log_directory
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.queue_directories import topics_in
+from rocketstore.rebuild.build import INDEX_SIZES, QUEUE_SIZES, Build, topics_of
+from rocketstore.rebuild.builder import Builder
 from rocketstore.rebuild.files import (
     index_headers,
     name_index_files,
@@ -47,11 +47,13 @@ from rocketstore.rebuild.files import (
     require_replaceable,
     swap,
     take_back,
+    zone_of,
 )
+from rocketstore.rebuild.report import RebuildReport
 from rocketstore.recovery.apply import apply_log_repair, apply_plan, finish_repair
 from rocketstore.recovery.plan import RecoveryPlan, plan_files
 from rocketstore.recovery.plan_log import LogRepair, plan_log
-from rocketstore.recovery.queues import QUEUE_PARTS, find_queues
+from rocketstore.recovery.queues import find_queues
 from rocketstore.recovery.store_files import StoreFiles, check_queue_types, open_store_files
 from rocketstore.state.broker_config import TopicConfig, batch_topics, read_topics
 
@@ -60,33 +62,12 @@ __all__ = ["RebuildReport", "rebuild"]
 STAGING = "rocketstore-rebuild"
 INDEX_MADE = "index-made"  # directory of index files that are named by the time they were made
 RUN_AGAIN = "it has abort, as after a crash; run rebuild again before a broker starts"
-QUEUE_SIZES = (
-    "mapped_file_size_consume_queue", "mapper_file_size_batch_consume_queue", "mapped_file_size_consume_queue_ext"
-)
-INDEX_SIZES = ("max_hash_slot_num", "max_index_num")
 MIN_PIECE, MAX_PIECE = 1 << 18, 16 << 20  # bytes of the log
-MIN_ROOM = 1 << 16  # bytes of requests and items
-ROOM_PARTS = 16  # of the memory, for what is read of each piece: it grows by halves, and is copied then
-WAITING_PARTS = 12  # of the memory, for requests that wait: they are copied, and sorted by queue
-MAX_WAITING = 16 << 20  # bytes of them: put while the threads read on
+MIN_ROOM = 1 << 16  # bytes of requests and items of a chunk
+ROOM_PARTS = 16  # part of the memory for the requests of each chunk: their arrays grow by halves, by copying
+WAITING_PARTS = 12  # part of the memory for the requests that wait: they are copied, and sorted by queue
+MAX_WAITING = 16 << 20  # bytes of requests that wait at most, so that reading and writing overlap
 Progress = Callable[[int, int], object]
-
-
-@dataclass(frozen=True)
-class RebuildReport:
-    """What was built, of which part of the log, bytes, and where the old directories are now.
-
-    ``notes``: what the operator must know before a broker starts on a store that has RocksDB.
-    """
-
-    min_phy_offset: int
-    max_phy_offset: int
-    queues: int
-    index_files: int
-    index_items: int
-    backups: tuple[Path, ...]
-    out: Path
-    notes: tuple[str, ...] = ()
 
 
 def rebuild(
@@ -111,24 +92,24 @@ def rebuild(
 
     Parameters
     ----------
-    path : the root of the store, which no broker and no rocketstore may be writing.
-    out : a new directory for what is built; the store is only read then, and may be read-only.
-    consume_queue, index : what to build; the other one is completed then as ``recover`` does, unless there is ``out``.
-    topics : only the queues of these, and no index.
-    config : sizes of files where none shows them, as for ``open``. Light queues are built if it says so, and where
-        directories of theirs are there.
+    path : the root of the store. No broker and no rocketstore may be writing it.
+    out : a new directory for the result. The store is only read then, and may be read-only.
+    consume_queue, index : the parts to build. Without ``out`` the other part is recovered as ``recover`` does.
+    topics : build only the queues of these topics, and no index.
+    config : sizes of files that no file shows, as for ``open``. Light queues are built if ``config`` says so, or if the
+        store has directories of light queues.
     memory : about the most to use besides file mappings, bytes; 0 for as little as possible.
-    threads : that read the log; None for one for each processor.
-    tz : zone of the index files' names, which are the store time of their first item; None for the local one.
-    progress : called with bytes of log that are done, and all.
+    threads : number of threads that read the log; None: one for each processor.
+    tz : time zone of the names of index files, which are the store time of their first item; None: the local zone.
+    progress : called with the bytes of the log that were read, and all its bytes.
 
     Raises
     ------
-    ValueError : a size is not known, nothing is to be built, or ``memory`` is below 0 or ``threads`` below 1.
+    ValueError : a size is not known, nothing can be built, or ``memory`` is below 0 or ``threads`` below 1.
     CorruptFileError : the log is damaged before its tail.
     StoreError : topics.json cannot be read; or a directory cannot be replaced; or the swap failed in the middle, and
         the message says that ``rebuild`` must be called again.
-    UnsupportedFormatError : the log is DLedger's; or, for a part to be rebuilt in place, the queues are in RocksDB.
+    UnsupportedFormatError : the log is DLedger's; or only a part is rebuilt in place, and the queues are in RocksDB.
     StoreLockedError, FileExistsError, TypeError, OSError. After all errors but a failed swap the old files are as they
         were, and a store that was stopped cleanly still is.
 
@@ -149,58 +130,9 @@ def rebuild(
         return rebuilder.build_and_swap()
 
 
-def topics_of(topics: Iterable[str] | None) -> set[str] | None:
-    names = None if topics is None else {*topics}
-    if isinstance(topics, str) or not all(isinstance(name, str) for name in names or ()):
-        raise TypeError(f"topics={topics!r}: a list of str was expected")
-    return names
-
-
-def zone_of(tz: str | None) -> ZoneInfo | None:
-    try:
-        return None if tz is None else ZoneInfo(tz)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"tz={tz!r}: is no time zone that is known here") from None
-
-
 def places_of(root: Path) -> tuple[Path, Path]:
     """Return where the queues of a store may be: a killed swap leaves some of them in the directory of the rebuild."""
     return root, root / STAGING
-
-
-@dataclass
-class Build:
-    """What is to be built."""
-
-    consume_queue: bool
-    index: bool
-    topics: Collection[str] | None
-    is_in_place: bool  # so that what is not built has to be whole, too
-
-    def require(self) -> None:
-        """Raise ValueError unless it is something."""
-        if not (self.consume_queue or self.index) or self.topics == set():
-            only = "of some topics, and where message_index_enable is false, only queues can be"
-            raise ValueError(f"consume_queue, index: one of them must be built; {only}")
-        for topic in self.topics or ():
-            if not is_file_name(topic):
-                raise ValueError(f"topic {topic!r}: cannot be the name of a directory, so it has no queues")
-
-    def parts(self) -> list[str]:
-        """The directories to be replaced, under the root."""
-        topics = self.topics and sorted(self.topics)
-        queues = [*QUEUE_PARTS, ROCKSDB_QUEUES]
-        if topics is not None:
-            queues = [f"{part}/{topic}" for part in QUEUE_PARTS for topic in topics]
-        return [*(queues if self.consume_queue else ()), *(["index"] if self.index else ())]
-
-    def replaced_sizes(self) -> list[str]:
-        """Sizes of files of which none is kept, so that they may be damaged."""
-        queues = QUEUE_SIZES if self.consume_queue and self.topics is None else ()
-        return [*queues, *(INDEX_SIZES if self.index else ())]
-
-    def has_queues_of(self, topics: Collection[str]) -> bool:
-        return self.consume_queue and any(self.topics is None or topic in self.topics for topic in topics)
 
 
 @dataclass
@@ -214,16 +146,16 @@ class Rebuilder:
     threads: int
     zone: ZoneInfo | None
     progress: Progress | None
-    config: Any = field(init=False)  # what is known, with every size set
-    layout: StoreLayout = field(init=False)  # as it is before the build
+    config: Any = field(init=False)  # ``known`` with every size
+    layout: StoreLayout = field(init=False)  # before the build
     topics: dict[str, TopicConfig] = field(init=False)
-    batches: set[str] = field(init=False)  # topics whose queues are of batches
+    batches: set[str] = field(init=False)  # topics with batch queues
     is_wanted: list[bool] = field(init=False)  # by the numbers in requests
 
     def __post_init__(self) -> None:
         self.config = with_default_sizes(self.known)
         self.layout = look_at_store(self.root, self.known)
-        self.topics = read_topics(self.root, self.known, must_be_good=True)  # or queues become those of another type
+        self.topics = read_topics(self.root, self.known, must_be_good=True)  # it has the types of queues
         self.batches = batch_topics(self.topics)
         if self.layout.config_databases:  # topics with queue types are in RocksDB: take the types from directories
             places = (place / "batchconsumequeue" for place in places_of(self.root))
@@ -255,7 +187,7 @@ class Rebuilder:
         return self
 
     def require_sizes(self) -> None:
-        """Raise ValueError for sizes that no file shows: what is built with another the broker would not load."""
+        """Raise ValueError for a size that no file shows: a broker does not load files of another size."""
         build, (plain, batch, ext) = self.build, QUEUE_SIZES
         has_queues = build.consume_queue or build.is_in_place
         has_index = build.index or (build.is_in_place and self.config.message_index_enable)
@@ -441,9 +373,9 @@ class Rebuilder:
         return self.find_batches({queues[number][0] for number in np.unique(numbers).tolist()})
 
     def find_batches(self, topics: set[str]) -> bool:
-        """Take topics that have inner batches, and whether there is one, for the first time, not in topics.json."""
+        """Add the topics that topics.json does not have to ``batches``. Return whether there is one."""
         found = topics - self.batches - self.topics.keys()
-        is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # or others' queues have their units
+        is_light = self.build.consume_queue and self.config.enable_multi_dispatch  # their units may be in any queue
         if not found or not (is_light or self.build.has_queues_of(found)):
             return False
         self.batches |= found
@@ -451,7 +383,7 @@ class Rebuilder:
         return True
 
     def _wanted(self, requests: np.ndarray, queues: Sequence[QueueId]) -> np.ndarray:
-        """Leave out what is of no queue that is to be built."""
+        """Return the requests of the queues that are built."""
         self.is_wanted += [self._is_wanted(topic) for topic, _ in queues[len(self.is_wanted) :]]
         if all(self.is_wanted):
             return requests
@@ -459,49 +391,5 @@ class Rebuilder:
         return wanted
 
     def _is_wanted(self, topic: str) -> bool:
-        topics, takes_all = self.build.topics, self.config.enable_multi_dispatch  # any message is for any queue then
+        topics, takes_all = self.build.topics, self.config.enable_multi_dispatch  # any message may be for any queue
         return self.build.consume_queue and (topics is None or topic in topics or takes_all)
-
-
-class Builder:
-    """Builds queues and index, each in a thread of its own, one after the other what it is given.
-
-    Requests wait until they are many, so that each of many queues is written to seldom.
-    """
-
-    def __init__(self, dispatcher: Dispatcher, queues: Sequence[QueueId], most: int) -> None:
-        """Parameters: queues: by the numbers in requests. most: bytes of requests that wait."""
-        self._dispatcher, self._queues, self._most = dispatcher, queues, most
-        self._waiting: list[np.ndarray] = []
-        self._size = 0
-        self._threads = ThreadPoolExecutor(2)
-        self._index = self._units = self._threads.submit(lambda: None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._threads.shutdown()
-
-    def build_consume_queues(self, requests: np.ndarray) -> None:
-        self._waiting.append(requests)
-        self._size += requests.nbytes
-        if self._size > self._most:
-            self._put()
-
-    def _put(self) -> None:
-        self._units.result()
-        if self._waiting:
-            requests, self._waiting, self._size = np.concatenate(self._waiting), [], 0
-            self._units = self._threads.submit(self._dispatcher.build_consume_queues, requests, list(self._queues))
-
-    def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
-        self._index.result()
-        self._index = self._threads.submit(self._dispatcher.build_index, items, last_phy_offset)
-
-    def flush(self) -> None:
-        """Wait for all, and bring it to the disk. Raises: what building raised."""
-        self._put()
-        self._units.result()
-        self._index.result()
-        self._dispatcher.flush()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zoneinfo
 
 import pytest
 from support.killed import killed_at
@@ -233,7 +234,7 @@ def test_with_other_options_or_another_log_it_begins_anew(tmp_path, seed, call, 
         return
     assert_rebuilt(root, model)
     names = [path.name for path in sorted((root / "index").iterdir())]
-    assert names == index_names(model, module.ZoneInfo(zone))
+    assert names == index_names(model, zoneinfo.ZoneInfo(zone))
 
 
 def test_a_log_that_grew_is_built_to_its_new_end(tmp_path, seed):

@@ -34,7 +34,8 @@ from support.stores import NAMES, settings, unpack
 from rocketstore import CommitLog, StoreConfig, rebuild
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.errors import CorruptFileError, StoreLockedError
-from rocketstore.rebuild.rebuild import Build, Rebuilder
+from rocketstore.rebuild.build import Build
+from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark import rebuild_consume_queue
 from rocketstore.spark.build import rebuild_consume_queue as module
 from rocketstore.spark.build import splits, task_files

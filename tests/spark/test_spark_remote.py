@@ -30,7 +30,8 @@ from rocketstore.disk.storage import to_path
 from rocketstore.layout.geometry import known_config
 from rocketstore.log import log_end
 from rocketstore.log.log_end import LogEnd
-from rocketstore.rebuild.rebuild import Build, Rebuilder
+from rocketstore.rebuild.build import Build
+from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark import (
     build_index,
     query_messages,

@@ -15,7 +15,8 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
 from rocketstore.index.index_service import index_paths
-from rocketstore.rebuild.rebuild import Build, Rebuilder
+from rocketstore.rebuild.build import Build
+from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
 from rocketstore.spark.build.write_index import (

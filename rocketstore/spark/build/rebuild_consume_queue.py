@@ -29,7 +29,8 @@ from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.kernels.dispatch import INNER_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
-from rocketstore.rebuild.rebuild import Build, Rebuilder
+from rocketstore.rebuild.build import Build
+from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log

@@ -35,8 +35,7 @@ from rocketstore.disk.storage import local_path
 from rocketstore.index.index_file import IndexFile, checked_geometry
 from rocketstore.index.index_service import index_paths
 from rocketstore.layout.places import lock_owner_of
-from rocketstore.rebuild.files import name_index_files
-from rocketstore.rebuild.rebuild import zone_of
+from rocketstore.rebuild.files import name_index_files, zone_of
 from rocketstore.spark.build.spill import (
     ENTRY,
     ORDINAL,
