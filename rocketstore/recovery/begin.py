@@ -42,7 +42,7 @@ def find_dispatch_begin(log: CommitLog, checkpoint: StoreCheckpoint, config: Sto
 def is_head_before_checkpoint(head: bytes | memoryview, checkpoint: StoreCheckpoint, config: StoreConfig) -> bool:
     """Return whether the first bytes of a file are a record's that is older than the checkpoint.
 
-    Releases before 5.4.0 look at the magic, the store time and where that is, and at no more.
+    Releases before 5.4.0 read only the magic, the store time and the flag that tells where the store time is.
     """
     compat = Compat.of(config.compat)
     layout = record_head(read_field(head, RECORD_HEAD, "sys_flag") if compat.has_ipv6 else 0)

@@ -1,4 +1,4 @@
-"""Recovery as a broker does it at its start, byte for byte: RocketMQ 5.3.3, 5.5.0 and 5.5.1."""
+"""The policy "broker": recovery as a broker of RocketMQ 5.3.3, 5.5.0 or 5.5.1 does it at its start, byte for byte."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ __all__ = ["RELEASES", "dry_run_as_broker", "recover_as_broker"]
 
 RELEASES = OLD, *_ = "5.3.3", "5.5.0", "5.5.1"
 DEFAULT_RECOVER_MAX_NUM = 10
-COPIED_FILES = 4  # of a queue, from its end, for a dry run: no others are written to
+COPIED_FILES = 4  # last files of a queue that a dry run copies: recovery writes to no other files
 
 
 class Scanned(NamedTuple):
-    """What a walk over the log found: where it ends, its last record, and what was to be dispatched."""
+    """The result of reading the log: its end, its last record, and the ranges of records to dispatch."""
 
     end: int
     last_phy_offset: int
     ranges: list[tuple[int, int]]
-    last_request: dict[str, Any] | None  # that has a queue
+    last_request: dict[str, Any] | None  # the last message that has a queue
 
 
 class BrokerRecovery:
-    """One start of a broker, on a directory. Source: DefaultMessageStore.load."""
+    """One start of a broker in a directory. Source: DefaultMessageStore.load."""
 
     def __init__(self, root: Path, config: StoreConfig) -> None:
         self.root = root
@@ -108,7 +108,7 @@ class BrokerRecovery:
     # ---- load ----------------------------------------------------------------------------------------------
 
     def _check_lengths(self) -> None:
-        """Refuse what a broker refuses to load, and delete empty last files. Source: MappedFileQueue.doLoad."""
+        """Raise errors for files that a broker refuses to load. Delete empty last files. Source: MappedFileQueue.doLoad."""
         sizes = {kind.directory_name: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
         runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
@@ -127,7 +127,7 @@ class BrokerRecovery:
             self.actions.append(RecoveryAction(path, "delete"))
 
     def _queue_directories(self) -> Iterator[Path]:
-        """The directories that a broker loads, which for 007 is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
+        """Yield the directories that a broker loads: for 007 it loads 7. Source: ConsumeQueueStore.loadConsumeQueues."""
         for kind in QUEUE_KINDS:
             for path in sorted((self.root / kind.directory_name).glob("*/*")):
                 queue_id = parse_int(path.name)
@@ -161,7 +161,7 @@ class BrokerRecovery:
         return parsed
 
     def _first_file(self, log: CommitLog, max_phy_offset: int) -> int:
-        """The number of the file to begin with. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        """Return the number of the first file to read. Source: CommitLog.recoverNormally, recoverAbnormally."""
         files, last = log.queue.files, len(log.queue.files) - 1
         if self.config.compat == OLD:
             if self.last_exit_ok:
@@ -175,7 +175,7 @@ class BrokerRecovery:
         return least
 
     def _is_before_checkpoint(self, log: CommitLog, file: LogFile) -> bool:
-        """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which looks at no more than the magic."""
+        """Source: CommitLog.isMappedFileMatchedRecover of 5.3.3, which checks only the magic of the record."""
         with log.queue.map(file).reading() as view:
             return is_head_before_checkpoint(view, self.checkpoint, self.config)
 
@@ -193,7 +193,7 @@ class BrokerRecovery:
         return bool(fields["phy_offset"] <= self.checkpoint.logics_physical_offset)
 
     def _scan(self, log: CommitLog, number: int, max_phy_offset: int) -> Scanned:
-        """Walk over the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""
+        """Read the records from a file on. Source: CommitLog.recoverNormally, recoverAbnormally."""
         files, position, request = log.queue.files, 0, None
         last = self._confirm_offset(log) if self.last_exit_ok else files[number].file_from_offset
         ranges: list[tuple[int, int]] = []
@@ -226,11 +226,11 @@ class BrokerRecovery:
             raise StoreError(f"{self.root}: {reason}: a broker does not start with it")
 
     def _confirm_offset(self, log: CommitLog) -> int:
-        """What counts as confirmed before recovery. Source: CommitLog.getConfirmOffset."""
+        """Return the offset that is confirmed before recovery. Source: CommitLog.getConfirmOffset."""
         return 0 if self.config.flush_disk_type == "SYNC_FLUSH" else log.queue.files[-1].end_offset
 
     def _cut_log(self, log: CommitLog, end: int) -> None:
-        """Delete the files behind the end. What stays behind it is saved: a later end may bring it back."""
+        """Save the bytes behind the end, and delete the files behind it. Bytes in the last file stay."""
         for tail in tails(log, end):
             if is_saved(self.root, tail):
                 continue
@@ -245,7 +245,7 @@ class BrokerRecovery:
                 sync_path(file.path.parent)
 
     def _unstartable(self, writers: list[Writer]) -> Path | None:
-        """A queue that ends in an empty file, where 5.3.3 fails in the end. Source: ConsumeQueue.correctMinOffset."""
+        """Return a queue that ends in an empty file: 5.3.3 does not start. Source: ConsumeQueue.correctMinOffset."""
         for writer in writers:
             if self.config.compat == OLD and isinstance(writer, ConsumeQueueWriter) and writer.max_queue_offset > 0:
                 end = writer.max_queue_offset * ConsumeQueueWriter.unit_size
@@ -270,7 +270,7 @@ def _max_phy_offset(writer: Writer) -> int:
 
 
 def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
-    """Do to a store what a broker does at its next start; ``abort`` stays.
+    """Recover a store as a broker does at its next start. The file ``abort`` stays.
 
     Parameters: config: has every size; ``config.compat`` is one of RELEASES.
     Raises: CorruptFileError, StoreError where a broker does not start. Source: DefaultMessageStore.load.
@@ -279,7 +279,10 @@ def recover_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
 
 
 def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
-    """Say what ``recover_as_broker`` would do, by doing it to links to the files, and copies of those it writes to."""
+    """Report what ``recover_as_broker`` would do.
+
+    It runs in a temporary directory, on links to files that it only reads and on copies of files that it writes to.
+    """
     with tempfile.TemporaryDirectory(prefix="rocketstore-") as name:
         copy = Path(name)
         logs = {copy / str(i): path for i, path in enumerate(config.commit_log_paths(root)) if path.is_dir()}
@@ -287,7 +290,7 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
         others = (root / "index", root / "config", root / CUT)
         originals = logs | {copy / path.relative_to(root): path for path in (*queues, *others)}
         written = {path for queue in queues for path in files_in(queue)[-COPIED_FILES:]}
-        # A put that was torn is undone in any file that is opened, and is not full.
+        # Opening an index file that is not full undoes a torn put.
         index_num: Any = config.max_index_num
         written |= {path for path in files_in(root / "index") if read_header(path).index_count < index_num}
         for target, original in originals.items():
@@ -315,7 +318,7 @@ def dry_run_as_broker(root: Path, config: StoreConfig) -> RecoveryReport:
 
 
 def link_files(directory: Path, target: Path, written: Collection[Path]) -> None:
-    """Make a directory with links to the files of another, and copies of those that are written to."""
+    """Make a directory with links to the files of another one, and copies of the files in ``written``."""
     target.mkdir(parents=True)
     for path in files_in(directory):
         if path in written:

@@ -1,4 +1,4 @@
-"""The ext files of a queue after a crash: which units lead to what never came to the disk."""
+"""The ext files of a queue after a crash: check whether units lead to ext units that never reached the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["QueueExt", "queue_files"]
 
 
 def queue_files(directory: Path, mapped_file_size: int) -> list[tuple[int, str, int]]:
-    """Beginning, path and length of each file, in order. Raises: CorruptFileError for another length."""
+    """Return offset, path and length of each file, in order. Raises: CorruptFileError for another length."""
     with os.scandir(directory) as entries:
         files = sorted(
             (int(entry.name), entry.path, entry.stat().st_size)
@@ -25,7 +25,7 @@ def queue_files(directory: Path, mapped_file_size: int) -> list[tuple[int, str, 
             if is_offset_name(entry.name) and entry.is_file()
         )
     for _, path, size in files:
-        if size not in (0, mapped_file_size):  # none: it was made, and then the power went
+        if size not in (0, mapped_file_size):  # 0 after a power loss: the file was made, and its length was not written
             reason = f"{size} bytes, but files of {mapped_file_size} are written: check the configuration"
             raise CorruptFileError(Path(path), size, "file size", reason)
     return files
@@ -33,19 +33,22 @@ def queue_files(directory: Path, mapped_file_size: int) -> list[tuple[int, str, 
 
 @dataclass(frozen=True)
 class QueueExt:
-    """The ext files that a queue has or is to have."""
+    """The ext files of a queue. They may be missing."""
 
     directory: Path
     mapped_file_size: int
 
     def files(self) -> list[tuple[int, str, int]]:
-        """As ``queue_files``; none where the directory is missing."""
+        """Return as ``queue_files``; no files if the directory is missing."""
         return queue_files(self.directory, self.mapped_file_size) if self.directory.is_dir() else []
 
     def are_of(self, addresses: np.ndarray, tags_codes: np.ndarray, store_timestamps: np.ndarray) -> np.ndarray:
-        """Whether the ext units of addresses are those of records, bool[n]; what nothing is at the next one would get.
+        """Return whether the ext units at addresses belong to records, bool[n].
 
-        Parameters: addresses, tags_codes, store_timestamps: int64[n]; the latter of the records, epoch ms.
+        Without an ext unit at its address a unit is wrong: the next ext unit would be written there.
+
+        Parameters: addresses, tags_codes: int64[n]; store_timestamps: of the records, int64[n], milliseconds since the
+        epoch.
         """
         if not self.directory.is_dir():
             return np.zeros(len(addresses), bool)

@@ -1,4 +1,4 @@
-"""recover: what is done to a store before it is written to, by rocketstore or by a broker."""
+"""recover: make a store sound before it is written to, as rocketstore or as a broker does it."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def recover(
     dry_run: bool = False,
     config: StoreConfig | None = None,
 ) -> RecoveryReport:
-    """Recover a store that nobody writes to, and leave it as a clean stop does.
+    """Recover a store that no process is writing, and leave it as a clean stop does.
 
     Parameters
     ----------
     path : the root of the store.
-    policy : "complete", which opening for writing uses: only a torn tail of the commit log is cut, after it was saved
-        under ``rocketstore-cut``; queues and index are completed from their own last sound entries, from the whole log
-        where one is missing or wrong. After a clean stop the log ends where a broker ends it: before the first bytes of
-        its last file that are no record. Old records behind that end are saved and zeroed. Opening then searches only
-        the last 64 MiB of the log for what queues and index lack, and does not notice that the directory of a queue is
-        missing. "broker": exactly what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next start;
-        bytes that it cuts off the log are saved too.
-    dry_run : change nothing, not even the lock file, and only say what would be done.
+    policy : "complete", which opening for writing uses, cuts only a torn tail off the commit log, after it was saved in
+        ``rocketstore-cut``. Queues and index are completed from their own last sound entries, and from the whole log if
+        a queue is missing or wrong. After a clean stop the log ends where a broker ends it: before the first bytes of
+        its last file that are not a record. Old records behind that end are saved and zeroed. Opening then searches
+        only the last 64 MiB of the log for records without units or items, and does not notice that the directory of a
+        queue is missing. "broker" does what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next
+        start. Bytes that it cuts off the log are saved too.
+    dry_run : change nothing, not even the lock file, and only report the steps.
     config : sizes of files, as for ``open``.
 
     Returns
@@ -52,8 +52,8 @@ def recover(
 
     Raises
     ------
-    CorruptFileError : "complete": sound records follow damaged bytes; "broker": a broker does not start. Nothing was
-        changed, or as much as the broker changes.
+    CorruptFileError : "complete": sound records follow damaged bytes; nothing was changed. "broker": a broker does not
+        start; the changes that it makes before that stay.
     UnsupportedFormatError : the log is DLedger's, or the queues, or the topics, are in RocksDB.
     StoreLockedError, StoreError, ValueError, TypeError, OSError.
 

@@ -1,4 +1,4 @@
-"""What recovery did, or would do."""
+"""RecoveryReport: the steps of a recovery, done or planned."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ __all__ = ["RecoveryAction", "RecoveryReport"]
 
 
 class RecoveryAction(NamedTuple):
-    """One step: ``what`` is done to ``path``, at ``offset`` in that file, over ``size`` bytes.
+    """One step of a recovery, on ``size`` bytes at ``offset`` of the file ``path``.
 
-    "save": bytes are copied to ``rocketstore-cut``; "zero": they are overwritten; "delete": the file goes; "extend": it
-    gets the length it should have; "cut": a queue or an index file ends here now; "dispatch": the records of the
-    commit log ``path``, from this physical offset on, go to queues and index. Of a write of pieces that was ended in
-    the middle, with its intent ``path`` and its records at this physical offset: "undo": they are cut off; "finish":
-    none is there, or others follow all; "leave": some stay, for it is not sure that no others follow.
+    ``what`` is one of these:
+
+    * "save": copy the bytes to ``rocketstore-cut``. "zero": overwrite them with zeros.
+    * "delete": delete the file. "extend": give it its full length. "cut": end a queue or an index file at ``offset``.
+    * "dispatch": put the records of the commit log ``path``, from the physical offset ``offset`` on, into queues and
+      index.
+    * For a Spark write that was ended in the middle ``path`` is its intent, and ``offset`` the physical offset of its
+      records. "undo": cut the records off. "finish": the log has no records of it, or records of others follow all of
+      them. "leave": some records stay, because records of others may follow them.
     """
 
     path: Path
@@ -28,9 +32,11 @@ class RecoveryAction(NamedTuple):
 
 @dataclass(frozen=True)
 class RecoveryReport:
-    """What was found and done: where the commit log begins and ends, bytes; the steps, in order.
+    """The result of a recovery.
 
-    ``policy``: "complete" or "broker". ``last_exit_ok``: there was no ``abort``. ``dry_run``: nothing was changed.
+    Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
+    ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
+    dry_run: whether nothing was changed.
     """
 
     policy: str

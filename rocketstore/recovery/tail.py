@@ -1,4 +1,4 @@
-"""The tail of a commit log: what stands behind its end, which is kept under ``rocketstore-cut`` before it goes."""
+"""The tail of a commit log: the bytes behind its end. They are saved in ``rocketstore-cut`` before they are cut."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Tail(NamedTuple):
 
 
 def tails(log: CommitLog, end: int) -> list[Tail]:
-    """Find what is not zero behind the end of the log."""
+    """Return the tail of each log file that has bytes other than zero behind the end of the log."""
     found = []
     for file in log.queue.files:
         begin = max(end, file.file_from_offset)
@@ -45,7 +45,7 @@ def tails(log: CommitLog, end: int) -> list[Tail]:
 
 
 def save_tail(root: Path, tail: Tail) -> Path:
-    """Copy a tail to a file of its own, named by the time and its physical offset, and bring it to the disk."""
+    """Copy a tail to a new file that is named by the time and the physical offset, flush it, and return its path."""
     path = root / CUT / f"{time.time_ns() // 1_000_000:013}-{tail.begin:020}"
     if path.parent.is_symlink():
         raise StoreError(f"{path.parent}: is a link, and bytes cut off the log must stay in the store: remove the link")
@@ -64,7 +64,7 @@ def save_tail(root: Path, tail: Tail) -> Path:
 
 
 def is_saved(root: Path, tail: Tail) -> bool:
-    """Whether recovery saved these bytes before, and cut them off: what is left of them are zeros."""
+    """Return whether an earlier recovery saved these bytes, and overwrote some of them with zeros."""
     saved = sorted((root / CUT).glob("*")) if (root / CUT).is_dir() else []
     return any(_is_rest_of(path, tail) for path in reversed(saved))
 
