@@ -108,7 +108,7 @@ class BrokerRecovery:
     # ---- load ----------------------------------------------------------------------------------------------
 
     def _check_lengths(self) -> None:
-        """Raise errors for files that a broker refuses to load. Delete empty last files. Source: MappedFileQueue.doLoad."""
+        """Raise errors for files a broker does not load. Delete empty last files. Source: MappedFileQueue.doLoad."""
         sizes = {kind.directory_name: getattr(self.config, kind.size_name) for kind in QUEUE_KINDS}
         runs = dict.fromkeys(self.directories, self.config.mapped_file_size_commit_log)
         runs |= {directory: sizes[directory.parent.parent.name] for directory in self._queue_directories()}
@@ -127,7 +127,7 @@ class BrokerRecovery:
             self.actions.append(RecoveryAction(path, "delete"))
 
     def _queue_directories(self) -> Iterator[Path]:
-        """Yield the directories that a broker loads: for 007 it loads 7. Source: ConsumeQueueStore.loadConsumeQueues."""
+        """Yield the directories that a broker loads: for 007 that is 7. Source: ConsumeQueueStore.loadConsumeQueues."""
         for kind in QUEUE_KINDS:
             for path in sorted((self.root / kind.directory_name).glob("*/*")):
                 queue_id = parse_int(path.name)

@@ -32,13 +32,14 @@ PACK_BLANK = struct_of(BLANK_HEAD).pack
 
 
 class LogCopy:
-    """Writes the files of the new log, one after the other.
+    """Writes the files of the new log, in order.
 
-    Attributes: size of a file; phy_offset: where the next record goes; last_phy_offset of a record; moved: records.
+    Attributes: size: of a file, bytes. phy_offset: of the next record. last_phy_offset: of the last record. moved: the
+    number of records that have another physical offset than before.
     """
 
     def __init__(self, directory: Path, size: int, phy_offset: int, like: Path) -> None:
-        """Make the directory. Parameters: like: a file of the old log, whose mode the new files get."""
+        """Make the directory. Parameters: like: a file of the old log. The new files get its mode."""
         make_directory(directory)
         self.like = like
         self.directory, self.size, self.phy_offset = directory, size, phy_offset
@@ -49,7 +50,7 @@ class LogCopy:
     def copy(
         self, source: Buffer, begin: int, end: int, base: int, places: np.ndarray, queue_offsets: np.ndarray
     ) -> int:
-        """Append records that follow each other, physical offsets of their own log. Returns: how many."""
+        """Append the records between two physical offsets of the old log. Return how many."""
         pos, stop, row, records = begin - base, end - base, 0, 0
         while pos < stop:
             room = self.size - self.phy_offset % self.size
@@ -74,7 +75,7 @@ class LogCopy:
             view, position = view[written:], position + written
 
     def make_room(self, size: int, room: int) -> None:
-        """Have the next record fit into the buffer and the file."""
+        """Make the buffer larger, or begin the next file, so that the next record fits."""
         if size + 8 > self.size:
             raise StoreError(f"a record has {size} bytes: files of {self.size} are too small: give {LOG_SIZE}")
         if size + 8 > room:
@@ -83,7 +84,7 @@ class LogCopy:
             self.buffer = bytearray(size)
 
     def go_to(self, phy_offset: int) -> None:
-        """Have the next record there, if that is where a file begins."""
+        """Put the next record at a physical offset, if a file begins there, and not too many files are between."""
         files = (phy_offset - self.phy_offset) // self.size
         if phy_offset % self.size == 0 and 0 <= files <= MAX_BLANK_FILES:
             while self.phy_offset < phy_offset:
@@ -97,7 +98,7 @@ class LogCopy:
             sync_path(self.directory)
 
     def sync(self, phy_offset: int) -> None:
-        """Bring the file that has a physical offset to the disk, if it was made; another thread may write it."""
+        """Flush the file that has a physical offset, if it was made. Another thread may be writing it."""
         path = self.directory / f"{phy_offset // self.size * self.size:020d}"
         if path.exists():
             sync_path(path)
@@ -117,7 +118,10 @@ class LogCopy:
 
 
 def with_property(record: bytes, name: str, value: str) -> bytes:
-    """A record with another value of a property, as it is if it has no such one or they would be too long."""
+    """Return a record with another value of a property.
+
+    The record is unchanged if it lacks the property, or if its properties would be too long.
+    """
     head = record_head(read_field(record, RECORD_HEAD, "sys_flag"))
     at = head.itemsize + read_field(record, head, "body_length")
     width = topic_length_size(read_field(record, head, "magic"))
@@ -128,6 +132,6 @@ def with_property(record: bytes, name: str, value: str) -> bytes:
     if not separator or len(properties) > MAX_PROPERTIES:
         return record
     new = record[:at] + len(properties).to_bytes(2, "big") + properties
-    nowhere = b"\xff" * 8  # so that it is another record, whose CRC property is made anew
+    nowhere = b"\xff" * 8  # with another physical offset `copy_records` makes the CRC property anew
     place = RECORD_HEAD.fields["phy_offset"][1]  # type: ignore[index]
     return len(new).to_bytes(4, "big") + new[4:place] + nowhere + new[place + len(nowhere) :]

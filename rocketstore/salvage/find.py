@@ -1,4 +1,4 @@
-"""What salvage finds: the records of files, each once, and what is lost between them."""
+"""Find the intact records of damaged files, choose one copy of each, and list the lost ranges between them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
 
 __all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
 
-PIECE = 8 << 20  # bytes; what was looked at is still in the cache when it is copied
-MAX_SIZES = 256  # candidates for the file size that are compared with each base; hostile files have thousands
+PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
+MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
 BEGIN = itemgetter(0)
 
 
 class LostRange(NamedTuple):
-    """Bytes of which nothing was taken: ``size`` at ``offset`` of the file, that were at ``phy_offset`` of the log."""
+    """Bytes that were not copied: ``size`` bytes at ``offset`` of the file, and at ``phy_offset`` of the log."""
 
     path: Path
     offset: int
@@ -47,10 +47,11 @@ class LostRange(NamedTuple):
 
 @dataclass
 class DamagedFile:
-    """One file and what was found in it.
+    """One file, and the records, blanks and damaged ranges in it.
 
-    ``base``: the physical offset of its first byte, as it is named if some record agrees, else by most of its records.
-    ``unreadable``: the ranges that the disk cannot read, (begin, end), bytes, in order.
+    Attributes: named: the physical offset in the file's name, if it has one. base: the physical offset of its first
+    byte: ``named`` if any record agrees, else the base of most of its records. unreadable: the ranges that the disk
+    cannot read, (begin, end), bytes, in order.
     """
 
     path: Path
@@ -61,11 +62,11 @@ class DamagedFile:
     unreadable: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def look(cls, path: Path, config: StoreConfig, note: Callable[[int], object]) -> DamagedFile:
-        """Take a file apart."""
+    def scan(cls, path: Path, config: StoreConfig, progress: Callable[[int], object]) -> DamagedFile:
+        """Find the records of a file. Parameters: progress: is called with the bytes that were scanned."""
         named = int(path.name) if is_offset_name(path.name) else None
         file = cls(path, named, path.stat().st_size, np.empty(0))
-        while file._take_apart(config, note):  # again without the bytes that turned out to be unreadable
+        while file._find_pieces(config, progress):  # again without the bytes that proved to be unreadable
             continue
         bases: Counter[int] = Counter()
         for run in file.runs():
@@ -73,8 +74,8 @@ class DamagedFile:
         file.base = named if named in bases else max(bases, key=bases.__getitem__, default=named)
         return file
 
-    def _take_apart(self, config: StoreConfig, note: Callable[[int], object]) -> bool:
-        """Find the pieces of the file. Returns whether more of it is unreadable than was known before."""
+    def _find_pieces(self, config: StoreConfig, progress: Callable[[int], object]) -> bool:
+        """Scan the file. Return whether bytes proved to be unreadable that were not known before."""
         finder = PieceFinder(
             self.named, force_verify_prop_crc=config.force_verify_prop_crc,
             may_end_in_zeros=not Compat.of(config.compat).trailing_separator,
@@ -84,11 +85,11 @@ class DamagedFile:
         with contextlib.closing(MappedFile(self.path, tolerant=True)) as mapped:
             mapped.advise("sequential")
             for begin, stop, readable in self._readable(end):
-                # The buffer ends before unreadable bytes, so that no record has any of them.
+                # The buffer ends before unreadable bytes, so that no record contains them.
                 buffer = Buffer(mapped.view()[:readable], self.path)
                 while pos < stop:
                     pos = finder.scan(buffer, max(pos, begin), min(stop, max(pos, begin) + PIECE))
-                    note(pos)
+                    progress(pos)
                 buffer.close()
             lost = tuple(merge_ranges([*self.unreadable, *mapped.buffer.lost_ranges()]))
         self.pieces = finder.take(end)
@@ -123,7 +124,7 @@ class DamagedFile:
 
 
 class Run(NamedTuple):
-    """Records that follow each other, physical offsets; the first byte of the file would be at ``base``."""
+    """Records of a file that follow each other, from ``begin`` to ``end``, physical offsets. ``base``: of the file."""
 
     begin: int
     end: int
@@ -145,7 +146,7 @@ class Run(NamedTuple):
                     raise DiskReadError(self.file.path, begin, errno.EIO)
 
     def is_like(self, other: Run, begin: int, end: int) -> bool:
-        """Whether another has the same bytes from a physical offset to another."""
+        """Return whether another run has the same bytes between two physical offsets."""
         parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
         return all(self.bytes(*part) == other.bytes(*part) for part in parts)
 
@@ -154,42 +155,43 @@ class Run(NamedTuple):
 
 
 class Finds:
-    """The records of all files that are taken, in the order of the log, and what was lost.
+    """The records of all files, each once and in the order of the log, and the lost ranges.
 
-    Attributes: taken; lost; duplicates: records that were found once more.
+    Attributes: chosen: the runs to copy. lost. duplicates: the number of records that were found again.
     """
 
     def __init__(self, files: list[DamagedFile]) -> None:
         self.files = files
-        self.taken: list[Run] = []
+        self.chosen: list[Run] = []
         self.lost: list[LostRange] = []
         self.duplicates = 0
 
     def choose(self) -> None:
-        """Take each record once: where names say that they are first, then as most of a file says, then others."""
+        """Choose one copy of each record: first by file names, then by the bases of most records, then others."""
         runs = sorted((run for file in self.files for run in file.runs()), key=BEGIN)
         by_rank: list[list[Run]] = [[], [], []]
         for run in runs:
             by_rank[0 if run.base == run.file.named else 1 if run.base == run.file.base else 2].append(run)
         for run in by_rank[0] + by_rank[1]:
-            self.take(run)
+            self._choose_run(run)
         span = max(file.length for file in self.files)
-        low, high = self.taken[0].begin - span, self.taken[-1].end + span
+        low, high = self.chosen[0].begin - span, self.chosen[-1].end + span
         for run in by_rank[2]:
             if low <= run.begin and run.end <= high:
-                self.take(run)
+                self._choose_run(run)
             else:
-                self.lose(run, run.begin, run.end, "a record of another log")
+                self._lose(run, run.begin, run.end, "a record of another log")
 
-    def lose(self, run: Run, begin: int, end: int, reason: str) -> None:
+    def _lose(self, run: Run, begin: int, end: int, reason: str) -> None:
         self.lost.append(LostRange(run.file.path, begin - run.base, end - begin, begin, reason))
 
-    def take(self, run: Run) -> None:
-        first = max(bisect_right(self.taken, run.begin, key=BEGIN) - 1, 0)
-        last = bisect_left(self.taken, run.end, key=BEGIN)
-        others = [other for other in self.taken[first:last] if other.end > run.begin]
+    def _choose_run(self, run: Run) -> None:
+        """Choose the records of a run whose physical offsets are free."""
+        first = max(bisect_right(self.chosen, run.begin, key=BEGIN) - 1, 0)
+        last = bisect_left(self.chosen, run.end, key=BEGIN)
+        others = [other for other in self.chosen[first:last] if other.end > run.begin]
         if not others:
-            self.taken.insert(last, run)
+            self.chosen.insert(last, run)
             return
         places, ends = _places(run)
         is_free, is_same = np.ones(len(places), bool), np.zeros(len(places), bool)
@@ -205,13 +207,13 @@ class Finds:
         for i, j in pairwise(bounds):
             part = run._replace(begin=int(places[i]), end=int(ends[j - 1]))
             if kinds[i] == 0:
-                self.taken.insert(bisect_left(self.taken, part.begin, key=BEGIN), part)
+                self.chosen.insert(bisect_left(self.chosen, part.begin, key=BEGIN), part)
             elif kinds[i] == 2:
-                self.lose(part, part.begin, part.end, "another record has this physical offset")
+                self._lose(part, part.begin, part.end, "another record has this physical offset")
 
     def find_lost(self, size: int) -> None:
-        """Tell of bytes that are no record, unless another file has what was there; and of those that no file has."""
-        known = [(run.begin, run.end) for run in self.taken]
+        """List the bytes that are not a record, unless another file has the record, and those that no file has."""
+        known = [(run.begin, run.end) for run in self.chosen]
         for file in self.files:
             if file.base is not None:
                 blanks = file.of(BLANK)
@@ -220,7 +222,7 @@ class Finds:
         union = merge_ranges(known)
         for file in self.files:
             if file.base is None:
-                continue  # a file that is none of a log
+                continue  # the file does not belong to a log
             bad = file.pieces[(file.pieces["status"] != OK) & (file.pieces["status"] != BLANK)]
             for pos, length, status in zip(*(bad[name].tolist() for name in ("pos", "size", "status")), strict=True):
                 begin = file.base + pos
@@ -228,7 +230,7 @@ class Finds:
                 if at < 0 or union[at][1] < begin + length:
                     self.lost.append(LostRange(file.path, pos, length, begin, file.reason(pos, length, status)))
                     known.append((begin, begin + length))
-        first, last = self.taken[0].begin // size * size, self.taken[-1].end
+        first, last = self.chosen[0].begin // size * size, self.chosen[-1].end
         gaps = []
         for (_, begin), (end, _) in pairwise([(first, first), *merge_ranges(known), (last, last)]):
             is_blank = end % size == 0 and end - begin < MIN_RECORD + 8  # at the end of a file that was cut
@@ -256,7 +258,7 @@ class Finds:
                 yield LostRange(path, begin - start, end - begin, begin, "no file has these bytes")
 
     def shown_size(self) -> int | None:
-        """The length of a whole file, by where most blanks end, how far files are apart, and how long they are."""
+        """Return the size of log files, by the ends of most blanks, the distances between files, and their lengths."""
         spans = Counter(file.length for file in self.files if file.length % 1024 == 0)
         for file in self.files:
             spans.update((file.of(BLANK)["pos"] + file.of(BLANK)["count"]).tolist())
@@ -274,7 +276,7 @@ def _end_of(file: DamagedFile) -> int:
 
 
 def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Where the records of a run begin and end, physical offsets."""
+    """Return where the records of a run begin and end, physical offsets."""
     scanner = RecordScanner(["phy_offset", "size"])
     with run.buffer() as buffer:
         at = run.begin
@@ -295,13 +297,16 @@ def _inside(places: np.ndarray, ends: np.ndarray, begin: int, end: int) -> slice
 
 
 def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The parts of a run that another has too, byte for byte."""
+    """Yield the parts of a run that another run has too, byte for byte."""
     if not len(begins):
         return
-    whole = int(begins[0]), int(ends[-1])
-    is_whole = run.is_like(other, *whole)
-    parts = [whole] if is_whole else zip(begins.tolist(), ends.tolist(), strict=True)
-    yield from (part for part in parts if is_whole or run.is_like(other, *part))
+    span = int(begins[0]), int(ends[-1])
+    if run.is_like(other, *span):
+        yield span
+        return
+    for part in zip(begins.tolist(), ends.tolist(), strict=True):
+        if run.is_like(other, *part):
+            yield part
 
 
 def _data_end(path: Path, end: int) -> int:

@@ -1,4 +1,4 @@
-"""salvage: what can still be found of a damaged commit log becomes a sound store."""
+"""salvage: make a sound store of the intact records of a damaged commit log."""
 
 from __future__ import annotations
 
@@ -45,19 +45,20 @@ from rocketstore.state.checkpoint import StoreCheckpoint
 __all__ = ["LostRange", "SalvageReport", "salvage"]
 
 WORK = "rocketstore-salvage"
-AT_0 = np.zeros(1, np.int64)
+AT_START = np.zeros(1, np.int64)
 Progress = Callable[[int, int], object]
 
 
 @dataclass(frozen=True)
 class SalvageReport:
-    """What was found, and what not.
+    """The result of a salvage.
 
-    ``records``: that the new store has; ``min_phy_offset``, ``max_phy_offset``: where they begin and end, bytes.
-    ``duplicates``: records that were found once more, the same bytes. ``out_of_order``: taken from a place that is not
-    what their file's name makes of it. ``moved``: have another physical offset now. ``renumbered``: messages that have
-    another queue offset, by topic and queue id. ``lost``: in the order of the log. ``misplaced``: messages whose unit
-    in a light queue is at another offset than they say, or is missing, by topic and queue id.
+    Attributes: records: number of records of the new store. min_phy_offset, max_phy_offset: where its log begins and
+    ends, bytes. duplicates: records that were found again, with the same bytes. out_of_order: records that were found
+    at another place than the name of their file says. moved: records that have another physical offset now.
+    renumbered: messages that have another queue offset now, by topic and queue id. lost: ranges, in the order of the
+    log. misplaced: messages whose unit in a light queue is at another offset than they say, or is missing, by topic and
+    queue id.
     """
 
     out: Path
@@ -80,36 +81,38 @@ def salvage(
     config: StoreConfig | None = None,
     progress: Progress | None = None,
 ) -> SalvageReport:
-    """Make a sound store of all messages that are still found in a commit log, however damaged. Changes nothing there.
+    """Copy all messages that are still in a damaged commit log to a new store. Nothing in ``path`` is changed.
 
-    A record is known by its own physical offset, wherever it is: files may be damaged, cut, renamed, swapped, doubled
-    or missing. It is taken if RocketMQ can read it and its CRC is right; and its CRC property too, if any record of its
-    file has a right one: else each came with a message from elsewhere. One in the body of another, or behind the blank
-    that ends a file, is none; one that another begins in, behind its body, lacks bytes and is lost. So is the last one
-    if it ends in a zero, but for a ``compat`` whose properties may.
+    A record is known by its own physical offset, at any place: files may be damaged, cut, renamed, swapped, doubled or
+    missing. A record is intact if RocketMQ can read it, and its CRC is right. If any record of its file has a right CRC
+    property, its CRC property must be right too: a record without one came with a message from another log. These are
+    not intact: a record in the body of another one; a record behind the blank that ends a file; a record in which
+    another one begins behind its body, because bytes are missing. The last record must not end in a zero, except with a
+    ``compat`` whose properties may end so.
 
-    The bytes of a record stay, in the order of the log, but for these:
+    The records keep their bytes and their order, except for these:
 
     * The CRC property is made right.
-    * The physical offset: a record behind a loss moves down to close it; the next file begins where it did before, and
-      so all its records are where they were. Up to 16 files in a row that are gone are blanks, with more the log goes
-      on without them. ``prepared_transaction_offset`` is not changed.
-    * The queue offset, where messages of its queue are lost: the last message keeps its own, and those before a gap
-      move up to close it, since a broker closes a gap in a queue and then gives out wrong offsets. So no consumer
-      misses a message: one that stopped before the gap gets some again. INNER_BASE follows. In a light queue all
-      messages keep their offsets, and their units move up to close a gap, as a broker does it; the report counts them.
-    * A log that begins at 0 begins with its second file instead, if a queue now begins after 0: in the first one, a
-      broker would take the start of that queue's file for messages. All physical offsets are higher by one file then.
+    * The physical offset. A record behind a loss moves down to close it. The next file begins where it did before, so
+      that all its records keep their offsets. Up to 16 missing files in a row become blanks; more of them are left out.
+      ``prepared_transaction_offset`` is not changed.
+    * The queue offset, if messages of its queue are lost. The last message of a queue keeps its offset, and the
+      messages before a gap move up to close it: a broker closes a gap in a queue too, and then gives out wrong offsets.
+      So no consumer misses a message. A consumer that stopped before the gap gets some messages again. INNER_BASE is
+      changed too. Messages of light queues keep their offsets there. Their units move up to close a gap, as in a
+      broker, and the report counts them.
+    * A log that begins at 0 begins with its second file instead, if a queue now begins after 0. In the first file a
+      broker would read the start of that queue's file as messages. All physical offsets are higher by one file then.
 
-    ``config`` is copied, with the offsets of consumers, as far as it can be read; queues and index are made anew.
+    ``config`` is copied, with the offsets of consumers, if it can be read. Queues and index are built anew.
 
     Parameters
     ----------
     path : the root of a store, a directory of commit log files of any names, or one such file.
     out : the root of the new store: a directory that is empty, or does not exist.
-    config : sizes of files, and directories of the commit log; else what the old store shows, or RocketMQ's defaults.
+    config : sizes of files, and directories of the commit log; default: those of the old store, or RocketMQ's defaults.
         With ``force_verify_prop_crc`` a record without a right CRC property is lost.
-    progress : is called with the bytes done, and how many there are to do.
+    progress : is called with the bytes that were processed, and all bytes.
 
     Returns
     -------
@@ -117,9 +120,9 @@ def salvage(
 
     Raises
     ------
-    StoreError : there is no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
-        empty. ValueError : it is inside ``path``, or, if that is one file, inside the file's directory. OSError. What
-        was made in ``out`` is removed again.
+    StoreError : ``path`` has no record. UnsupportedFormatError : the log is DLedger's. FileExistsError : ``out`` is not
+        empty. ValueError : ``out`` is inside ``path``, or inside the directory of ``path`` if that is a file. OSError.
+        After an error ``out`` is empty again.
 
     Source: none; a broker cuts its log off at the first bytes that it cannot read.
     """
@@ -158,7 +161,7 @@ def _salvage_into(
 
 
 def _log_files(root: Path, config: StoreConfig | None) -> list[Path]:
-    """The files that may have records, in the order of their names."""
+    """Return the files that may have records, in the order of their names."""
     if root.is_file():
         return [root]
     require_file_log(root, config or StoreConfig(), "salvaged")
@@ -177,7 +180,7 @@ def _check_out(root: Path, paths: list[Path], out: Path) -> None:
 
 
 class _Salvage:
-    """One run of ``salvage``, step by step."""
+    """One call of ``salvage``."""
 
     def __init__(
         self, root: Path, paths: list[Path], out: Path, config: StoreConfig | None, progress: Progress | None
@@ -189,7 +192,8 @@ class _Salvage:
         self.done = 0
         self.total = 2 * sum(path.stat().st_size for path in paths)
 
-    def note(self, done: int, more: int = 0) -> None:
+    def report_progress(self, done: int, more: int = 0) -> None:
+        """Report the bytes that were processed. Parameters: done, more: their sum."""
         if self.progress is not None:
             self.progress(done + more, self.total)
 
@@ -199,7 +203,7 @@ class _Salvage:
             counting = []
             for path in self.paths:
                 if length := path.stat().st_size:
-                    file = DamagedFile.look(path, self.config, functools.partial(self.note, self.done))
+                    file = DamagedFile.scan(path, self.config, functools.partial(self.report_progress, self.done))
                     counting.append(thread.submit(self.count, list(file.runs()), offsets))
                     self.done += length
                     files.append(file)
@@ -210,23 +214,23 @@ class _Salvage:
             raise StoreError(f"{self.root}: there is no record of a commit log")
         finds = Finds(files)
         finds.choose()
-        if sum(run.end - run.begin for run in finds.taken) != sum(run.end - run.begin for run in found):
+        if sum(run.end - run.begin for run in finds.chosen) != sum(run.end - run.begin for run in found):
             offsets = QueueOffsets(self.scanner, self.config)
-            self.count(finds.taken, offsets)
+            self.count(finds.chosen, offsets)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
         finds.find_lost(size)
         _copy_config(self.root, self.work)
         offsets.start(batch_topics(read_topics(self.work)))
-        begin = finds.taken[0].begin // size * size
+        begin = finds.chosen[0].begin // size * size
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
         self.declare(offsets)
         with NewStore.open(self.work, config, log) as new:
-            records, out_of_order = self.copy(finds.taken, log, offsets, shift, new)
+            records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
-        self.note(self.total)
-        lost = tuple(sorted(finds.lost, key=lambda one: one.phy_offset))
+        self.report_progress(self.total)
+        lost = tuple(sorted(finds.lost, key=lambda lost_range: lost_range.phy_offset))
         return SalvageReport(
             self.out, size, begin + shift, log.phy_offset, records, finds.duplicates, out_of_order, log.moved,
             offsets.renumbered(), lost, offsets.misplaced,
@@ -239,7 +243,7 @@ class _Salvage:
                     offsets.count(requests, buffer, run.base)
 
     def requests(self, buffer: Buffer, run: Run) -> Iterator[tuple[int, int, np.ndarray]]:
-        """What is to be dispatched, by pieces of a run."""
+        """Yield begin, end and requests of each part of a run."""
         begin = run.begin
         while begin < run.end:
             stop = self.scanner.scan(buffer, run.base, begin, run.end, PIECE)
@@ -257,7 +261,7 @@ class _Salvage:
     def copy(
         self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int, new: NewStore
     ) -> tuple[int, int]:
-        """Write the new log. Returns: how many records, and how many of them were out of order."""
+        """Write the new log. Return the number of records, and how many of them were out of order."""
         records = out_of_order = 0
         for run in runs:
             log.go_to(run.begin + shift)
@@ -269,14 +273,14 @@ class _Salvage:
                         out_of_order += count
                     new.build()
                     self.done += stop - begin
-                    self.note(self.done)
+                    self.report_progress(self.done)
         return records, out_of_order
 
     def copy_part(
         self, log: LogCopy, buffer: Buffer, run: Run, begin: int, stop: int, requests: np.ndarray,
         offsets: QueueOffsets,
     ) -> int:
-        """Copy records, some of which have to be written anew. Returns: how many."""
+        """Copy records, and rewrite those with another INNER_BASE. Return how many."""
         places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
         first = records = 0
         for row, inner_base in changes:
@@ -284,22 +288,22 @@ class _Salvage:
             record = with_property(run.bytes(at, end), "INNER_BASE", inner_base)
             records += log.copy(buffer, begin, at, run.base, places[first:row], numbers[first:row])
             source = Buffer(record, run.file.path)
-            records += log.copy(source, at, at + len(record), at, AT_0, numbers[row : row + 1])
+            records += log.copy(source, at, at + len(record), at, AT_START, numbers[row : row + 1])
             begin, first = end, row + 1
         return records + log.copy(buffer, begin, stop, run.base, places[first:], numbers[first:])
 
     def declare(self, offsets: QueueOffsets) -> None:
-        """Make the topics known."""
+        """Add the topics and their queues to topics.json."""
         known = read_topics(self.work)
         queues = {topic: count for topic, count in offsets.topics().items()
                   if topic in offsets.batches or not topic.startswith(SYSTEM_TOPIC_PREFIXES)}
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
-        with contextlib.suppress(StoreError):  # a topics.json that is not to be extended stays as it is
+        with contextlib.suppress(StoreError):  # a topics.json that cannot be extended stays unchanged
             extend_topics(self.work, queues, types)
 
 
 class NewStore:
-    """Queues and index of the new log, which are built in a thread of their own while it is written."""
+    """Builds queues and index of the new log in a thread, while the log is written."""
 
     def __init__(self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog) -> None:
         self.root, self.config, self.copy, self.log = root, config, copy, log
@@ -324,7 +328,7 @@ class NewStore:
                 self.dispatcher.close()
 
     def build(self) -> None:
-        """Go on building up to where the log is now, and bring that to the disk: at the end, it would take long."""
+        """Build up to the present end of the log, and flush the log so far: at the end that would take long."""
         self.building.result()
         self.building = self.threads.submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
         if self.syncing.done():
@@ -333,7 +337,7 @@ class NewStore:
         self.built = self.copy.phy_offset
 
     def finish(self) -> None:
-        """Wait for all that is built, bring it to the disk and say so."""
+        """Wait for the threads, flush all files, and write the checkpoint."""
         self.building.result()
         self.syncing.result()
         self.dispatcher.flush()
@@ -346,7 +350,7 @@ class NewStore:
 
 
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:
-    """How the old store was written: as given, else as it shows, else as it says."""
+    """Return the configuration of the old store: as given, or by its files, or by its rocketstore.json."""
     with contextlib.suppress(ValueError, StoreError, OSError):
         return with_default_sizes(known_config(root, config))
     saved = Path("config", "rocketstore.json")
