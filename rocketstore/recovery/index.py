@@ -20,14 +20,14 @@ from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, str
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
-    "IndexCut", "IndexItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "read_header",
+    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "read_header",
     "sound_phy_offsets",
 ]
 
 HEADER = struct_of(INDEX_HEADER)
 
 
-class IndexItems(NamedTuple):
+class SoundItems(NamedTuple):
     """The items of an index file.
 
     Attributes: total: all items; sound: the items before the first unsound one. slots_agree: whether slots and header
@@ -72,7 +72,7 @@ def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[
 
 def find_sound_items(
     path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool]
-) -> IndexItems:
+) -> SoundItems:
     """Find the sound items of an index file, all of records before ``end``.
 
     After a power loss any sector may have older bytes. An item is sound if it links to the item before it in its slot,
@@ -82,7 +82,7 @@ def find_sound_items(
         with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
             header = index.header
     except CorruptFileError:  # the process was killed while it made the file
-        return IndexItems(path, 0, 0, False)
+        return SoundItems(path, 0, 0, False)
     count = max(min(header.index_count, index_num) - 1, 0)
     with closing(MappedFile(path)) as file, file.reading() as view:
         slots, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
@@ -100,7 +100,7 @@ def find_sound_items(
             before -= 1
         first_phy_offset, last_phy_offset = items["phy_offset"][[0, last - 1]].tolist() if last else (-1, -1)
         hashes = tuple(items["key_hash"][before:last].tolist())
-        return IndexItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
+        return SoundItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
 
 
 def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) -> np.ndarray:

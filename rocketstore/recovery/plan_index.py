@@ -18,7 +18,7 @@ from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.index import (
     IndexCut,
-    IndexItems,
+    SoundItems,
     find_sound_items,
     first_item,
     hashes_of,
@@ -101,7 +101,7 @@ def plan_index(store: StoreFiles, log: LogRepair, *, whole_log: bool) -> IndexRe
     return IndexRepair(begin if cuts else _skip_records_without_items(store, log.end, begin, files), cuts)
 
 
-def _cuts(store: StoreFiles, files: list[IndexItems], kept: list[int], first_cut: int) -> Iterator[IndexCut]:
+def _cuts(store: StoreFiles, files: list[SoundItems], kept: list[int], first_cut: int) -> Iterator[IndexCut]:
     """Yield the cuts from a file on, and of the files whose slots are wrong.
 
     An empty file behind a cut file is cut too: it begins where that file ended, and would take no items before that.
@@ -121,7 +121,7 @@ def _empty_files(paths: list[Path]) -> list[Path]:
 # ---- items of a file ---------------------------------------------------------------------------------------
 
 
-def _find_items(store: StoreFiles, end: int, path: Path) -> IndexItems:
+def _find_items(store: StoreFiles, end: int, path: Path) -> SoundItems:
     """Return the sound items of a file. All lead to records of the log, or to records that have expired."""
     geometry = store.config.max_hash_slot_num, store.config.max_index_num
     is_trusted = _is_trusted(store)
@@ -159,14 +159,14 @@ def _is_trusted(store: StoreFiles) -> Callable[[IndexHeader], bool]:
     return is_trusted
 
 
-def _are_of_record(store: StoreFiles, items: IndexItems) -> bool:
+def _are_of_record(store: StoreFiles, items: SoundItems) -> bool:
     """Return whether the last items of a file are those of their record, or the record has expired."""
     end = find_record_end(store.log, items.last_phy_offset)
     any_release = replace(store.config, compat=DEFAULT_COMPAT)
     return end == 0 or hashes_of(store.log, any_release, items.last_phy_offset, end).issuperset(items.last_hashes)
 
 
-def _has_all_items(store: StoreFiles, files: list[IndexItems]) -> bool:
+def _has_all_items(store: StoreFiles, files: list[SoundItems]) -> bool:
     """Return whether the files that end with the newest record have all its items. A full file may lack some."""
     if not files or files[-1].total < store.config.max_index_num - 1:
         return True
@@ -175,7 +175,7 @@ def _has_all_items(store: StoreFiles, files: list[IndexItems]) -> bool:
     return end == 0 or found.issuperset(hashes_of(store.log, store.config, files[-1].last_phy_offset, end))
 
 
-def _find_first_bad(store: StoreFiles, files: list[IndexItems], *, whole_log: bool) -> int:
+def _find_first_bad(store: StoreFiles, files: list[SoundItems], *, whole_log: bool) -> int:
     """Return the number of the first file that is bad, or behind which files are missing.
 
     -1 if files are missing before the first one; the number of files if none is bad.
@@ -212,7 +212,7 @@ def _find_first_not_indexed(store: StoreFiles, begin: int, last: int) -> int:
     return max(begin, last)
 
 
-def _skip_records_without_items(store: StoreFiles, end: int, begin: int, files: list[IndexItems]) -> int:
+def _skip_records_without_items(store: StoreFiles, end: int, begin: int, files: list[SoundItems]) -> int:
     """Return the first record with items from ``begin`` on. Any record makes the next file if the last one is full."""
     if files and files[-1].total < store.config.max_index_num - 1:
         return first_item(store.log, store.config, begin, end)

@@ -28,7 +28,7 @@ from rocketstore.kernels.commit_log import BLANK, OK, RecordScanner, bad_reason
 from rocketstore.kernels.layout import MIN_RECORD
 from rocketstore.kernels.salvage import BAD_INSIDE, BAD_NAME, PieceFinder
 
-__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "Run"]
+__all__ = ["PIECE", "DamagedFile", "Finds", "LostRange", "RecordRun"]
 
 PIECE = 8 << 20  # bytes; the bytes that were scanned are still in the page cache when they are copied
 MAX_SIZES = 256  # candidates for the file size that are compared with each base; a hostile file has thousands
@@ -113,17 +113,17 @@ class DamagedFile:
         lost = find_overlap(self.unreadable, pos, pos + size)
         return _reason(status) if lost is None else "the disk cannot read bytes {} to {}".format(*lost)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[RecordRun]:
         rows = zip(*(self.of(OK)[name].tolist() for name in ("pos", "size", "base")), strict=True)
         for pos, size, base in rows:
-            yield Run(base + pos, base + pos + size, base, self)
+            yield RecordRun(base + pos, base + pos + size, base, self)
 
     def of(self, status: int) -> np.ndarray:
         found: np.ndarray = self.pieces[self.pieces["status"] == status]
         return found
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Records of a file that follow each other, from ``begin`` to ``end``, physical offsets. ``base``: of the file."""
 
     begin: int
@@ -145,7 +145,7 @@ class Run(NamedTuple):
                 for begin, _ in mapped.buffer.lost_ranges(self.begin - self.base, self.end - self.base):
                     raise DiskReadError(self.file.path, begin, errno.EIO)
 
-    def is_like(self, other: Run, begin: int, end: int) -> bool:
+    def is_like(self, other: RecordRun, begin: int, end: int) -> bool:
         """Return whether another run has the same bytes between two physical offsets."""
         parts = ((at, min(at + PIECE, end)) for at in range(begin, end, PIECE))
         return all(self.bytes(*part) == other.bytes(*part) for part in parts)
@@ -162,14 +162,14 @@ class Finds:
 
     def __init__(self, files: list[DamagedFile]) -> None:
         self.files = files
-        self.chosen: list[Run] = []
+        self.chosen: list[RecordRun] = []
         self.lost: list[LostRange] = []
         self.duplicates = 0
 
     def choose(self) -> None:
         """Choose one copy of each record: first by file names, then by the bases of most records, then others."""
         runs = sorted((run for file in self.files for run in file.runs()), key=BEGIN)
-        by_rank: list[list[Run]] = [[], [], []]
+        by_rank: list[list[RecordRun]] = [[], [], []]
         for run in runs:
             by_rank[0 if run.base == run.file.named else 1 if run.base == run.file.base else 2].append(run)
         for run in by_rank[0] + by_rank[1]:
@@ -182,10 +182,10 @@ class Finds:
             else:
                 self._lose(run, run.begin, run.end, "a record of another log")
 
-    def _lose(self, run: Run, begin: int, end: int, reason: str) -> None:
+    def _lose(self, run: RecordRun, begin: int, end: int, reason: str) -> None:
         self.lost.append(LostRange(run.file.path, begin - run.base, end - begin, begin, reason))
 
-    def _choose_run(self, run: Run) -> None:
+    def _choose_run(self, run: RecordRun) -> None:
         """Choose the records of a run whose physical offsets are free."""
         first = max(bisect_right(self.chosen, run.begin, key=BEGIN) - 1, 0)
         last = bisect_left(self.chosen, run.end, key=BEGIN)
@@ -275,7 +275,7 @@ def _end_of(file: DamagedFile) -> int:
     return (file.base or 0) + file.length
 
 
-def _places(run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _places(run: RecordRun) -> tuple[np.ndarray, np.ndarray]:
     """Return where the records of a run begin and end, physical offsets."""
     scanner = RecordScanner(["phy_offset", "size"])
     with run.buffer() as buffer:
@@ -296,7 +296,7 @@ def _inside(places: np.ndarray, ends: np.ndarray, begin: int, end: int) -> slice
     return slice(places.searchsorted(begin), ends.searchsorted(end, "right"))
 
 
-def _all_or_each(run: Run, other: Run, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
+def _all_or_each(run: RecordRun, other: RecordRun, begins: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield the parts of a run that another run has too, byte for byte."""
     if not len(begins):
         return

@@ -36,7 +36,7 @@ from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.recovery.apply import make_abort, save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
-from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, Run
+from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
 from rocketstore.salvage.queue_offsets import QueueOffsets
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
@@ -236,13 +236,13 @@ class _Salvage:
             offsets.renumbered(), lost, offsets.misplaced,
         )
 
-    def count(self, runs: Iterable[Run], offsets: QueueOffsets) -> None:
+    def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:
         for run in runs:
             with run.buffer() as buffer:
                 for _, _, requests in self.requests(buffer, run):
                     offsets.count(requests, buffer, run.base)
 
-    def requests(self, buffer: Buffer, run: Run) -> Iterator[tuple[int, int, np.ndarray]]:
+    def requests(self, buffer: Buffer, run: RecordRun) -> Iterator[tuple[int, int, np.ndarray]]:
         """Yield begin, end and requests of each part of a run."""
         begin = run.begin
         while begin < run.end:
@@ -259,7 +259,7 @@ class _Salvage:
         return with_default_sizes(config)
 
     def copy(
-        self, runs: list[Run], log: LogCopy, offsets: QueueOffsets, shift: int, new: NewStore
+        self, runs: list[RecordRun], log: LogCopy, offsets: QueueOffsets, shift: int, new: NewStore
     ) -> tuple[int, int]:
         """Write the new log. Return the number of records, and how many of them were out of order."""
         records = out_of_order = 0
@@ -277,7 +277,7 @@ class _Salvage:
         return records, out_of_order
 
     def copy_part(
-        self, log: LogCopy, buffer: Buffer, run: Run, begin: int, stop: int, requests: np.ndarray,
+        self, log: LogCopy, buffer: Buffer, run: RecordRun, begin: int, stop: int, requests: np.ndarray,
         offsets: QueueOffsets,
     ) -> int:
         """Copy records, and rewrite those with another INNER_BASE. Return how many."""
