@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rocketstore.config import Compat
-from rocketstore.disk.mapped_file import sync, sync_path
+from rocketstore.disk.durable import sync_path, zero_range
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError
 from rocketstore.index.index_service import open_index
@@ -22,8 +22,6 @@ from rocketstore.recovery.tail import save_tail
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["apply_log_repair", "apply_plan", "finish_repair", "make_abort", "save_checkpoint"]
-
-CHUNK = 1 << 20
 
 
 def apply_plan(plan: RecoveryPlan) -> None:
@@ -70,7 +68,7 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
         store.checkpoint.clear()
     for step in steps:
         if step.what == "zero":
-            _zero(step.path, step.offset, step.size)
+            zero_range(step.path, step.offset, step.size)
         elif step.what == "extend":
             os.truncate(step.path, step.offset + step.size)
         elif step.what == "delete":
@@ -141,14 +139,3 @@ def save_checkpoint(store: StoreFiles, last_phy_offset: int) -> None:
         checkpoint.index_msg_timestamp = max(checkpoint.index_msg_timestamp, end_timestamp)
     checkpoint.flush()
     sync_path(store.root)
-
-
-def _zero(path: Path, position: int, size: int) -> None:
-    """Overwrite a part of a file with zeros, from its end, and flush the file."""
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        for first in reversed(range(position, position + size, CHUNK)):
-            os.pwrite(fd, bytes(min(CHUNK, position + size - first)), first)
-        sync(fd)
-    finally:
-        os.close(fd)

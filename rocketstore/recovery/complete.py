@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
-from rocketstore.disk.mapped_file import make_directory
+from rocketstore.disk.durable import make_directory
 from rocketstore.layout.geometry import save_geometry
 from rocketstore.recovery.apply import apply_plan
 from rocketstore.recovery.plan import plan_recovery

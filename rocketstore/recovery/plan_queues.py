@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketstore.disk.mapped_file import nonzero_end
+from rocketstore.disk.holes import nonzero_end
 from rocketstore.errors import StoreError
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.places import require_log_directory
