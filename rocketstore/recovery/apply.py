@@ -57,7 +57,7 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
     """Write the checkpoint. After that no Spark write is unfinished."""
     save_checkpoint(store, repair.last_phy_offset)
     if repair.write is not None:
-        repair.write.settle()
+        repair.write.remove_intent()
 
 
 def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> None:
