@@ -1,4 +1,4 @@
-"""AllocateMappedFileService: the thread that makes the next file of a log before it is needed."""
+"""AllocateMappedFileService: a thread that creates the next file of a log before it is needed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["AllocateMappedFileService"]
 
 
 class AllocateMappedFileService:
-    """Makes one file at a time in a thread of its own, while its owner lives. Source: AllocateMappedFileService."""
+    """Creates one file at a time in its own thread, while its owner lives. Source: AllocateMappedFileService."""
 
     def __init__(self, make: Callable[[int], MappedFile]) -> None:
-        """Parameters: make: the owner's method that opens or makes the file that begins at an offset of the log."""
+        """Start the thread. Parameters: make: the owner's method that opens or creates the file at a log offset."""
         self._make = weakref.WeakMethod(make, self._end)
         self._asked = self._made = -1
-        self._file: MappedFile | None = None  # the one that was made last, None if it could not be
+        self._file: MappedFile | None = None  # the last created file; None if that failed
         self._is_stopped = False
         self._wake, self._ready = Wakeup(), Wakeup()
         self._thread = ServiceThread("rocketstore-allocate", self._run)
-        with contextlib.suppress(RuntimeError):  # no more threads: files are made when they are needed
+        with contextlib.suppress(RuntimeError):  # no thread can start: files are created when they are needed
             self._thread.start(self._end)
 
     def ask(self, start: int) -> None:
-        """Have a file made."""
+        """Request the file that begins at ``start``."""
         self._asked = start
         self._wake.set()
 
     def take(self, start: int) -> MappedFile | None:
-        """Give the file that was asked for last, when it is there; None if it could not be made, or for another."""
+        """Wait for the requested file and return it. Return None if it failed, or if ``start`` was not requested."""
         while self._asked == start != self._made and self._thread.is_alive:
             self._wake.set()
             self._ready.wait(ASK_SECONDS)
@@ -53,7 +53,7 @@ class AllocateMappedFileService:
             if start != self._made and make is not None and not self._is_stopped:
                 try:
                     self._file = make(start)
-                except Exception:  # made again when it is needed, by who then gets the error
+                except Exception:  # the writer tries again when it needs the file, and gets the error
                     self._file = None
                 self._made = start
                 self._ready.set()

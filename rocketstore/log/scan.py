@@ -35,7 +35,7 @@ ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
 
 
 class Skipped(NamedTuple):
-    """A part of the log that a scan left out: from ``begin`` to before ``end``, bytes, and why."""
+    """A range of the log that a scan left out, from ``begin`` to before ``end``, bytes, and the reason."""
 
     begin: int
     end: int
@@ -45,14 +45,14 @@ class Skipped(NamedTuple):
 class Scan:
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
 
-    Attributes: skipped: what the last iteration left out, in the log's order, if the scan was to skip what is
-    corrupt. has_expired: whether some of its range was deleted before the last iteration came to it. position:
-    where the last iteration is, behind the last record that it read or the last bytes that it left out. resync:
-    whether to begin behind the record that the scan's begin is within; False: it is where a record begins. choose:
-    leaves out what is not wanted of each batch, before its bodies are decompressed. bad_bodies: counts the messages of
-    the last iteration whose bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a
-    UserWarning with that count; False if the caller reports the count.
-    Source: none; a broker goes over its log when it recovers and when it dispatches.
+    Attributes: skipped: the ranges that the last iteration left out, in the log's order, if corrupt bytes are skipped.
+    has_expired: whether a part of the range was deleted before the last iteration reached it. position: the offset
+    behind the last record that the iteration read, or the last bytes that it left out. resync: whether the scan's begin
+    may be inside a record, which is left out; False if a record begins there. choose: a function that returns the
+    wanted rows of a batch, before bodies are decompressed. bad_bodies: counts the messages of the last iteration whose
+    bodies cannot be decoded, and are null. warns: whether the end of an iteration gives a UserWarning with that count;
+    False if the caller reports the count.
+    Source: none; a broker reads its log when it recovers and when it dispatches.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Scan:
         yield from self._walk(self._first(offset), end)
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
-        """Give the batches of a range, one piece after the other. Returns where to go on, None at the log's end."""
+        """Yield the batches of a range. Return where the next range begins, or None at the end of the log."""
         scanner = self._new_scanner()
         goes_on = True
         while offset < end and goes_on:
@@ -124,7 +124,7 @@ class Scan:
         return scanner.rows >= self._batch_size or scanner.n_bytes >= MAX_BATCH_BYTES
 
     def _batches(self, scanner: RecordScanner, bad_bodies: BadBodies) -> Iterator[MessageBatch]:
-        """Take what was scanned, in none, one or more batches."""
+        """Return the scanned messages as batches; the scanner is empty then."""
         if not scanner.rows:
             return iter(())
         batch = lazy_batch_of(scanner.take(), self._fields)
@@ -133,40 +133,40 @@ class Scan:
         return self._log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
 
     def _first(self, offset: int) -> int:
-        """Give the offset behind the record that this one is within. Damage there is for the scan to tell."""
+        """Return the end of the record that contains ``offset``. The scan reports damage there."""
         if not self.resync or self._may_begin(offset):
             return offset
         ends = (self._log.end_around(offset, most) for most in LOOK_BACK)
         return next((end for end in ends if end > offset), offset)
 
     def _may_begin(self, offset: int) -> bool:
-        """Whether a record begins here, or is to: where a file does, or where none is."""
+        """Return whether the scan may begin here: at a record, at the start of a file, or where no file is."""
         file = self._log.queue.find(offset)
         return file is None or file.file_from_offset == offset or self._log.begins_record(offset)
 
     def _resync(self, offset: int, end: int) -> int:
-        """Give the first offset from this one on where a record begins, if this one is inside a file."""
+        """Return the first offset from ``offset`` on at which a record begins; ``end`` without a record."""
         if self._may_begin(offset):
             return offset
         found = self._log.find_later(offset, end)
         return end if found is None else found
 
     def _at_bad_bytes(self, scanner: RecordScanner, offset: int, status: int, end: int) -> tuple[int, bool]:
-        """Decide what bytes are that are no record: (where to go on, whether to)."""
+        """Decide what bytes that are no record mean. Return where the scan continues, and whether it does."""
         log = self._log
-        log.list_again()  # the records behind a planned part tell whether this is damage
+        log.list_again()  # only records behind a planned part show that the bytes are damage
         later = log.find_later(offset + 1, LONG_MAX)
         if later is not None and not self._is_bad_crc(offset) and self._ending.is_at(offset):
             return offset, False
         if later is None and status not in (END, HALF):
             whole_to = log.walk(log.scanner(()), offset, offset + 1)
-            later = whole_to if whole_to > offset else None  # the last record is whole, but its CRC is wrong
+            later = whole_to if whole_to > offset else None  # the last record is complete, but its CRC is wrong
         for _ in range(ATTEMPTS):
             if later is None and status in (END, HALF):
                 return offset, False
             if later is not None and log.is_at_rest(offset):
                 break
-            time.sleep(ATTEMPT_SECONDS)  # a broker may be writing just here
+            time.sleep(ATTEMPT_SECONDS)  # a broker may be writing this record
             log.queue.forget()
             step = log.step(scanner, offset, end, self._batch_size)
             if step is not None and (step[0] > offset or step[1] in (OK, BLANK)):
@@ -214,7 +214,7 @@ class Scan:
         chunk.end = end if stop is None else stop
 
     def _chunks(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Split a range into parts that do not go over the end of a file, and leave out those that are holes."""
+        """Split a range into chunks, each in one file. Chunks that are holes are left out."""
         for file in self._log.queue.between(begin, end):
             start, stop = max(begin, file.file_from_offset), min(end, self._log.end_of(file))
             data = merge_ranges(self._log.data_of(file, start)) if start < stop else []
@@ -226,7 +226,7 @@ class Scan:
     def _scan_chunk(self, begin: int, end: int) -> ScannedChunk:
         """Scan one chunk up to its end, or to the first bytes that are no record.
 
-        Bytes that look like a record may be part of a body. So bad bodies of a chunk count only if the chunk is used.
+        The chunk may begin inside a body. So its bad bodies count only if the chunk is used.
         """
         scanner = self._new_scanner()
         first = offset = self._resync(begin, end)
@@ -284,7 +284,7 @@ class ScannedChunk:
 
 
 def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
-    """Make the first batch now; the rest when they are asked for, however much the bodies become."""
+    """Make the first batch now, and the others when the caller reads them, since decompressed bodies may be large."""
     return chain(list(islice(batches, 1)), batches)
 
 
