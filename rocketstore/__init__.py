@@ -16,7 +16,8 @@ from rocketstore.errors import (
     StoreLockedError,
     UnsupportedFormatError,
 )
-from rocketstore.index.index_file import IndexFile, IndexHeader
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_header import IndexHeader
 from rocketstore.index.index_service import IndexService, QueryOffsetResult
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets

@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from rocketstore.disk.mapped_file import is_offset_name
-from rocketstore.index import index_service
+from rocketstore.index import index_directory
 from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import IndexService
 
 __all__ = ["find_offsets", "index_paths"]
 
@@ -15,7 +16,7 @@ def index_paths(path: Path) -> list[Path]:
     """Return the index files that a path names, oldest first. Raises ClickException if it names none."""
     paths = [path]
     if path.is_dir():
-        paths = index_service.index_paths(path)
+        paths = index_directory.index_paths(path)
     paths = [path for path in paths if not is_offset_name(path.name)]  # which are of a commit log or a queue
     if not paths:
         hint = "give a store, its index directory, or one of the files there"
@@ -29,7 +30,7 @@ def find_offsets(path: Path, geometry: tuple[int | None, int | None], topic: str
     slots, items = geometry
     index_paths(path)
     if path.is_dir():
-        with index_service.IndexService.open(path, hash_slot_num=slots, index_num=items) as index:
+        with IndexService.open(path, hash_slot_num=slots, index_num=items) as index:
             return index.query_offset(topic, key, *limits, index_type=index_type).phy_offsets
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
         return file.select_phy_offset(f"{topic}#T#{key}" if index_type == "T" else f"{topic}#{key}", *limits)

@@ -10,7 +10,8 @@ from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.index.index_file import IndexFile, file_size, geometry_of
+from rocketstore.index.geometry import geometry_of
+from rocketstore.index.index_file import IndexFile
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["info"]
@@ -63,5 +64,5 @@ def rows_of(path: Path, slots: int | None, items: int | None) -> list[Row]:
             "endTimestamp": header.end_timestamp or None,
             "beginPhyOffset": header.begin_phy_offset,
             "endPhyOffset": header.end_phy_offset,
-            "bytes": file_size(file.hash_slot_num, file.index_num),
+            "bytes": file.geometry.file_size,
         }]

@@ -1,4 +1,4 @@
-"""IndexFileList: the index files of a directory, of which a bounded number is open."""
+"""IndexFileList: the index files of a directory as a sequence. A bounded number of them is open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEAST_OPEN, MOST_OPEN = 16, 1024
 
 @dataclass(eq=False, slots=True)
 class ListedIndexFile:
-    """An index file of a directory: its path, which file it was when it was opened last, and the file if it is open."""
+    """An index file of a directory: its path, its identity when it was opened last, and the file if it is open."""
 
     path: Path
     identity: object = None
@@ -26,7 +26,7 @@ class ListedIndexFile:
 
 
 class IndexFileList(Sequence[IndexFile]):
-    """Index files, oldest first, each opened when it is asked for. One that has expired since is passed over.
+    """Index files, oldest first. Each is opened when it is used; iteration skips files that have expired.
 
     Source: IndexService.indexFileList.
     """
@@ -34,10 +34,10 @@ class IndexFileList(Sequence[IndexFile]):
     def __init__(self, listed: list[ListedIndexFile], open_file: Callable[[ListedIndexFile], IndexFile]) -> None:
         self._listed = listed
         self._open_file = open_file
-        self._by_name: dict[str, ListedIndexFile] | None = None  # once it is needed
+        self._by_name: dict[str, ListedIndexFile] | None = None  # built by the first find
 
     def find(self, name: str) -> IndexFile | None:
-        """Give the file of a name, None if it has expired since it was listed."""
+        """Return the file of a name, None if it has expired since it was listed."""
         if self._by_name is None:
             self._by_name = {listed.path.name: listed for listed in self._listed}
         listed = self._by_name.get(name)
@@ -77,5 +77,5 @@ class IndexFileList(Sequence[IndexFile]):
 
 
 def max_open_files() -> int:
-    """How many files of an index are open at a time: no more than a quarter of the process's descriptors."""
+    """Return how many files of an index may be open at a time: at most a quarter of the process's descriptors."""
     return descriptor_share(4, least=LEAST_OPEN, most=MOST_OPEN)

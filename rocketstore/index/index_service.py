@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import logging
 import os
-import time
-import weakref
-from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
-from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.config import DEFAULT_COMPAT, Compat
+from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
-from rocketstore.disk.mapped_file_queue import SETTLED
-from rocketstore.disk.storage import held_lists, identity, is_remote, local_path, scandir, to_path
-from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
-from rocketstore.index.index_file import IndexFile, IndexHeader, default_geometry, given_geometry, shown_geometry
-from rocketstore.index.index_file_list import IndexFileList, ListedIndexFile, max_open_files
+from rocketstore.disk.storage import held_lists, local_path, to_path
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.index.geometry import IndexGeometry, given_geometry
+from rocketstore.index.index_directory import IndexDirectory
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_file_list import IndexFileList
+from rocketstore.index.index_writer import IndexWriter
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
 from rocketstore.kernels.index_requests import index_items
 from rocketstore.kernels.keys import hash_keys
@@ -33,21 +28,16 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.messages.message_batch import MessageBatch, values_of
 from rocketstore.state.checkpoint import StoreCheckpoint
 
-__all__ = ["IndexService", "QueryOffsetResult", "index_file_name", "index_key_prefix", "index_paths", "open_index"]
-
-logger = logging.getLogger("rocketstore")
+__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "QueryOffsetResult", "index_key_prefix", "open_index"]
 
 MAX_MSGS_NUM_BATCH = 64
-CREATE_ATTEMPTS = 3
-CREATE_RETRY_SECONDS = 1.0
-MAX_UNFLUSHED = 8  # full files on their way to the disk, each of which is open till then
 REQUIRED = ("topic", "phy_offset", "store_timestamp")
 OPTIONAL = ("uniq_key", "keys", "tags", "sys_flag")
 INDEX_TYPES = (None, "K", "U", "T")
 
 
 class QueryOffsetResult(NamedTuple):
-    """What ``IndexService.query_offset`` found: physical offsets, and where the newest index file ends.
+    """The answer of ``IndexService.query_offset``: physical offsets, and the end of the newest index file.
 
     Offsets are bytes, the time is epoch ms. Source: QueryOffsetResult.
     """
@@ -60,8 +50,7 @@ class QueryOffsetResult(NamedTuple):
 class IndexService:
     """The index files of one directory. Made by ``open``; a context manager.
 
-    Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``; ``rejected``, the files that a broker
-    would delete at this start (open for adding, they are); ``damaged``, the error of each file that is passed over.
+    Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``.
     Source: org.apache.rocketmq.store.index.IndexService.
     """
 
@@ -69,31 +58,30 @@ class IndexService:
         self,
         directory: Path,
         mode: str,
-        geometry: tuple[int, int] | None,
+        geometry: IndexGeometry | None,
         compat: str,
         checkpoint: StoreCheckpoint,
         max_msgs_num_batch: int,
-        passes_over_damage: bool = False,
+        *,
+        ignores_damage: bool = False,
     ) -> None:
         self.directory = directory
         self.mode = mode
         self.compat = compat
         self.checkpoint = checkpoint
         self.max_msgs_num_batch = max_msgs_num_batch
-        self.rejected: list[Path] = []
-        self.damaged: dict[object, CorruptFileError] = {}  # exchanged, and never changed
-        self._passes_over_damage = passes_over_damage
-        self._geometry = geometry
-        self._files: list[ListedIndexFile] = []
-        self._opened: deque[ListedIndexFile] = deque()  # for reading, in this order
-        self._written: list[ListedIndexFile] = []  # open for writing: the newest, and full ones that are being flushed
-        self._max_open = max_open_files()
-        self._live: weakref.WeakSet[IndexFile] = weakref.WeakSet()
-        self._flushes: list[Future[None]] = []
-        self._flushed_header: IndexHeader | None = None  # of the newest file
-        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush") if mode != "r" else None
-        self._is_replaced = False  # whether a file that is written is, and a caller knows it
-        self._closed = False
+        self._files = IndexDirectory(directory, mode, geometry, compat, ignores_damage=ignores_damage)
+        self._writer = IndexWriter(self._files, checkpoint) if mode != "r" else None
+
+    @property
+    def rejected(self) -> list[Path]:
+        """The files that a broker would delete at this start. A service open for adding deleted them."""
+        return self._files.rejected
+
+    @property
+    def damaged(self) -> dict[object, CorruptFileError]:
+        """The error of each ignored file."""
+        return self._files.damaged
 
     @classmethod
     def open(
@@ -107,18 +95,27 @@ class IndexService:
         last_exit_ok: bool = True,
         checkpoint: StoreCheckpoint | None = None,
         max_msgs_num_batch: int = MAX_MSGS_NUM_BATCH,
-        _passes_over_damage: bool = False,
+        _ignores_damage: bool = False,
     ) -> Self:
         """Open the index files of a directory, in the order of their names.
 
-        Parameters: mode: "r" reads; "r+" also adds; "a" also makes the directory. hash_slot_num, index_num: the
-        geometry of all files, else as ``IndexFile.open`` finds it, and RocketMQ's default for a first file. compat:
-        the RocketMQ release to write as. last_exit_ok: False after a crash: files that end after
-        ``checkpoint.index_msg_timestamp`` are then not to be trusted, and deleted unless mode is "r". checkpoint: moved
-        on as files fill.
-        max_msgs_num_batch: the most offsets that a query of a key gives.
-        Raises: FileNotFoundError; CorruptFileError, ValueError for a file that is no index of the geometry;
-        CorruptFileError to add behind a name that is no time; ValueError for ``last_exit_ok=False`` without checkpoint.
+        Parameters
+        ----------
+        mode : "r" reads; "r+" also adds; "a" also creates the directory.
+        hash_slot_num, index_num : the geometry of all files. By default the geometry is found as in ``IndexFile.open``;
+            a first file gets RocketMQ's default.
+        compat : the RocketMQ release to write as.
+        last_exit_ok : False after a crash. Files that end after ``checkpoint.index_msg_timestamp`` are rejected then,
+            and deleted unless the mode is "r".
+        checkpoint : its index time is raised when a full file is on the disk.
+        max_msgs_num_batch : the most offsets that a query of one key returns.
+
+        Raises
+        ------
+        FileNotFoundError. CorruptFileError, ValueError : if a file is no index file of the geometry. CorruptFileError :
+        if no new file can sort after the newest, whose name is no time. ValueError : for ``last_exit_ok=False`` without
+        a checkpoint.
+
         Source: IndexService.load.
         """
         check_mode(mode)
@@ -130,170 +127,29 @@ class IndexService:
         if mode == "a":
             make_directory(directory)
         made = checkpoint or StoreCheckpoint()
-        self = cls(directory, mode, geometry, compat, made, max_msgs_num_batch, _passes_over_damage)
+        self = cls(directory, mode, geometry, compat, made, max_msgs_num_batch, ignores_damage=_ignores_damage)
         try:
             with held_lists(directory):
-                self._load(last_exit_ok)
+                self._files.load(None if last_exit_ok else made.index_msg_timestamp)
         except BaseException:
             self._abandon()
             raise
         return self
 
-    def _load(self, last_exit_ok: bool) -> None:
-        damaged: dict[object, CorruptFileError] = {}
-        paths = self._find_geometry(self._paths(), damaged)
-        expired = (FileNotFoundError,) if self.mode == "r" else ()  # a broker deletes the oldest meanwhile
-        kept = []
-        for path in paths:
-            with contextlib.suppress(*expired):
-                if not last_exit_ok and self._is_rejected(path):
-                    self.rejected.append(path)
-                    if self.mode != "r":
-                        path.unlink()
-                        continue
-                kept.append(path)
-        if self.mode != "r" and kept:
-            require_successor(kept[-1])
-        for path in kept:
-            with contextlib.suppress(*expired), self._passing_over(damaged):
-                listed = self._list_to_add(path, path == kept[-1]) if self.mode != "r" else self._list(path)
-                self._files.append(listed)
-                self._written += [listed] * (self.mode != "r" and listed.file is not None)
-        if damaged and not self._files:
-            raise next(iter(damaged.values()))
-        self.damaged = damaged
-
-    @contextlib.contextmanager
-    def _passing_over(self, damaged: dict[object, CorruptFileError]) -> Iterator[None]:
-        """Note a damaged file instead of raising, where the others are to be read without it."""
-        try:
-            yield
-        except CorruptFileError as error:
-            if not self._passes_over_damage or error.path in damaged:  # which was passed over, and in vain
-                raise
-            damaged[error.path] = error.with_traceback(None)  # its frames would keep the file mapped
-
-    def _find_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> list[Path]:
-        """Check or find the geometry. Returns: the files, without those that are passed over."""
-        self._check_geometry(paths, damaged)
-        self._infer_geometry([path for path in paths if path not in damaged], damaged)
-        return [path for path in paths if path not in damaged]
-
-    def _paths(self) -> list[Path]:
-        paths = index_paths(self.directory)
-        if self.mode == "r" and paths and paths[-1].stat().st_size == 0:
-            paths.pop()  # it is being made, or was when the writer was killed
-        return paths
-
-    def _check_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
-        """Refuse a geometry that is given if the newest items are found with another alone."""
-        slots, items = self._geometry or (None, None)
-        for path in reversed(paths if slots else ()):
-            with (
-                self._passing_over(damaged),
-                contextlib.suppress(FileNotFoundError),  # it has expired just now
-                IndexFile.open(path, hash_slot_num=slots, index_num=items) as file,
-            ):
-                if len(file) > 0:
-                    return
-
-    def _infer_geometry(self, paths: list[Path], damaged: dict[object, CorruptFileError]) -> None:
-        """Find the geometry, unless it is known. A reader without files has none until there is one."""
-        for_writing = self.mode != "r"
-        for path in paths if self._geometry is None else ():
-            with self._passing_over(damaged):
-                self._geometry = shown_geometry(path, for_writing=for_writing, is_newest=path == paths[-1])
-            if self._geometry is not None:
-                return
-        if self._geometry is None:
-            sound = [path for path in paths if path not in damaged]
-            if sound or for_writing:
-                self._geometry = default_geometry(sound)
-
-    def _list(self, path: Path) -> ListedIndexFile:
-        listed = ListedIndexFile(path)
-        self._open(listed)
-        return listed
-
-    def _list_to_add(self, path: Path, is_newest: bool) -> ListedIndexFile:
-        """Undo a torn put; the newest file stays open, and what an earlier writer left of the others is flushed."""
-        file = self._open_file(path, "r+")
-        if not is_newest:
-            file.close()
-        return ListedIndexFile(path, file.identity, file if is_newest else None)
-
     def refresh(self) -> None:
         """List the directory again, in mode "r": a broker adds files and deletes the oldest."""
         self._require_open()
         with held_lists(self.directory):
-            self._list_again()
-
-    def _list_again(self) -> None:
-        known = {listed.path.name: listed for listed in self._files}
-        damaged: dict[object, CorruptFileError] = {}
-        paths = self._paths()
-        if self._geometry is None:
-            paths = self._find_geometry(paths, damaged)
-        files = []
-        for path in paths:
-            try:
-                with contextlib.nullcontext() if path == paths[-1] else self._passing_over(damaged):
-                    listed = known.get(path.name)
-                    if listed is None or listed.identity != identity(path):
-                        listed = self._list(path)
-                    files.append(listed)
-            except FileNotFoundError:
-                continue  # it has expired just now
-            except CorruptFileError:
-                if path != paths[-1]:
-                    raise  # the newest is being made
-        for gone in set(self._files).difference(files):
-            self._forget(gone)
-        self.damaged = damaged
-        self._files = files
-
-    def _is_rejected(self, path: Path) -> bool:
-        """Whether items of the file may have been lost in a crash. Source: IndexService.load."""
-        with self._open_file(path, "r") as file:
-            return file.header.end_timestamp > self.checkpoint.index_msg_timestamp
-
-    def _open(self, listed: ListedIndexFile) -> IndexFile:
-        """Give a file, opened for reading if it is not open. Raises: FileNotFoundError, if it has expired."""
-        file = listed.file
-        if file is None:
-            if self._closed:
-                raise StoreClosedError(f"{self.directory} is closed")
-            file = self._open_file(listed.path, "r")
-            listed.identity, listed.file = file.identity, file
-            self._opened.append(listed)
-            while len(self._opened) > self._max_open:
-                self._opened.popleft().file = None  # closed when its last user lets it go
-        return file
-
-    def _open_file(self, path: Path, mode: str) -> IndexFile:
-        slots, items = self._geometry or (None, None)
-        file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat, _is_known=True)
-        self._live.add(file)
-        return file
-
-    def _forget(self, listed: ListedIndexFile) -> None:
-        """Let a deleted file go, which is not closed: a query may be in it."""
-        with contextlib.suppress(ValueError):  # it is not open
-            self._opened.remove(listed)
-        self._written = [other for other in self._written if other is not listed]
+            self._files.refresh()
 
     @property
     def files(self) -> IndexFileList:
-        """The index files, oldest first; of many, each is opened when it is asked for."""
-        return IndexFileList(list(self._files), self._open)
+        """The index files, oldest first. Each is opened when it is used."""
+        return self._files.files
 
-    @property
-    def _newest(self) -> IndexFile | None:
-        return self._open(self._files[-1]) if self._files else None
-
-    def _end_phy_offset(self) -> int:
-        newest = self._newest
-        return newest.header.end_phy_offset if newest is not None else 0
+    def check_file_sizes(self) -> None:
+        """Raise CorruptFileError if an open file was cut."""
+        self._files.check_file_sizes()
 
     # ---- build ---------------------------------------------------------------------------------------------
 
@@ -327,7 +183,7 @@ class IndexService:
 
         Source: IndexService.buildIndex: unique key, then each key, then from 5.4.0 the tags.
         """
-        self._require_open(writing=True)
+        writer = self._writing()
         self.check_file_sizes()
         requests = _columns_of(requests) if isinstance(requests, MessageBatch) else requests
         columns = {name: _column(requests, name) for name in REQUIRED + OPTIONAL}
@@ -343,116 +199,33 @@ class IndexService:
             Compat.of(self.compat).indexes_tags,
         )
         if n:
-            self._put(items.key_hashes, offsets[items.rows], times[items.rows], _messages_after(items.rows, n))
+            messages_after = len(items.rows) == 0 or int(items.rows[-1]) < n - 1
+            writer.put(items.key_hashes, offsets[items.rows], times[items.rows], messages_after=messages_after)
         return len(items.rows)
 
     def build_items(
         self, key_hashes: np.ndarray, phy_offsets: np.ndarray, store_timestamps: np.ndarray, last_phy_offset: int
     ) -> None:
-        """Put the items of dispatched messages, int32[n], int64[n], int64[n], as IndexService.buildIndex makes them.
+        """Append items of dispatched messages.
 
-        Parameters: last_phy_offset: of the last of these messages, which may have no item. Raises: OSError.
+        Parameters: key_hashes, int32[n]; phy_offsets, int64[n]; store_timestamps, epoch ms, int64[n]. last_phy_offset:
+        physical offset of the last of these messages, which may have no item. Raises: OSError.
+        Source: IndexService.buildIndex.
         """
-        self._require_open(writing=True)
+        writer = self._writing()
         self.check_file_sizes()
-        # What is before the end of the newest file is there already, or says another offset than it has.
+        # Items before the end of the newest file are in it already, or their record names a wrong offset.
         ends = np.maximum.accumulate(phy_offsets)
-        is_new = phy_offsets == (np.maximum(ends, self._end_phy_offset()) if self._files else ends)
+        is_new = phy_offsets == (np.maximum(ends, self._end_phy_offset()) if self._files.listed else ends)
         hashes, offsets, times = (
             np.ascontiguousarray(column[is_new]) for column in (key_hashes, phy_offsets, store_timestamps)
         )
-        self._put(hashes, offsets, times, not len(phy_offsets) or int(phy_offsets[-1]) < last_phy_offset)
+        messages_after = not len(phy_offsets) or int(phy_offsets[-1]) < last_phy_offset
+        writer.put(hashes, offsets, times, messages_after=messages_after)
 
-    def _put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, messages_after: bool) -> None:
-        """Put items into the newest file and into those that follow as it fills."""
-        file = self._last_file()
-        done = file.put_key_hashes(hashes, offsets, times)
-        while done < len(hashes):
-            file = self._last_file()
-            done += file.put_key_hashes(hashes[done:], offsets[done:], times[done:])
-        if messages_after:
-            # The next file is opened by the next message, whether it has a key or not.
-            self._last_file()
-
-    def _last_file(self) -> IndexFile:
-        """The file being filled; a new one when there is none or it is full. Source: getAndCreateLastIndexFile."""
-        last = self._newest
-        if last is not None and not last.is_write_full:
-            return last
-        if len(self._flushes) >= MAX_UNFLUSHED:
-            self._flushes[-MAX_UNFLUSHED].exception()
-        file = self._create_file(last)
-        self._live.add(file)
-        self._files.append(ListedIndexFile(file.path, file.identity, file))
-        self._written = [listed for listed in self._written if listed.file is not None] + [self._files[-1]]
-        if last is not None and self._flusher is not None:
-            self._flushes.append(self._flush_soon(self._flusher, self._files[-2], last, self._flushes[-1:]))
-        return file
-
-    def _flush_soon(self, flusher: ThreadPoolExecutor, *full: Any) -> Future[None]:
-        """Flush a full file in another thread; in this one where there can be none, as when the interpreter ends."""
-        try:
-            return flusher.submit(self._flush_full, *full)
-        except RuntimeError:
-            done: Future[None] = Future()
-            try:
-                self._flush_full(*full)
-                done.set_result(None)
-            except Exception as error:
-                done.set_exception(error)
-            return done
-
-    def _create_file(self, last: IndexFile | None) -> IndexFile:
-        slots, items = self._geometry or (DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
-        end = last.header if last is not None else None
-        for attempt in range(1, CREATE_ATTEMPTS + 1):
-            path = self.directory / index_file_name(datetime.now(), last.path.name if last else "")
-            try:
-                file = IndexFile.create(
-                    path,
-                    hash_slot_num=slots,
-                    index_num=items,
-                    end_phy_offset=end.end_phy_offset if end else 0,
-                    end_timestamp=end.end_timestamp if end else 0,
-                    compat=self.compat,
-                )
-                try:
-                    sync_path(self.directory)
-                except OSError:
-                    file.close()
-                    path.unlink()
-                    raise
-                return file
-            except OSError as error:
-                if attempt == CREATE_ATTEMPTS:
-                    raise
-                logger.warning("%s: not created (%s), attempt %d of %d", path, error, attempt, CREATE_ATTEMPTS)
-                time.sleep(CREATE_RETRY_SECONDS)
-        raise AssertionError("unreachable")
-
-    def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
-        """Bring a full file to the disk, then say so in the checkpoint, and of all before it. Source: flush."""
-        for flush in before:
-            flush.result()
-        end_timestamp = file.header.end_timestamp
-        self._flush_file(listed, file)
-        if end_timestamp > 0:
-            self.checkpoint.index_msg_timestamp = end_timestamp
-            self.checkpoint.flush()
-
-    def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
-        """Bring a full file to the disk. It is open for writing till then."""
-        self._check_file(file)
-        file.flush()
-        if listed.file is file:
-            listed.file = None
-
-    def _check_file(self, file: IndexFile) -> None:
-        try:
-            file.check_file()
-        except StoreError:
-            self._is_replaced = True
-            raise
+    def _end_phy_offset(self) -> int:
+        newest = self._files.newest
+        return newest.header.end_phy_offset if newest is not None else 0
 
     # ---- query ---------------------------------------------------------------------------------------------
 
@@ -465,11 +238,11 @@ class IndexService:
         end_timestamp: int = LONG_MAX,
         index_type: str | None = None,
     ) -> QueryOffsetResult:
-        """Look a key up in all files, exactly as a broker does: by hash, without a look at the messages.
+        """Look up a key in all files, exactly as a broker does: by hash, without reading the messages.
 
-        Parameters: max_num: at most so many offsets come back, and at most ``max_msgs_num_batch``. begin_timestamp,
+        Parameters: max_num: the most offsets to return, but not more than ``max_msgs_num_batch``. begin_timestamp,
         end_timestamp: epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
-        Returns: QueryOffsetResult; offsets newest file first, in a file newest first.
+        Returns: QueryOffsetResult; offsets from the newest file to the oldest, in each file newest first.
         Raises: TypeError; ValueError for a negative max_num; CorruptFileError.
         Source: IndexService.queryOffset.
         """
@@ -489,7 +262,7 @@ class IndexService:
                 offsets.extend(found)
             if len(offsets) >= max_num:
                 break
-        newest = self._newest
+        newest = self._files.newest
         _, end_timestamp, _, end_phy_offset, *_ = (0,) * 6 if newest is None else newest.header
         return QueryOffsetResult(offsets, end_timestamp, end_phy_offset)
 
@@ -504,11 +277,11 @@ class IndexService:
         *,
         threads: int = 1,
     ) -> PhyOffsets:
-        """Look a batch of keys up in all files.
+        """Look up a batch of keys in all files.
 
         Parameters: topic: str, or a column of n str (not with ``index_type="T"``). keys: as for ``hash_keys``, n
-        strings. threads: so many at once. The others as for ``query_offset``.
-        Returns: PhyOffsets of n keys: of each what ``query_offset`` gives.
+        strings. threads: the number of threads. The others as for ``query_offset``.
+        Returns: PhyOffsets of n keys, for each key the offsets of ``query_offset``.
         Raises: as ``query_offset`` and ``hash_keys``. Source: IndexService.queryOffset, for each key.
         """
         self._require_open()
@@ -531,7 +304,7 @@ class IndexService:
         return min(max_num, self.max_msgs_num_batch)
 
     def _matching_files(self, begin_timestamp: int, end_timestamp: int) -> Iterator[IndexFile | None]:
-        """Give the files to search, newest first, None for one whose times do not match."""
+        """Yield the files to search, newest first; None instead of a file outside the times."""
         for file in reversed(self.files):
             yield file if file.is_time_matched(begin_timestamp, end_timestamp) else None
             if file.header.begin_timestamp < begin_timestamp:
@@ -540,85 +313,64 @@ class IndexService:
     # ---- the rest ------------------------------------------------------------------------------------------
 
     def delete_expired_file(self, min_phy_offset: int) -> list[Path]:
-        """Delete the oldest files whose messages are all gone, never the newest file.
+        """Delete the oldest files whose messages have all expired, never the newest file.
 
-        Parameters: min_phy_offset: where the commit log begins now, bytes. Returns: the paths deleted.
+        Parameters: min_phy_offset: where the commit log begins now, bytes. Returns: the deleted paths.
         Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexService.deleteExpiredFile.
         """
-        self._require_open(writing=True)
-        self._await_flushes()
+        self._writing().await_flushes()
         deleted: list[Path] = []
         n_forgotten = 0
         try:
-            for listed in self._files[:-1]:
-                if self._open(listed).header.end_phy_offset >= min_phy_offset:
+            for listed in self._files.listed[:-1]:
+                if self._files.open_listed(listed).header.end_phy_offset >= min_phy_offset:
                     break
                 n_forgotten += 1
-                self._forget(listed)
+                self._files.forget(listed)
                 listed.path.unlink()
                 deleted.append(listed.path)
         finally:
-            del self._files[:n_forgotten]
+            del self._files.listed[:n_forgotten]
         return deleted
 
     def flush(self) -> None:
-        """Write what changed since the last flush to the disk, and wait for the full files that are under way.
+        """Flush the changes since the last flush, and wait for full files that are being flushed.
 
         Raises: OSError; StoreError if a file that is written was removed or replaced; io.UnsupportedOperation in mode
         "r". Source: IndexService.flush.
         """
-        self._require_open(writing=True)
-        self._await_flushes()
-        for listed in self._written:
-            file = listed.file
-            if file is not None and file.mode == "r+" and listed is not self._files[-1]:
-                self._flush_file(listed, file)
-        newest = self._newest
-        if newest is not None:
-            newest._check_file_size()
-            self._check_file(newest)
-            header = newest.header  # every put changes it
-            if header != self._flushed_header:
-                newest.flush()
-                self._flushed_header = header
+        self._writing().flush()
 
     def close(self) -> None:
         """Flush, if open for adding, and close all files. Raises: as ``flush``. Source: IndexService.shutdown."""
-        if self._closed:
+        if self._files.closed:
             return
-        newest = self._newest if self.mode != "r" else None
-        self._closed = True
+        writer, newest = self._writer, self._files.newest if self._writer is not None else None
+        self._files.closed = True
         try:
-            self._await_flushes()
-            if newest is not None and not newest.closed and not self._is_replaced:
-                self._check_file(newest)
+            if writer is not None:
+                writer.await_flushes()
+                if newest is not None and not newest.closed and not writer.is_replaced:
+                    writer.check_file(newest)
         finally:
             self._abandon()
 
-    def _await_flushes(self) -> None:
-        flushes, self._flushes = self._flushes, []
-        for flush in flushes:
-            flush.result()
-
     def _abandon(self) -> None:
-        self._closed = True
-        if self._flusher is not None:
-            self._flusher.shutdown()
-        with contextlib.ExitStack() as stack:  # each is closed, whatever closing another raises
-            for file in list(self._live):
-                stack.callback(file.close)
+        self._files.closed = True
+        if self._writer is not None:
+            self._writer.shutdown()
+        self._files.close()
 
-    def check_file_sizes(self) -> None:
-        for file in [listed.file for listed in (*self._written, *self._opened)]:
-            if file is not None:
-                file._check_file_size()
-
-    def _require_open(self, *, writing: bool = False) -> None:
-        if self._closed:
+    def _require_open(self) -> None:
+        if self._files.closed:
             raise StoreClosedError(f"{self.directory} is closed")
-        if writing and self.mode == "r":
+
+    def _writing(self) -> IndexWriter:
+        self._require_open()
+        if self._writer is None:
             raise io.UnsupportedOperation(f"{self.directory} is open for reading: open it with mode 'a' to add to it")
+        return self._writer
 
     def __enter__(self) -> Self:
         return self
@@ -629,14 +381,14 @@ class IndexService:
     def __reduce__(self) -> tuple[object, ...]:
         if self.mode != "r":
             raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        options = self._geometry, self.compat, self.max_msgs_num_batch
+        options = self._files.geometry, self.compat, self.max_msgs_num_batch
         return _reopen, (type(self), self.directory, *options)
 
     def __repr__(self) -> str:
-        if self._closed:
+        if self._files.closed:
             return f"<IndexService {str(self.directory)!r}, closed>"
-        items = sum(len(file) for file in self.files)
-        return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {len(self._files)} files, {items:,} items>"
+        files, items = len(self._files.listed), sum(len(file) for file in self.files)
+        return f"<IndexService {str(self.directory)!r}, mode {self.mode!r}: {files} files, {items:,} items>"
 
 
 def open_index(
@@ -649,51 +401,8 @@ def open_index(
     )
 
 
-def index_paths(directory: Path) -> list[Path]:
-    """Return the index files of a directory, oldest first.
-
-    A listing of a directory is no snapshot: it may have a file that is made meanwhile, and lack the file before it. If
-    the directory changed a moment ago, it is listed again, and the result has no file newer than the first listing.
-    """
-    begin = time.time_ns()
-    paths = _list_index_paths(directory)
-    if not paths or is_remote(directory) or directory.stat().st_mtime_ns < begin - SETTLED:
-        return paths
-    return [path for path in _list_index_paths(directory) if path <= paths[-1]]
-
-
-def _list_index_paths(directory: Path) -> list[Path]:
-    with scandir(directory) as entries:
-        return sorted(directory / entry.name for entry in entries if entry.name.isdecimal() and entry.is_file())
-
-
-def index_file_name(now: datetime, last_name: str = "") -> str:
-    """Name an index file by its time, local, to the millisecond, and always after ``last_name``.
-
-    Source: getAndCreateLastIndexFile, where two files made in one millisecond get one name.
-    """
-    name = _time_name(now)
-    if name > last_name:
-        return name
-    try:
-        return _time_name(datetime.strptime(last_name, "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1))
-    except (ValueError, OverflowError):  # a number, but no time
-        return f"{int(last_name) + 1:017}"
-
-
-def require_successor(path: Path) -> None:
-    """Raise CorruptFileError for a newest file whose name no new one can follow: their order is that of names."""
-    if index_file_name(datetime.now(), path.name) <= path.name:
-        reason = "a new file would be sorted before it: move it away, or name it by its time, yyyyMMddHHmmssSSS"
-        raise CorruptFileError(path, 0, "file name", reason)
-
-
-def _time_name(time: datetime) -> str:
-    return time.strftime("%Y%m%d%H%M%S") + f"{time.microsecond // 1000:03}"
-
-
 def _reopen(
-    cls: type[IndexService], directory: Path, geometry: tuple[int, int] | None, compat: str, max_msgs_num_batch: int
+    cls: type[IndexService], directory: Path, geometry: IndexGeometry | None, compat: str, max_msgs_num_batch: int
 ) -> IndexService:
     slots, items = geometry or (None, None)
     return cls.open(
@@ -711,7 +420,7 @@ def _column(requests: Any, name: str) -> Any:
 
 
 def _columns_of(batch: MessageBatch) -> dict[str, Any]:
-    """Give the columns that a batch has of what is indexed, KEYS as one text again."""
+    """Return the columns of a batch that are indexed, the keys of each message as one text."""
     found = {name: column for name in REQUIRED + OPTIONAL if (column := getattr(batch, name, None)) is not None}
     columns = {name: values_of(name, column, 0, len(batch)) for name, column in found.items()}
     if "keys" in columns:
@@ -719,12 +428,8 @@ def _columns_of(batch: MessageBatch) -> dict[str, Any]:
     return columns
 
 
-def _messages_after(rows: np.ndarray, n: int) -> bool:
-    return len(rows) == 0 or int(rows[-1]) < n - 1
-
-
 def index_key_prefix(topic: Any, index_type: str | None) -> Any:
-    """What stands before "#key" in an index key of this type. Source: IndexService.buildKey."""
+    """Return the text before "#key" in an index key of this type. Source: IndexService.buildKey."""
     if index_type not in INDEX_TYPES:
         raise ValueError(f"index_type={index_type!r}: must be one of None, 'K', 'U', 'T'")
     if index_type != "T":

@@ -18,9 +18,10 @@ from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import scandir, to_path
 from rocketstore.errors import CorruptFileError, SettingError, StoreError
-from rocketstore.index.index_file import ITEM_SIZE, SLOT_SIZE, file_size, geometry_of, other_geometry
-from rocketstore.index.index_service import index_paths
-from rocketstore.kernels.layout import INDEX_HEADER, read_field
+from rocketstore.index.geometry import IndexGeometry, geometry_of, other_geometry
+from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_header import unpack_header
+from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.layout.layout import has_dledger_log
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -224,8 +225,8 @@ def _length(
     return found
 
 
-def _index_geometry(directory: Path, slots: int | None, items: int | None) -> tuple[int, int] | None:
-    """Give the geometry of the index files, None if there are none. Half of one and their length give the rest."""
+def _index_geometry(directory: Path, slots: int | None, items: int | None) -> IndexGeometry | None:
+    """Return the geometry of the index files, None without files. One number and the length give the other."""
     lengths = {}
     with contextlib.suppress(FileNotFoundError):
         lengths = {path: length for path in index_paths(directory) if (length := path.stat().st_size)}
@@ -235,18 +236,19 @@ def _index_geometry(directory: Path, slots: int | None, items: int | None) -> tu
     length = lengths[paths[-1]]
     if slots is None and items is None:
         slots, items = _shown_geometry(paths)
-    slots = slots or max(1, (length - file_size(0, items or 0)) // SLOT_SIZE)
-    items = items or max(2, (length - file_size(slots, 0)) // ITEM_SIZE)
-    expected = file_size(slots, items)
+    slots = slots or max(1, (length - IndexGeometry(0, items or 0).file_size) // INDEX_SLOT.itemsize)
+    items = items or max(2, (length - IndexGeometry(slots, 0).file_size) // INDEX_ITEM.itemsize)
+    geometry = IndexGeometry(slots, items)
+    expected = geometry.file_size
     for path, length in lengths.items():
         if length != expected:
             reason = f"{SLOTS}={slots}, {ITEMS}={items} make {expected} bytes, but {path} has {length}"
             raise SettingError(reason, SLOTS, ITEMS)
-    _check_items(paths, slots, items)
-    return slots, items
+    _check_items(paths, geometry)
+    return geometry
 
 
-def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
+def _shown_geometry(paths: list[Path]) -> IndexGeometry:
     try:
         return geometry_of(paths, for_writing=True)
     except ValueError:
@@ -258,13 +260,14 @@ def _shown_geometry(paths: list[Path]) -> tuple[int, int]:
     raise SettingError(reason, SLOTS, ITEMS)
 
 
-def _check_items(paths: list[Path], slots: int, items: int) -> None:
+def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
     """Refuse a geometry if the newest items are found with another alone."""
+    slots, items = geometry
     for path in reversed(paths):
         with MappedFile(path) as file:
-            other = other_geometry(file, slots, items)
+            other = other_geometry(file, geometry)
             with file.reading() as view:
-                is_empty = read_field(view, INDEX_HEADER, "index_count") <= 1
+                is_empty = unpack_header(view).index_count <= 1
         if other is not None:
             reason = f"{SLOTS}={slots}, {ITEMS}={items}: the items of {path} are found with {other} alone"
             raise SettingError(reason, SLOTS, ITEMS)

@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.errors import StoreError
-from rocketstore.index.index_file import IndexHeader
-from rocketstore.index.index_service import index_file_name, index_paths
-from rocketstore.recovery.index import read_header
+from rocketstore.index.index_directory import index_file_name, index_paths
+from rocketstore.index.index_header import IndexHeader, read_header
 from rocketstore.recovery.queues import QUEUE_PARTS
 
 __all__ = [

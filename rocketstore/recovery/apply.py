@@ -11,8 +11,9 @@ from rocketstore.config import Compat
 from rocketstore.disk.durable import sync_path, zero_range
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError
+from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
-from rocketstore.recovery.index import cut_index, read_header
+from rocketstore.recovery.index import cut_index
 from rocketstore.recovery.plan import RecoveryPlan
 from rocketstore.recovery.plan_index import paths_of_index
 from rocketstore.recovery.plan_log import LogRepair

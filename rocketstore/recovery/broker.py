@@ -18,6 +18,7 @@ from rocketstore.disk.small_file import read_file_start
 from rocketstore.dispatch.dispatcher import Dispatcher, Writer
 from rocketstore.dispatch.light_queues import is_multi_dispatched
 from rocketstore.errors import CorruptFileError, StoreError
+from rocketstore.index.index_header import read_header
 from rocketstore.index.index_service import open_index
 from rocketstore.kernels.record import check_message_and_return_size
 from rocketstore.log.commit_log import CommitLog
@@ -27,7 +28,6 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
-from rocketstore.recovery.index import read_header
 from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport
 from rocketstore.recovery.tail import CUT, is_saved, save_tail, tails

@@ -12,19 +12,18 @@ import numpy as np
 from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
-from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT, struct_of
+from rocketstore.index.geometry import IndexGeometry, slot_offset
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_header import IndexHeader, read_header, unpack_header, write_header
+from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
-    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "read_header",
+    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of",
     "sound_phy_offsets",
 ]
-
-HEADER = struct_of(INDEX_HEADER)
 
 
 class SoundItems(NamedTuple):
@@ -52,11 +51,6 @@ class IndexCut(NamedTuple):
     kept: int
     offset: int
     size: int
-
-
-def read_header(path: Path) -> IndexHeader:
-    """Read the header of an index file. It has zeros if the process was killed before it wrote the header."""
-    return IndexHeader(*HEADER.unpack(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0")))
 
 
 def first_item(log: CommitLog, config: StoreConfig, begin: int, end: int) -> int:
@@ -93,7 +87,7 @@ def find_sound_items(
             sound = _count_sound(items, hash_slot_num, end)
             agree = is_counted or not count
             agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
-            behind = HEADER_SIZE + SLOT_SIZE * hash_slot_num + INDEX_ITEM.itemsize * (count + 1)
+            behind = IndexGeometry(hash_slot_num, index_num).item_offset(count + 1)
             agree = agree and nonzero_end(path, behind, len(view)) <= behind  # items that were being put
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
@@ -129,9 +123,9 @@ def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
 
 
 def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.ndarray, np.ndarray]:
-    begin = HEADER_SIZE + SLOT_SIZE * hash_slot_num
-    end = begin + INDEX_ITEM.itemsize * index_num
-    return data[HEADER_SIZE:begin].view(INDEX_SLOT), data[begin:end].view(INDEX_ITEM)
+    geometry = IndexGeometry(hash_slot_num, index_num)
+    begin = geometry.item_offset(0)
+    return data[slot_offset(0) : begin].view(INDEX_SLOT), data[begin : geometry.file_size].view(INDEX_ITEM)
 
 
 def _previous(slot_of: np.ndarray) -> np.ndarray:
@@ -160,7 +154,7 @@ def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, lo
         data = np.frombuffer(view, np.uint8)
         slots, items = _parts(data, hash_slot_num, index_num)
         kept = items[1 : cut.kept + 1]
-        header = IndexHeader(*HEADER.unpack_from(view))
+        header = unpack_header(view)
         end = int(kept[-1]["phy_offset"])
         record = log.find_message(end)
         end_timestamp = -1 if record is None else int(record.store_timestamp)
@@ -171,7 +165,7 @@ def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, lo
             end_timestamp=end_timestamp, end_phy_offset=end, index_count=cut.kept + 1,
             hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
         )
-        HEADER.pack_into(view, 0, *header)
+        write_header(view, header)
         slots[:] = _slots(kept["key_hash"], hash_slot_num)
         data[cut.offset :] = 0
         file.flush()

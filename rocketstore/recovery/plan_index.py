@@ -11,8 +11,9 @@ from typing import Any
 
 from rocketstore.config import DEFAULT_COMPAT
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexHeader
-from rocketstore.index.index_service import index_paths
+from rocketstore.index.geometry import slot_offset
+from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.layout import INDEX_ITEM
 from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.limits import LONG_MAX
@@ -106,7 +107,7 @@ def _cuts(store: StoreFiles, files: list[SoundItems], kept: list[int], first_cut
 
     An empty file behind a cut file is cut too: it begins where that file ended, and would take no items before that.
     """
-    items_at = HEADER_SIZE + SLOT_SIZE * store.config.max_hash_slot_num
+    items_at = slot_offset(store.config.max_hash_slot_num)
     for i, (items, count) in enumerate(zip(files, kept, strict=True)):
         if i >= first_cut or not items.slots_agree:
             size = (items.total - count) * INDEX_ITEM.itemsize

@@ -15,7 +15,8 @@ from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import StoreClosedError, StoreError, UnsupportedFormatError
-from rocketstore.index.index_service import IndexService, index_paths
+from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.intent import UncommittedRecords
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import read_saved, saved_path
@@ -162,7 +163,7 @@ class StoreParts:
         """Open the index. If its files do not show their geometry, use the geometry that their writer saved."""
         config = self.config
         options: dict[str, Any] = {"compat": config.compat, "max_msgs_num_batch": config.max_msgs_num_batch}
-        options["_passes_over_damage"] = True
+        options["_ignores_damage"] = True
         slots, items = config.max_hash_slot_num, config.max_index_num
         try:
             return IndexService.open(directory, hash_slot_num=slots, index_num=items, **options)

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.index_file import HEADER_SIZE, SLOT_SIZE, IndexFile, IndexHeader
+from rocketstore.index.geometry import slot_offset
+from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList
+from rocketstore.index.index_header import IndexHeader
 from rocketstore.index.index_service import IndexService, index_key_prefix
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
@@ -199,7 +201,7 @@ class _Search:
         if len(wild):
             self.damaged[rows[wild]] = True
             slot = int(slots[wild[0]])
-            place, reason = HEADER_SIZE + SLOT_SIZE * slot, "names an item that there is not: what it had is not found"
+            place, reason = slot_offset(slot), "names an item that there is not: what it had is not found"
             self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:

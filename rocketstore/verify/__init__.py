@@ -1,4 +1,37 @@
 """Verify a store: compare log, queues, index, checkpoint and configuration, and report findings.
 
-Each module checks one structure. ``report`` lists every kind of finding, and what a broker does at its next start.
+Verification changes no byte and takes no lock. ``verify`` is the entry. ``KINDS`` in ``report`` lists every kind of
+finding, and what a broker does about it at its next start. These invariants are checked:
+
+Commit log (``log``, ``bodies``)
+    - All files have one length; their names are multiples of it; no file is missing between others.
+    - Each record begins where the record before it ends. A blank fills the end of each file but the last.
+    - Magic code, sizes and lengths of a record agree. Body and record have their CRC. The record names its own offset.
+    - Compressed bodies decompress. Numbers in properties are numbers.
+    - Store times do not fall. The queue offsets of each queue rise without gaps and without repetition.
+    - Only zeros are behind the last record.
+
+Consume queues (``store_files``, ``queues``, ``units``, ``ext``)
+    - All files of a kind of queue have one length; no file is missing between others.
+    - Each queue is under the directory of its kind, as topics.json says.
+    - Each record has exactly one unit in its queue, at its queue offset, and one in each light queue that it names.
+    - The unit has the size, the tags code and, in a batch queue, the queue offset, count and time of its record.
+    - Each unit leads to a record of its queue. Units are in the order of the log. Fillers are only before them.
+    - Nothing is behind the last unit.
+    - Each address of an ext unit leads to one, with the tags code and store time of the record.
+
+Index (``store_files``, ``index``)
+    - All files have the length of one geometry; each file except the newest is full; files are in the order of the log.
+    - The header counts the items and slots of its file, and has the times and offsets of the first and last item.
+    - Each slot leads to its newest item, and each item to the item before it in its slot.
+    - Each key of each record has one item with its hash, offset and time. Each item leads to a record with its key.
+
+Small files (``verify``, ``start``, ``config``, ``checkpoint``)
+    - The checkpoint is readable, and names no time, offset or index file that the store has not.
+    - The files of config are readable. No consumer's next offset is beyond the end of its queue.
+    - The files that a broker opens at its start can be opened. No stray file is among the files that a broker loads.
+
+Caveats: ``quick`` checks samples of these. Records before the first log file have expired, and units and items of them
+are checked only for their order. While a broker writes, the newest units and items may be missing. Parts in RocksDB,
+tiered storage and compacted logs are reported as not checked.
 """

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.index.index_file import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader, file_size
+from rocketstore.index.geometry import slot_offset
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
@@ -27,12 +26,12 @@ from rocketstore.kernels.verify import (
 )
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.recovery.index import HEADER
+from rocketstore.verify.index_files import CheckedIndexFile
 from rocketstore.verify.report import Findings, Place, log_place, read_bytes
 
-__all__ = ["IndexPart", "IndexVerifier", "Items"]
+__all__ = ["IndexDifferences", "IndexVerifier"]
 
-NOTED = 64
+NOTED = 64  # findings of one kind that get a place
 FAULTS = {
     WRONG_LINK: ("index-chain", "prevIndex is not the item before it in its slot"),
     NEWER_LINK: ("index-chain-cycle", "prevIndex is no older item"),
@@ -42,113 +41,48 @@ FAULTS = {
 }
 
 
-class IndexPart:
-    """One index file, read without a mapping but for its chains.
-
-    ``is_live``: a broker may be putting items; ``was_killed``: it did, and may have left a file before its header.
-    """
-
-    def __init__(self, path: Path, hash_slot_num: int, index_num: int, is_live: bool, was_killed: bool) -> None:
-        self.path, self.hash_slot_num, self.index_num = path, hash_slot_num, index_num
-        self.header = IndexHeader(*HEADER.unpack(read_bytes(path, 0, HEADER_SIZE)))
-        self.items_at = HEADER_SIZE + SLOT_SIZE * hash_slot_num
-        used = nonzero_end(path, self.items_at, file_size(hash_slot_num, index_num))
-        self.counted = max(self.header.index_count, 1) - 1
-        self.count = min(max(used - self.items_at - 1, 0) // ITEM_SIZE, index_num - 1)
-        if is_live or (self.counted == 1 and self.count == 0):  # its only item may be all zeros
-            self.count = min(self.counted, index_num - 1)
-        self.uncounted = self.count if was_killed and self.counted == 0 else 0
-        self.count -= self.uncounted
-        self.is_live = is_live
-        self.end_before: int | None = None  # epoch ms of the file before
-        self.order: np.ndarray | None = None  # of the items by offset, if they are not in it
-        self.first, self.last = (self._phy_offset(ordinal) if self.count else -1 for ordinal in (1, self.count))
-
-    def offset_of(self, ordinal: int) -> int:
-        """Return the offset of an item in the file, bytes."""
-        return self.items_at + ITEM_SIZE * ordinal
-
-    def place(self, ordinal: int, detail: str) -> Place:
-        """Return the place of a finding about an item."""
-        return Place(self.path, self.offset_of(ordinal), detail)
-
-    def items(self, first: int, last: int) -> np.ndarray:
-        """Items by their ordinals, or where they are in no order, by their places in that of offsets."""
-        if self.order is None or first >= last:
-            data = read_bytes(self.path, self.offset_of(first), ITEM_SIZE * max(last - first, 0))
-            return np.frombuffer(data, INDEX_ITEM, len(data) // ITEM_SIZE)
-        return np.concatenate([self.item(ordinal) for ordinal in self.order[first - 1 : last - 1].tolist()])
-
-    def item(self, ordinal: int) -> np.ndarray:
-        return np.frombuffer(read_bytes(self.path, self.offset_of(ordinal), ITEM_SIZE), INDEX_ITEM)
-
-    def _phy_offset(self, ordinal: int) -> int:
-        return int(self.item(ordinal)["phy_offset"][0])
-
-    def find(self, phy_offset: int) -> int:
-        """The first item of at least a physical offset, the one after the last if there is none."""
-        if not self.count or phy_offset <= self.first:
-            return 1
-        low, high = (1, self.count + 1) if phy_offset <= self.last or self.order is not None else (self.count + 1,) * 2
-        while low < high:
-            middle = (low + high) // 2
-            items = self.items(middle, middle + 1)
-            low, high = (middle + 1, high) if len(items) and items["phy_offset"][0] < phy_offset else (low, middle)
-        return low
-
-    def last_before(self, end: int) -> int:
-        """Return the greatest physical offset before ``end`` in the items, -1 without one."""
-        if not self.count or (self.order is None and self.last < end):
-            return self.last
-        following = self.find(end)
-        return int(self.items(following - 1, following)["phy_offset"][0]) if following > 1 else -1
-
-    def sort(self) -> None:
-        phy_offsets = self.items(1, self.count + 1)["phy_offset"].astype(np.int64)
-        self.order = (np.argsort(phy_offsets, kind="stable") + 1).astype(np.int32)
-        self.first = int(phy_offsets.min())
-
-
 @dataclass
-class Items:
+class IndexDifferences:
     """The differences between the index and a part of the log: wrong items, and keys that no item has."""
 
     wrong: list[tuple[str, list[Place], int]] = field(default_factory=list)  # kind, the first places, number of all
-    n_missing: int = 0
-    missing: list[int] = field(default_factory=list)  # physical offsets of the first
-    n_behind: int = 0  # of those, behind all items
-    n_before: int = 0  # and before all items
+    n_missing: int = 0  # keys without an item
+    missing: list[int] = field(default_factory=list)  # physical offsets of the first of them
+    n_behind: int = 0  # keys of records behind all items
+    n_before: int = 0  # keys of records before all items
 
 
 class IndexVerifier:
-    """Compares the log with the index, in threads, and says at the end what is wrong with it.
+    """Compare the log with the index.
 
-    Attributes: is_checked: whether there is an index; indexes_tags: whether the releases that began it and went on with
-    it had an item for the tags of each message.
+    ``compare`` runs in several threads, one chunk of the log each. ``merge`` gets the results in the order of the log.
+
+    Attributes: is_checked: whether the store has an index. indexes_tags: whether the releases that wrote the first and
+    the last items put an item for the tags of each message. begin, end: physical offsets of the first and last item.
     """
 
-    def __init__(self, log: CommitLog, findings: Findings, parts: list[IndexPart]) -> None:
-        self.log, self.findings, self.parts = log, findings, parts
-        self.is_checked = bool(parts)
-        for before, part in pairwise(parts):
+    def __init__(self, log: CommitLog, findings: Findings, files: list[CheckedIndexFile]) -> None:
+        self.log, self.findings, self.files = log, findings, files
+        self.is_checked = bool(files)
+        for before, part in pairwise(files):
             part.end_before = before.header.end_timestamp
         self._chains: list[Future[None]] = []
         self._bounds: np.ndarray | None = None
-        self._missing = Items()
-        filled = [part for part in parts if part.count]
+        self._missing = IndexDifferences()
+        filled = [file for file in files if file.count]
         begins_with_tags = bool(filled) and self._has_tags(filled[0]) is True
         self.indexes_tags = begins_with_tags and self._has_tags(filled[-1], at_end=True) is not False
         self.begin, self.end = (filled[0].first, filled[-1].last) if filled else (-1, -1)
 
     def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
-        """Begin to look at the chains of each file."""
-        self._chains = [pool.submit(self._check_chains, part) for part in self.parts]
+        """Start to check slots and chains of each file."""
+        self._chains = [pool.submit(self._check_chains, part) for part in self.files]
         return self._chains
 
-    def _has_tags(self, part: IndexPart, *, at_end: bool = False) -> bool | None:
-        """Whether the first or last record with tags, and no key that looks like them, has an item for them.
+    def _has_tags(self, part: CheckedIndexFile, *, at_end: bool = False) -> bool | None:
+        """Return whether the first, or last, record with tags has an item for them.
 
-        None if none of those looked at is such a record.
+        Records with a key that equals the text of the tags item are left out. None if no record decides.
         """
         first = max(part.count + 1 - NOTED, 1) if at_end else 1
         items = part.items(first, min(first + NOTED, part.count + 1))
@@ -161,9 +95,9 @@ class IndexVerifier:
 
     # ---- chains ----------------------------------------------------------------------------------------------
 
-    def _check_chains(self, part: IndexPart) -> None:
+    def _check_chains(self, part: CheckedIndexFile) -> None:
         with self.findings.noted(part.path), closing(MappedFile(part.path)) as file:
-            newest = np.zeros(part.hash_slot_num, np.int32)
+            newest = np.zeros(part.geometry.hash_slot_num, np.int32)
             filled, faults = check_chains(file.buffer, part.count, newest)
             for fault, (count, ordinals) in faults.items():
                 kind, detail = FAULTS[fault]
@@ -171,12 +105,13 @@ class IndexVerifier:
                 self.findings.add_many(kind, places, count)
             if FALLING_OFFSET in faults:
                 part.sort()
-            slots = np.frombuffer(read_bytes(part.path, HEADER_SIZE, SLOT_SIZE * part.hash_slot_num), INDEX_SLOT)
+            begin, end = slot_offset(0), part.geometry.item_offset(0)
+            slots = np.frombuffer(read_bytes(part.path, begin, end - begin), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             places = []
             for slot in wrong[:NOTED].tolist():
                 detail = f"slot {slot} leads to {slots[slot]}, its newest item is {newest[slot]}"
-                places.append(Place(part.path, HEADER_SIZE + SLOT_SIZE * slot, detail))
+                places.append(Place(part.path, slot_offset(slot), detail))
             self.findings.add_many("index-slot", places, len(wrong))
             counted = part.header.hash_slot_count
             if counted not in (filled, part.count):  # until 4.7.0 each put was counted
@@ -184,17 +119,19 @@ class IndexVerifier:
 
     # ---- log against index, in threads -----------------------------------------------------------------------
 
-    def compare(self, begin: int, end: int, items: np.ndarray, without_tags: Callable[[], np.ndarray]) -> Items | None:
-        """Compare the items of a piece of the log with those that lead there.
+    def compare(
+        self, begin: int, end: int, items: np.ndarray, without_tags: Callable[[], np.ndarray]
+    ) -> IndexDifferences | None:
+        """Compare the items that the records of a chunk of the log need with the items that lead to the chunk.
 
-        Parameters: items: with those of tags. without_tags: gives them without.
+        Parameters: items: with the items of tags. without_tags: returns the items without those of tags.
         """
         if not self.is_checked:
             return None
         found = self._find_items(begin, end)
         blocks = [part.items(first, last) for part, first, last in found]
         have = np.concatenate(blocks) if blocks else np.empty(0, INDEX_ITEM)
-        result = Items()
+        result = IndexDifferences()
         hashes, phy_offsets = have["key_hash"].astype(np.int64), have["phy_offset"].astype(np.int64)
         ordinals = np.concatenate([np.arange(first, last) for _, first, last in found] or [np.empty(0, np.int64)])
         owners = np.repeat(np.arange(len(found)), [last - first for _, first, last in found])
@@ -210,14 +147,14 @@ class IndexVerifier:
         self._check_times(result, parts, owners, ordinals, have["time_diff"].astype(np.int64), times)
         return result
 
-    def _find_items(self, begin: int, end: int) -> list[tuple[IndexPart, int, int]]:
-        """Return the files with items of a part of the log, and for each the first of these and the one after the last.
+    def _find_items(self, begin: int, end: int) -> list[tuple[CheckedIndexFile, int, int]]:
+        """Return the files with items of a part of the log, with the first such item and the item after the last.
 
-        Files whose items all lie elsewhere are left out without a look at each: there may be thousands of both.
+        Bounds of files are compared as arrays: there may be thousands of files and of chunks.
         """
         bounds = self._bounds_of_parts()
         candidates = np.flatnonzero((bounds[0] < end) & (bounds[1] >= begin)).tolist()
-        parts = [self.parts[number] for number in candidates]
+        parts = [self.files[number] for number in candidates]
         found = [(part, part.find(begin), part.find(end)) for part in parts]
         return [(part, first, last) for part, first, last in found if first < last]
 
@@ -225,12 +162,12 @@ class IndexVerifier:
         """Return the least and the greatest physical offset of the items in each file, int64[2, n]."""
         if self._bounds is None:
             for future in self._chains:
-                future.result()  # which may find that a file is in no order
+                future.result()  # the check may find unordered items, and sort them
             files = self.log.queue.files
-            is_growing = any(part.is_live for part in self.parts)
+            is_growing = any(part.is_live for part in self.files)
             log_end = LONG_MAX if is_growing or not files else self.log.end_of(files[-1])
-            lasts = [part.last_before(log_end) for part in self.parts]
-            firsts = [part.first if part.count else LONG_MAX for part in self.parts]
+            lasts = [part.last_before(log_end) for part in self.files]
+            firsts = [part.first if part.count else LONG_MAX for part in self.files]
             self._bounds = np.array([firsts, lasts], np.int64)
         return self._bounds
 
@@ -241,10 +178,10 @@ class IndexVerifier:
             and bool((items["phy_offset"] == phy_offsets).all())
         )
 
-    def _examine(self, result: Items, items: np.ndarray, required: np.ndarray | None,
+    def _examine(self, result: IndexDifferences, items: np.ndarray, required: np.ndarray | None,
                  without_tags: Callable[[], np.ndarray], hashes: np.ndarray, phy_offsets: np.ndarray,
-                 parts: list[IndexPart], owners: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
-        """Find out which items are of no key, and which keys have none. Returns the store time of each item, or -1."""
+                 parts: list[CheckedIndexFile], owners: np.ndarray, ordinals: np.ndarray) -> np.ndarray:
+        """Find items without a key, and keys without an item. Return the store time of each item, or -1."""
         if len(hashes) == 0:
             required = without_tags() if required is None else required
             at = required["phy_offset"]
@@ -276,15 +213,20 @@ class IndexVerifier:
 
     def _required(self, items: np.ndarray, plain: np.ndarray, have: dict[tuple[int, int], int],
                   allowed: dict[tuple[int, int], int]) -> np.ndarray:
-        """Leave the items of tags out that an older release did not put: before the first and behind the last there."""
+        """Return the required items: items of tags only between the first and the last item of tags in the index.
+
+        An older release puts no items of tags.
+        """
         of_plain, _ = counted(plain["phy_offset"], plain["key_hash"])
         of_tags = [key[0] for key in have if key in allowed and key not in of_plain]
         first, last = min(of_tags, default=LONG_MAX), max(of_tags, default=LONG_MAX)
         between = items[(items["phy_offset"] >= first) & (items["phy_offset"] <= last)]
         return np.concatenate([plain[plain["phy_offset"] < first], between, plain[plain["phy_offset"] > last]])
 
-    def _classify(self, result: Items, phy_offsets: np.ndarray, places: list[tuple[IndexPart, int]]) -> None:
-        """Tell items that lead to no record from those whose record has no such key."""
+    def _classify(
+        self, result: IndexDifferences, phy_offsets: np.ndarray, places: list[tuple[CheckedIndexFile, int]]
+    ) -> None:
+        """Report whether an extra item leads to no record, or to a record without its key."""
         if not places:
             return
         _, statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])
@@ -296,11 +238,11 @@ class IndexVerifier:
                 place = part.place(ordinal, f"item {ordinal}: no record is at {at}")
                 result.wrong.append(("index-item-no-record", [place], 1))
 
-    def _check_times(self, result: Items, parts: list[IndexPart], owners: np.ndarray, ordinals: np.ndarray,
-                     diffs: np.ndarray, times: np.ndarray) -> None:
-        """Compare seconds with store times. Source: IndexFile.putKey."""
+    def _check_times(self, result: IndexDifferences, parts: list[CheckedIndexFile], owners: np.ndarray,
+                     ordinals: np.ndarray, diffs: np.ndarray, times: np.ndarray) -> None:
+        """Compare the times of items with the store times of their records. Source: IndexFile.putKey."""
         for number, part in enumerate(parts):
-            # The first item is counted from where the file before ended, which may have gone.
+            # The time of the first item is relative to the end time of the file before, which may have expired.
             is_known = (ordinals != 1) | (part.end_before is not None)
             rows = np.flatnonzero((owners == number) & is_known & (times != -1))
             begins = np.where(ordinals[rows] == 1, part.end_before or 0, part.header.begin_timestamp)
@@ -315,7 +257,8 @@ class IndexVerifier:
 
     # ---- in the order of the log -----------------------------------------------------------------------------
 
-    def merge(self, items: Items) -> None:
+    def merge(self, items: IndexDifferences) -> None:
+        """Report the differences of one chunk, except keys before the first and after the last item of the index."""
         for kind, places, count in items.wrong:
             self.findings.add_many(kind, places, count)
         total = self._missing
@@ -332,7 +275,7 @@ class IndexVerifier:
         self.findings.add_many("index-key-missing", places, count)
 
     def add_gap(self, begin: int, end: int) -> None:
-        """Items that lead into damaged bytes."""
+        """Report items that lead into a damaged part of the log."""
         for part, first, last in self._find_items(begin, end) if self.is_checked else ():
             at = int(part.items(first, first + 1)["phy_offset"][0])
             place = part.place(first, f"no record is at {at}")
@@ -341,7 +284,10 @@ class IndexVerifier:
     # ---- at the end ------------------------------------------------------------------------------------------
 
     def finish(self, directory: Path, end: int, is_behind: bool, is_live: bool) -> None:
-        """Check headers, and what is outside of the log. Parameters: is_behind: the newest may not be indexed yet."""
+        """Check headers, and items outside of the log.
+
+        Parameters: end: the end of the log. is_behind: the newest records may not be indexed yet.
+        """
         total = self._missing
         if total.n_before:
             self.findings.add("index-begins-late", directory, 0, f"{total.n_before} keys before {self.begin}")
@@ -349,7 +295,7 @@ class IndexVerifier:
             self.findings.add("index-behind", directory, 0, f"{total.n_behind} keys from {self.end} on")
         elif total.n_behind:
             self._add_missing([at for at in total.missing if at >= self.end], total.n_behind)
-        for part in self.parts:
+        for part in self.files:
             with self.findings.noted(part.path):
                 part.is_live = part.is_live or is_live
                 self._check_header(part, is_behind)
@@ -357,18 +303,18 @@ class IndexVerifier:
                 if first <= part.count and not is_live:
                     place = part.place(first, f"the log ends at {end}")
                     self.findings.add_many("index-item-beyond-log", [place], part.count + 1 - first)
-        for before, part in pairwise(self.parts):
+        for before, part in pairwise(self.files):
             self._check_neighbours(before, part)
 
-    def _check_neighbours(self, before: IndexPart, part: IndexPart) -> None:
-        if before.count < before.index_num - 1:
-            detail = f"{before.count} of {before.index_num - 1} items"
+    def _check_neighbours(self, before: CheckedIndexFile, part: CheckedIndexFile) -> None:
+        if before.count < before.geometry.index_num - 1:
+            detail = f"{before.count} of {before.geometry.index_num - 1} items"
             self.findings.add("index-file-not-full", before.path, 36, detail)
         if before.count and part.count and part.first < before.last:
             detail = f"begins at {part.first}, {before.path.name} ends at {before.last}"
             self.findings.add("index-file-order", *part.place(1, detail))
 
-    def _check_header(self, part: IndexPart, may_be_torn: bool) -> None:
+    def _check_header(self, part: CheckedIndexFile, may_be_torn: bool) -> None:
         header, path = part.header, part.path
         if part.counted != part.count and not part.is_live:
             kind = "index-torn-put" if may_be_torn and part.count == part.counted + 1 else "index-count"
@@ -377,7 +323,7 @@ class IndexVerifier:
             self.findings.add("index-torn-put", path, 36, f"0 items, there are {part.uncounted}")
         if not part.count:
             return
-        first, last = (part._phy_offset(ordinal) for ordinal in (1, part.count))
+        first, last = (part.phy_offset(ordinal) for ordinal in (1, part.count))
         checks = [
             ("index-begin-offset", 16, header.begin_phy_offset, first),
             ("index-end-offset", 24, header.end_phy_offset, last),
@@ -396,7 +342,7 @@ class IndexVerifier:
 def counted(
     phy_offsets: np.ndarray, hashes: np.ndarray, times: np.ndarray | None = None
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """Count items by (physical offset, hash), and give the store time of each."""
+    """Count items by (physical offset, hash). Also return the store time of each such pair."""
     counts: dict[tuple[int, int], int] = {}
     keys = list(zip(phy_offsets.tolist(), hashes.tolist(), strict=True))
     for key in keys:

@@ -25,7 +25,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.tail import tails
 from rocketstore.verify.bodies import bad_bodies
-from rocketstore.verify.index import IndexVerifier, Items
+from rocketstore.verify.index import IndexDifferences, IndexVerifier
 from rocketstore.verify.queues import QueueRows, QueueVerifier
 from rocketstore.verify.report import Findings, read_bytes
 
@@ -61,7 +61,7 @@ class CheckedChunk:
     last_phy_offset: int = -1
     times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
     rows: list[QueueRows] = field(default_factory=list)
-    items: Items | None = None
+    items: IndexDifferences | None = None
     unreadable: list[tuple[int, int]] = field(default_factory=list)  # physical offsets, begin and end
 
     @property

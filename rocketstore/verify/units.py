@@ -18,7 +18,8 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
-from rocketstore.verify.queues import QueueFiles, QueueVerifier, fillers, valid
+from rocketstore.verify.queue_files import QueueFiles, are_fillers, are_valid
+from rocketstore.verify.queues import QueueVerifier
 from rocketstore.verify.report import Findings
 
 __all__ = ["UnitVerifier"]
@@ -103,14 +104,14 @@ class UnitVerifier(NamedTuple):
             is_tail = low >= end_covered
             is_leading = first_covered < 0 or low < first_covered
             units = files.units(low, high)
-            good = valid(units)
+            good = are_valid(units)
             if is_tail and not good.all():
                 self._note_tail(files, low + int(good.argmin()), units[good.argmin() :])
                 units = units[: int(good.argmin())]
             elif not good.all():
                 self._note_invalid(files, low + np.flatnonzero(~good))
             numbers = low + np.arange(len(units))
-            blanks, good = fillers(units), valid(units)
+            blanks, good = are_fillers(units), are_valid(units)
             real = np.flatnonzero(good & ~blanks)
             allowed = (np.arange(len(units)) < (real[0] if len(real) else len(units))) & is_first & is_leading
             self._note(files, "unit-filler", numbers[blanks & ~allowed], "a filler")
@@ -139,7 +140,7 @@ class UnitVerifier(NamedTuple):
         if end >= spans[-1][1]:
             return LONG_MAX
         units = np.concatenate([files.units(max(first, end), last) for first, last in spans if last > end])
-        count = int(valid(units).sum())
+        count = int(are_valid(units).sum())
         self.findings.add("unit-leftover", *files.place(end, f"{count} units, the log ends at {self.end}"))
         return end
 
@@ -234,7 +235,7 @@ class UnitVerifier(NamedTuple):
             units = np.concatenate(found)
             if len(units) < len(wanted):
                 continue
-            good = valid(units) & ~fillers(units)
+            good = are_valid(units) & ~are_fillers(units)
             phy_offsets = units["phy_offset"].astype(np.int64)
             inside = good & (phy_offsets >= self.begin) & (phy_offsets < self.end)
             if not self.is_live:

@@ -13,7 +13,7 @@ import reference
 from reference import LONG_MAX, CorruptIndex, key_for_hash, key_hash
 
 from rocketstore import CorruptFileError, IndexFile, StoreClosedError, StoreError
-from rocketstore.index import index_file as index_file_module
+from rocketstore.index import geometry as index_geometry
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.index_file import IndexFileKernel
 
@@ -302,7 +302,7 @@ def test_after_a_crash_of_which_only_the_newest_items_are_not_found_no_other_geo
         if struct.unpack_from(">i", data, 40 + 4 * slot) == (14,):
             struct.pack_into(">i", data, 40 + 4 * slot, 0)
     path = write(tmp_path / "index", data)
-    monkeypatch.setattr(index_file_module, "infer_geometry", None)
+    monkeypatch.setattr(index_geometry, "infer_geometry", None)
     with IndexFile.open(path, "r", **GEOMETRY) as file:
         assert len(file) == 15
 
@@ -311,7 +311,7 @@ def test_a_geometry_that_is_found_as_the_only_one_while_items_are_put_is_no_othe
     data = filled().data
     data[40 : 40 + 4 * SLOTS] = bytes(4 * SLOTS)
     path = write(tmp_path / "index", data)
-    monkeypatch.setattr(index_file_module, "infer_geometry", lambda *_, **__: (SLOTS, ITEMS))
+    monkeypatch.setattr(index_geometry, "infer_geometry", lambda *_, **__: (SLOTS, ITEMS))
     with IndexFile.open(path, "r", **GEOMETRY) as file:
         assert len(file) == 15
 
@@ -331,7 +331,7 @@ def test_of_many_geometries_not_all_are_tried(tmp_path):
 
 def test_a_geometry_does_not_follow_from_ways_to_items_that_are_not_gone_to_the_end(tmp_path, monkeypatch):
     path = write(tmp_path / "index", filled().data)
-    monkeypatch.setattr(index_file_module, "MOST_STEPS", 10, raising=False)
+    monkeypatch.setattr(index_geometry, "MOST_STEPS", 10)
     with pytest.raises(ValueError, match="do not follow"):
         IndexFile.open(path)
 

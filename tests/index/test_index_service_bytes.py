@@ -22,7 +22,7 @@ from rocketstore import (
     StoreConfig,
     StoreError,
 )
-from rocketstore.index import index_service
+from rocketstore.index import index_writer
 from rocketstore.kernels.index_requests import index_items
 
 SLOTS, ITEMS = 7, 25
@@ -601,15 +601,15 @@ def test_a_full_file_that_is_not_on_the_disk_keeps_the_checkpoint_before_it(inde
 
 
 def test_a_file_whose_name_is_not_on_the_disk_is_made_again_and_not_left(index, monkeypatch):
-    failures, real = [OSError(errno.EIO, "planted")], index_service.sync_path
+    failures, real = [OSError(errno.EIO, "planted")], index_writer.sync_path
 
     def sync_path(path):
         if failures:
             raise failures.pop()
         real(path)
 
-    monkeypatch.setattr(index_service, "sync_path", sync_path)
-    monkeypatch.setattr(index_service, "CREATE_RETRY_SECONDS", 0)
+    monkeypatch.setattr(index_writer, "sync_path", sync_path)
+    monkeypatch.setattr(index_writer, "CREATE_RETRY_SECONDS", 0)
     with IndexService.open(index, "a", hash_slot_num=SLOTS, index_num=4) as service:
         service.build_index(request(1, "a"))
         assert [file.path for file in service.files] == list(index.iterdir())

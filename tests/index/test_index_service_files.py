@@ -16,8 +16,8 @@ import pytest
 
 import rocketstore
 from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig, StoreError
+from rocketstore.index import index_directory
 from rocketstore.index import index_file as index_file_module
-from rocketstore.index import index_service
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
@@ -46,7 +46,7 @@ def index(tmp_path):
 
 @pytest.fixture
 def two_open(monkeypatch):
-    monkeypatch.setattr(index_service, "max_open_files", lambda: 2)
+    monkeypatch.setattr(index_directory, "max_open_files", lambda: 2)
 
 
 def mappings(directory):
@@ -213,9 +213,9 @@ def test_a_file_that_expires_while_it_is_not_open_is_passed_over(index, two_open
 
 @pytest.mark.parametrize("geometry", [GEOMETRY, {}], ids=["given", "shown"])
 def test_a_file_that_expires_while_the_index_is_opened_is_passed_over(index, geometry, monkeypatch):
-    paths = index_service.index_paths(index)
+    paths = index_directory.index_paths(index)
     paths[0].unlink()
-    monkeypatch.setattr(index_service, "index_paths", lambda directory: paths)
+    monkeypatch.setattr(index_directory, "index_paths", lambda directory: paths)
     options = geometry | {"last_exit_ok": False, "checkpoint": StoreCheckpoint()}
     with IndexService.open(index, **options) as reader:
         assert [file.path for file in reader.files] == reader.rejected == paths[1:]
@@ -332,5 +332,5 @@ def test_an_index_file_that_a_listing_misses_is_found(tmp_path, monkeypatch):
         with os.scandir(directory) as entries:
             yield [entry for entry in entries if str(int(entry.name)) in shown]
 
-    monkeypatch.setattr(index_service, "scandir", scandir)
-    assert [int(path.name) for path in index_service.index_paths(tmp_path)] == [1, 2, 3]
+    monkeypatch.setattr(index_directory, "scandir", scandir)
+    assert [int(path.name) for path in index_directory.index_paths(tmp_path)] == [1, 2, 3]

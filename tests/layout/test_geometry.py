@@ -12,7 +12,7 @@ import rocketstore
 from rocketstore import Message
 from rocketstore.config import DEFAULT_SIZES, StoreConfig
 from rocketstore.errors import CorruptFileError
-from rocketstore.index import index_file
+from rocketstore.index import geometry as index_geometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.layout.geometry import save_geometry, writing_config
 
@@ -256,8 +256,8 @@ def test_an_index_that_may_be_of_many_geometries_names_none(tmp_path):
 
 
 def test_rocketmqs_own_geometry_is_taken_if_the_items_agree(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_file, "DEFAULT_HASH_SLOT_NUM", 97)
-    monkeypatch.setattr(index_file, "DEFAULT_INDEX_NUM", 400)
+    monkeypatch.setattr(index_geometry, "DEFAULT_HASH_SLOT_NUM", 97)
+    monkeypatch.setattr(index_geometry, "DEFAULT_INDEX_NUM", 400)
     make(tmp_path / "commitlog", 4096)
     make_index(tmp_path, "20240101000000000")
     config = writing_config(tmp_path)

@@ -32,7 +32,7 @@ from support.rebuilt import (
 import rocketstore
 from rocketstore import Message, StoreConfig, rebuild
 from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
-from rocketstore.index import index_service
+from rocketstore.index import index_writer
 from rocketstore.layout.geometry import known_config
 from rocketstore.rebuild import rebuild as rebuild_module
 from rocketstore.recovery import apply as recovery_apply
@@ -414,7 +414,7 @@ def fill_up(disk, out):
     for path in root.glob("*.bak-*"):
         shutil.rmtree(path)
     before = everything(root)
-    index_service.CREATE_RETRY_SECONDS = 0
+    index_writer.CREATE_RETRY_SECONDS = 0
     ballast = Path(disk, "ballast")
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
     failed = 0

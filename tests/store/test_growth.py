@@ -398,7 +398,7 @@ def test_a_put_looks_at_no_index_file_that_is_full(tmp_path):
             for at in range(n):
                 index.build_indexes(columns | {"phy_offset": [at], "store_timestamp": [at]})
             assert len(index.files) >= n // 2
-            assert len(index._written) < 20
+            assert len(index._files.written) < 20
             index.flush()
         with IndexService.open(tmp_path / str(n), "a", hash_slot_num=3, index_num=3) as index:
             n_files = len(index.files)

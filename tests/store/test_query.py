@@ -17,7 +17,7 @@ from reference.record import BORN_V6, ROLLBACK
 from support import stores
 
 import rocketstore
-from rocketstore.index import index_service as index_service_module
+from rocketstore.index import index_directory
 from rocketstore.store import query as query_module
 
 SLOTS, ITEMS = 97, 400
@@ -644,14 +644,14 @@ def test_an_index_that_is_renamed_in_another_thread_s_call_is_the_one_that_was_o
 
 
 def test_an_index_that_is_renamed_while_it_is_opened_is_none(tmp_path, monkeypatch):
-    real = index_service_module.index_paths
+    real = index_directory.index_paths
 
     def index_paths(directory):
         directory.rename(tmp_path / "old")
         return real(directory)
 
     store, _ = store_of(tmp_path, [message("k")])
-    monkeypatch.setattr(index_service_module, "index_paths", index_paths)
+    monkeypatch.setattr(index_directory, "index_paths", index_paths)
     with store:
         assert store.index is None
 

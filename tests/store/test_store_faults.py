@@ -20,7 +20,7 @@ from support.sound_store import check_recovery
 
 import rocketstore
 from rocketstore import Message, StoreError
-from rocketstore.index import index_service
+from rocketstore.index import index_writer
 
 ERRORS = [("EIO", False), ("ENOSPC", False), ("ENOSPC", True), ("SHORT", False)]
 CASES = [
@@ -170,7 +170,7 @@ def main():
     case = parser.parse_args()
     threading.excepthook = lambda arguments: background_errors.append(repr(arguments.exc_value))
     sys.unraisablehook = lambda arguments: background_errors.append(repr(arguments.exc_value))
-    index_service.CREATE_RETRY_SECONDS = 0
+    index_writer.CREATE_RETRY_SECONDS = 0
     faults, config = Faults(), store_config()
     calls = count_calls(faults, case.kind, case.directory, config)
     assert calls > 0

@@ -27,7 +27,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild
 from rocketstore.limits import LONG_MAX
 from rocketstore.verify import log as verify_log
-from rocketstore.verify.queues import Ranges
+from rocketstore.verify.ranges import Ranges
 from rocketstore.verify.report import KINDS, SHOWN
 from rocketstore.verify.verify import verify
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
-from rocketstore.index.index_service import index_paths
+from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries

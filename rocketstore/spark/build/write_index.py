@@ -32,8 +32,9 @@ from pyspark.sql import types as T
 from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
-from rocketstore.index.index_file import IndexFile, checked_geometry
-from rocketstore.index.index_service import index_paths
+from rocketstore.index.geometry import checked_geometry
+from rocketstore.index.index_directory import index_paths
+from rocketstore.index.index_file import IndexFile
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.rebuild.files import name_index_files, zone_of
 from rocketstore.spark.build.spill import (

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import held_lists, identity, is_remote, to_path
+from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_service import IndexService, index_paths
+from rocketstore.index.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketstore.disk.storage import to_path
-from rocketstore.index.index_file import given_geometry
+from rocketstore.index.geometry import given_geometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX

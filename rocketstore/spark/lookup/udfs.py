@@ -15,7 +15,7 @@ import pyspark.sql.functions
 from pyspark.sql import Column
 
 from rocketstore.disk.storage import to_path
-from rocketstore.index.index_file import given_geometry
+from rocketstore.index.geometry import given_geometry
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers

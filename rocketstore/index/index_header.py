@@ -1,0 +1,44 @@
+"""The header of an index file."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.kernels.layout import INDEX_HEADER, struct_of
+
+__all__ = ["IndexHeader", "read_header", "unpack_header", "write_header"]
+
+HEADER: struct.Struct = struct_of(INDEX_HEADER)
+
+
+class IndexHeader(NamedTuple):
+    """The header of an index file: times in epoch milliseconds, offsets in bytes of the commit log.
+
+    ``hash_slot_count``: puts that found their slot empty. ``index_count``: the next item's ordinal, items + 1.
+    Source: IndexHeader.
+    """
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_phy_offset: int
+    end_phy_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+def unpack_header(data: bytes | memoryview) -> IndexHeader:
+    """Return the header at the begin of an index file's bytes."""
+    return IndexHeader(*HEADER.unpack_from(data))
+
+
+def read_header(path: Path) -> IndexHeader:
+    """Read the header of an index file. Bytes that the file does not have yet are read as zeros."""
+    return unpack_header(read_path_at(path, HEADER.size, 0).ljust(HEADER.size, b"\0"))
+
+
+def write_header(view: memoryview, header: IndexHeader) -> None:
+    """Write a header into the mapping of an index file."""
+    HEADER.pack_into(view, 0, *header)

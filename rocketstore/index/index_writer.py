@@ -1,0 +1,166 @@
+"""IndexWriter: append items to the newest index file of a directory, create the next one, flush full files."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from rocketstore.disk.durable import sync_path
+from rocketstore.errors import StoreError
+from rocketstore.index.geometry import default_geometry
+from rocketstore.index.index_directory import IndexDirectory, index_file_name
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_file_list import ListedIndexFile
+from rocketstore.index.index_header import IndexHeader
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["IndexWriter"]
+
+logger = logging.getLogger("rocketstore")
+
+CREATE_ATTEMPTS = 3
+CREATE_RETRY_SECONDS = 1.0
+MAX_UNFLUSHED = 8  # full files that are being flushed; each of them is open
+
+
+class IndexWriter:
+    """Appends items to the index files of a directory. A thread flushes full files.
+
+    Attributes: is_replaced: a file open for writing was found removed or replaced, and an error was raised.
+    """
+
+    def __init__(self, files: IndexDirectory, checkpoint: StoreCheckpoint) -> None:
+        self.is_replaced = False
+        self._files, self._checkpoint = files, checkpoint
+        self._flushes: list[Future[None]] = []
+        self._flushed_header: IndexHeader | None = None  # of the newest file
+        self._flusher = ThreadPoolExecutor(1, "rocketstore-index-flush")
+
+    def put(self, hashes: np.ndarray, offsets: np.ndarray, times: np.ndarray, *, messages_after: bool) -> None:
+        """Append items to the newest file, and to new files when it is full.
+
+        Parameters: hashes, int32[n]; offsets, int64[n]; times, epoch ms, int64[n]. messages_after: messages without
+        items follow.
+        """
+        file = self._last_file()
+        done = file.put_key_hashes(hashes, offsets, times)
+        while done < len(hashes):
+            file = self._last_file()
+            done += file.put_key_hashes(hashes[done:], offsets[done:], times[done:])
+        if messages_after:
+            # RocketMQ creates the next file at the next message, even if this message has no key.
+            self._last_file()
+
+    def _last_file(self) -> IndexFile:
+        """Return the file to append to, a new one if the newest is full. Source: getAndCreateLastIndexFile."""
+        last = self._files.newest
+        if last is not None and not last.is_write_full:
+            return last
+        if len(self._flushes) >= MAX_UNFLUSHED:
+            self._flushes[-MAX_UNFLUSHED].exception()
+        file = self._create_file(last)
+        files = self._files
+        files.live.add(file)
+        files.listed.append(ListedIndexFile(file.path, file.identity, file))
+        files.written = [listed for listed in files.written if listed.file is not None] + [files.listed[-1]]
+        if last is not None:
+            self._flushes.append(self._flush_soon(files.listed[-2], last, self._flushes[-1:]))
+        return file
+
+    def _flush_soon(self, *full: Any) -> Future[None]:
+        """Flush a full file in another thread, or in this one if the interpreter is ending."""
+        try:
+            return self._flusher.submit(self._flush_full, *full)
+        except RuntimeError:
+            done: Future[None] = Future()
+            try:
+                self._flush_full(*full)
+                done.set_result(None)
+            except Exception as error:
+                done.set_exception(error)
+            return done
+
+    def _create_file(self, last: IndexFile | None) -> IndexFile:
+        slots, items = self._files.geometry or default_geometry([])
+        end = last.header if last is not None else None
+        for attempt in range(1, CREATE_ATTEMPTS + 1):
+            path = self._files.path / index_file_name(datetime.now(), last.path.name if last else "")
+            try:
+                file = IndexFile.create(
+                    path,
+                    hash_slot_num=slots,
+                    index_num=items,
+                    end_phy_offset=end.end_phy_offset if end else 0,
+                    end_timestamp=end.end_timestamp if end else 0,
+                    compat=self._files.compat,
+                )
+                try:
+                    sync_path(self._files.path)
+                except OSError:
+                    file.close()
+                    path.unlink()
+                    raise
+                return file
+            except OSError as error:
+                if attempt == CREATE_ATTEMPTS:
+                    raise
+                logger.warning("%s: not created (%s), attempt %d of %d", path, error, attempt, CREATE_ATTEMPTS)
+                time.sleep(CREATE_RETRY_SECONDS)
+        raise AssertionError("unreachable")
+
+    def _flush_full(self, listed: ListedIndexFile, file: IndexFile, before: list[Future[None]]) -> None:
+        """Flush a full file after the files before it, then the checkpoint. Source: IndexService.flush."""
+        for flush in before:
+            flush.result()
+        end_timestamp = file.header.end_timestamp
+        self._flush_file(listed, file)
+        if end_timestamp > 0:
+            self._checkpoint.index_msg_timestamp = end_timestamp
+            self._checkpoint.flush()
+
+    def _flush_file(self, listed: ListedIndexFile, file: IndexFile) -> None:
+        """Flush a full file. It stays open for writing until then."""
+        self.check_file(file)
+        file.flush()
+        if listed.file is file:
+            listed.file = None
+
+    def check_file(self, file: IndexFile) -> None:
+        """Raise StoreError if a file open for writing was removed or replaced."""
+        try:
+            file.check_file()
+        except StoreError:
+            self.is_replaced = True
+            raise
+
+    def flush(self) -> None:
+        """Wait for full files, then flush the newest file if it changed."""
+        self.await_flushes()
+        files = self._files
+        for listed in files.written:
+            file = listed.file
+            if file is not None and file.mode == "r+" and listed is not files.listed[-1]:
+                self._flush_file(listed, file)
+        newest = files.newest
+        if newest is not None:
+            newest._check_file_size()
+            self.check_file(newest)
+            header = newest.header  # every put changes it
+            if header != self._flushed_header:
+                newest.flush()
+                self._flushed_header = header
+
+    def await_flushes(self) -> None:
+        """Wait until the full files are on the disk. Raise the first error of a flush."""
+        flushes, self._flushes = self._flushes, []
+        for flush in flushes:
+            flush.result()
+
+    def shutdown(self) -> None:
+        """End the thread that flushes."""
+        self._flusher.shutdown()

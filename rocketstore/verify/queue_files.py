@@ -1,0 +1,180 @@
+"""The files of one consume queue, read for verification without a mapping."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.positioned_read import read_readable
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT
+from rocketstore.limits import INT_MAX
+from rocketstore.verify.ext import ExtFiles
+from rocketstore.verify.ranges import Ranges
+from rocketstore.verify.report import Findings, Place
+
+__all__ = ["NEAR", "QueueFiles", "are_fillers", "are_valid"]
+
+NEAR = 64  # units around where a unit should be, among which it is looked for
+FIRST = itemgetter(0)
+
+
+class QueueFiles:
+    """The files of one queue. Units are numbered from the beginning of the file run, expired files included.
+
+    Attributes: spans: for each file the first unit it has room for, the unit after the last, and the file. covered:
+    units that belong to a record. missing: units that a record should have and has not. behind: unit and physical
+    offset of the records after the last record with a unit; ``count_behind`` of them. count_deleted: records of a
+    deleted topic of the same name.
+    """
+
+    def __init__(self, directory: Path, is_batch: bool, size: int | None, ext: ExtFiles | None) -> None:
+        self.directory, self.is_batch, self.ext = directory, is_batch, ext
+        self.unit = BATCH_UNIT if is_batch else UNIT
+        self.files = MappedFileQueue([directory]).files
+        self.given_size = size
+        self.set_size(size or 0)
+        self.covered, self.missing = Ranges(), Ranges()
+        self.behind: list[tuple[int, int]] = []
+        self.count_behind = 0
+        self.count_deleted = 0
+        self.begins_at: int | None = None  # physical offset of unit 0, -1 if unknown; None until needed
+        self.unreadable: list[tuple[Path, int, int]] = []  # file, begin, end: zeros were read instead
+
+    def set_size(self, size: int) -> None:
+        """Set the length of every file of the run, bytes."""
+        self.size = size
+        self.per_file = max(size // self.unit.itemsize, 1)
+        self.spans = [self._span(file) for file in self.files]
+        self._full_spans = [(first, last) for first, last, _ in self.spans if first < last]
+        self._heads_lock = threading.Lock()  # several threads compare chunks of the log
+        self._heads: list[int] = []  # running maximum of the physical offsets that begin spans 1, 2, ...
+
+    def _span(self, file: LogFile) -> tuple[int, int, LogFile]:
+        """Return the first unit that a file has room for, the unit after the last, and the file."""
+        first = file.file_from_offset // max(self.size, 1) * self.per_file
+        return first, first + min(file.size // self.unit.itemsize, self.per_file), file
+
+    def read(self, begin: int, end: int) -> bytes:
+        """Return the bytes of the units from ``begin`` to ``end``, up to the first missing file."""
+        parts = []
+        at = self._span_number(begin)
+        for first, last, file in map(self.spans.__getitem__, range(max(at, 0), len(self.spans))):
+            if not first <= begin < min(last, end):
+                break
+            count = min(last, end) - begin
+            part, lost = read_readable(file.path, count * self.unit.itemsize, (begin - first) * self.unit.itemsize)
+            parts.append(part)
+            self.unreadable += ((file.path, *bounds) for bounds in lost)
+            begin += count
+        return b"".join(parts)
+
+    def _span_number(self, unit: int) -> int:
+        """Return the number of the last span that begins at or before a unit, -1 if there is none."""
+        return bisect.bisect_right(self.spans, unit, key=FIRST) - 1
+
+    def add_unreadable(self, findings: Findings) -> None:
+        """Report what the disk could not read, each page once."""
+        for path, begin, end in sorted(set(self.unreadable)):
+            findings.add("disk-unreadable", path, begin, f"{end - begin} bytes")
+
+    def units(self, begin: int, end: int) -> np.ndarray:
+        """Return the units from ``begin`` to ``end``, up to the first missing file."""
+        data = self.read(begin, end)
+        return np.frombuffer(data, self.unit, len(data) // self.unit.itemsize)
+
+    def first_units(self, begin: int, end: int) -> tuple[int, np.ndarray]:
+        """Return the units of the first file that begins after ``begin``, and their first number, up to ``end``."""
+        at, units = self._span_number(begin) + 1, self.units(begin, begin)
+        while len(units) == 0 and at < len(self.spans) and self.spans[at][0] <= end:
+            begin = self.spans[at][0]
+            units = self.units(begin, end)
+            at += 1
+        return begin, units
+
+    def has(self, unit: int, phy_offset: int) -> bool:
+        """Return whether the record at a physical offset has its unit now."""
+        unit = self.find(phy_offset) if self.is_batch else unit
+        units = self.units(unit, unit + 1)
+        return len(units) > 0 and bool(are_valid(units)[0]) and int(units["phy_offset"][0]) == phy_offset
+
+    def place(self, unit: int, detail: str) -> Place:
+        """Return the place of a finding about a unit."""
+        at = self._span_number(unit)
+        if at < 0:
+            return Place(self.directory, 0, detail)
+        first, last, file = self.spans[at]
+        return Place(file.path, min(unit - first, last - first) * self.unit.itemsize, detail)
+
+    def find(self, phy_offset: int) -> int:
+        """Return the first unit whose physical offset is not less than ``phy_offset``.
+
+        The search assumes ascending offsets. An invalid unit counts as the end of the queue.
+        """
+        if not self._full_spans:
+            return 0
+        low, high = self._full_spans[self._find_full_span(phy_offset)]
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._is_before(middle, phy_offset) else (low, middle)
+        return low
+
+    def _find_full_span(self, phy_offset: int) -> int:
+        """Return the number of the last span that begins with a unit before ``phy_offset``, 0 without one.
+
+        The first unit of each span is read once: a queue may have thousands of files, and each chunk needs a search.
+        """
+        with self._heads_lock:
+            while not self._heads or self._heads[-1] < phy_offset:
+                number = len(self._heads) + 1
+                head = self._head(number) if number < len(self._full_spans) else None
+                if head is None:  # a broker may write it later
+                    return len(self._heads)
+                self._heads.append(max(head, self._heads[-1] if self._heads else -1))
+            return bisect.bisect_left(self._heads, phy_offset)
+
+    def _head(self, number: int) -> int | None:
+        """Return the physical offset in the first unit of a span, None if it is no unit."""
+        first = self._full_spans[number][0]
+        units = self.units(first, first + 1)
+        return int(units["phy_offset"][0]) if len(units) and are_valid(units)[0] else None
+
+    def end(self) -> int:
+        """Return the queue offset after the last unit, 0 without a unit."""
+        for first, _, file in reversed(self.spans):
+            used = -(-nonzero_end(file.path, 0, file.size) // self.unit.itemsize)
+            units = self.units(max(first, first + used - NEAR), first + used)
+            units = units[are_valid(units)]
+            if len(units) and self.is_batch:
+                return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
+            if len(units):
+                return first + used
+        return 0
+
+    def _is_before(self, unit: int, phy_offset: int) -> bool:
+        units = self.units(unit, unit + 1)
+        return len(units) > 0 and bool(are_valid(units)[0]) and int(units["phy_offset"][0]) < phy_offset
+
+    def resolved(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the tags codes of the records, which codes no ext unit has, and the store times of ext units."""
+        codes = units["tags_code"].astype(np.int64)
+        return (codes, np.zeros(len(units), bool), None) if self.is_batch else ExtFiles.resolve(self.ext, codes)
+
+
+def are_valid(units: np.ndarray) -> np.ndarray:
+    """Return which units can be units of a record, bool[n]. Fillers are valid."""
+    good: np.ndarray = (units["phy_offset"] >= 0) & (units["size"] > 0)
+    if units.dtype == BATCH_UNIT:
+        good = good & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    return good
+
+
+def are_fillers(units: np.ndarray) -> np.ndarray:
+    """Return which units are fillers, bool[n]."""
+    found: np.ndarray = (units["phy_offset"] == 0) & (units["size"] == INT_MAX) & (units["tags_code"] == 0)
+    return found

@@ -1,0 +1,183 @@
+"""The files of a store that verification opens: queue and index files, with their names and lengths checked."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import DEFAULT_SIZES
+from rocketstore.disk.lock_file import is_held
+from rocketstore.errors import CorruptFileError
+from rocketstore.index.geometry import IndexGeometry, geometry_of
+from rocketstore.index.index_directory import index_paths
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.layout.layout import StoreLayout
+from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
+from rocketstore.queue.consume_queue import is_queue_name
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.state.java_numbers import parse_long
+from rocketstore.verify.ext import ExtFiles
+from rocketstore.verify.index_files import CheckedIndexFile
+from rocketstore.verify.queue_files import QueueFiles
+from rocketstore.verify.report import Findings
+from rocketstore.verify.start import stray_files
+
+__all__ = ["StoreFiles", "is_lock_held"]
+
+
+class StoreFiles:
+    """Lists the files of a store. Reports entries that are not the store's, or have a wrong name or length.
+
+    Attributes: is_locked: a broker is running. last_exit_ok: there is no abort file.
+    """
+
+    def __init__(
+        self, root: Path, config: Any, layout: StoreLayout, findings: Findings, is_locked: bool, last_exit_ok: bool
+    ) -> None:
+        self.root, self.config, self.layout, self.findings = root, config, layout, findings
+        self.is_locked, self.last_exit_ok = is_locked, last_exit_ok
+
+    def entries(self, directory: Path) -> list[os.DirEntry[str]]:
+        """Return the entries of a directory by name, none of a directory that is missing or cannot be listed."""
+        found: list[os.DirEntry[str]] = []
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        return found
+
+    def check_stray_files(self, directory: Path) -> None:
+        """Report stray files beside the numbered files of a file run: a broker would try to load them."""
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+            os.scandir(directory).close()
+        for end, path, detail in stray_files(directory):
+            self.findings.add(f"foreign-file{end}", path, 0, detail)
+
+    def _queue_directories(self, name: str) -> Iterator[tuple[QueueId, Path]]:
+        """Yield the queues under a directory of the root; report entries that are no queue."""
+        for topic in self.entries(self.root / name):
+            if not is_true(topic.is_dir):
+                if self.layout.queue_database != self.root / name:
+                    self.findings.add("foreign-file", Path(topic.path), 0, "no topic")
+                continue
+            for queue in self.entries(Path(topic.path)):
+                if is_queue_name(queue.name) and is_true(queue.is_dir):
+                    yield QueueId(topic.name, int(queue.name)), Path(queue.path)
+                else:
+                    self.findings.add("foreign-file", Path(queue.path), 0, "no queue id")
+
+    def queues(self, topics: Collection[str], batch_topics: set[str]) -> Iterator[tuple[QueueId, QueueFiles]]:
+        """Yield the queues of the store, plain and batch. Report wrong directories, names and lengths."""
+        if self.layout.are_queues_in_database:  # queues in files are older
+            return
+        ext = dict(self._queue_directories(ConsumeQueueExt.directory_name))
+        for kind in QUEUE_KINDS:
+            name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
+            found: dict[QueueId, QueueFiles] = {}
+            for queue, directory in self._queue_directories(name):
+                with self.findings.noted(directory):
+                    self.check_stray_files(directory)
+                    ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
+                    found[queue] = QueueFiles(directory, is_batch, size, ext_files)
+                if (queue.topic in batch_topics) != is_batch and (topics or not is_batch):
+                    self.findings.add("queue-wrong-root", directory, 0, "queue.type of the topic is another")
+            self._check_lengths(found)
+            yield from found.items()
+
+    def _ext_files(self, directory: Path) -> ExtFiles:
+        files = ExtFiles(directory, self.config.mapped_file_size_consume_queue_ext)
+        for end, path, detail in stray_files(directory):
+            self.findings.add(f"ext-foreign-file{end}" if end else "foreign-file", path, 0, detail)
+        for file in files.files:
+            if file.size == 0 and file is files.files[-1]:
+                self.findings.add("ext-file-empty", file.path, 0, "no bytes")
+            elif file.size != files.size:
+                self.findings.add("ext-file-size", file.path, file.size, f"{file.size} bytes, not {files.size}")
+        return files
+
+    def _check_lengths(self, queues: dict[QueueId, QueueFiles]) -> None:
+        """Set and check the length of queue files, which is one for all queues of a kind.
+
+        The length is the configured one, or else the length that most files have. A tie goes to the longest.
+        """
+        sizes = Counter(file.size for files in queues.values() for file in files.files if file.size)
+        most = max(sizes, key=lambda size: (sizes[size], size), default=0)
+        for files in queues.values():
+            size = files.given_size or most
+            files.set_size(size)
+            for file in files.files:
+                if file.size == 0 and file is files.files[-1]:
+                    self.findings.add("queue-file-empty", file.path, 0, "no bytes")
+                elif file.size != size:
+                    self.findings.add("queue-file-size", file.path, file.size, f"{file.size} bytes, not {size}")
+                if size and file.file_from_offset % size:
+                    detail = f"{file.file_from_offset} is no multiple of {size}"
+                    self.findings.add("queue-file-name", file.path, 0, detail)
+            for before, file in zip(files.files, files.files[1:], strict=False):
+                if file.file_from_offset - before.file_from_offset > size > 0:
+                    self.findings.add("queue-file-missing", file.path, 0, f"{before.path.name} is the one before")
+
+    def index_files(self) -> list[CheckedIndexFile]:
+        """Return the index files that can be checked. Report wrong names and lengths."""
+        directory = self.root / "index"
+        self._check_index_names(directory)
+        checked: list[CheckedIndexFile] = []
+        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+            paths = [path for path in index_paths(directory) if len(path.name) == 17]
+            geometry = self._find_geometry(paths)
+            if geometry is None:
+                return []
+            for path in paths:
+                with self.findings.noted(path):
+                    if self._has_length(path, geometry):
+                        checked.append(CheckedIndexFile(path, geometry, self.is_locked, not self.last_exit_ok))
+        return checked
+
+    def _has_length(self, path: Path, geometry: IndexGeometry) -> bool:
+        """Return whether an index file has the length of its geometry. Report another length."""
+        length, size = path.stat().st_size, geometry.file_size
+        if length == 0 and not self.last_exit_ok:
+            self.findings.add("index-torn-put", path, 0, "the file has not got its length yet")
+        elif length != size:
+            detail = f"{length} bytes, {geometry.hash_slot_num} slots and {geometry.index_num} items need {size}"
+            self.findings.add("index-file-size", path, length, detail)
+        return length == size
+
+    def _check_index_names(self, directory: Path) -> None:
+        for entry in self.entries(directory):
+            if parse_long(entry.name) is not None and is_true(entry.is_dir):
+                self.findings.add("foreign-file-fatal", Path(entry.path), 0, "a directory by the name of an index file")
+            elif not entry.name.isdecimal() or not is_true(entry.is_file):
+                self.findings.add("foreign-file", Path(entry.path), 0, "no index file")
+            elif len(entry.name) != 17 or not entry.name.isascii():
+                self.findings.add("index-file-name", Path(entry.path), 0, entry.name)
+
+    def _find_geometry(self, paths: list[Path]) -> IndexGeometry | None:
+        """Return the geometry of the index files; None, and a finding, if it is unknown."""
+        config = self.config
+        if config.max_hash_slot_num and config.max_index_num:
+            return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+        for path in paths:
+            with contextlib.suppress(ValueError, CorruptFileError):
+                return geometry_of([path], for_writing=False)
+        lengths = {path.stat().st_size for path in paths}
+        default = IndexGeometry(DEFAULT_SIZES["max_hash_slot_num"], DEFAULT_SIZES["max_index_num"])
+        if lengths == {default.file_size}:
+            return default
+        if paths:
+            self.findings.add("index-geometry", paths[0].parent, 0, "give maxHashSlotNum and maxIndexNum")
+        return None
+
+
+def is_true(question: Callable[[], bool]) -> bool:
+    """Return the answer of a directory entry; False if it cannot be known, as for a link to itself."""
+    with contextlib.suppress(OSError):
+        return question()
+    return False
+
+
+def is_lock_held(root: Path) -> bool:
+    """Return whether another process holds the lock of a store."""
+    return is_true(lambda: is_held(root / "lock"))
