@@ -20,9 +20,10 @@ from rocketstore.recovery.plan_log import LogRepair
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.recovery.tail import save_tail
+from rocketstore.state.abort import make_abort
 from rocketstore.state.checkpoint import StoreCheckpoint
 
-__all__ = ["apply_log_repair", "apply_plan", "finish_repair", "make_abort", "save_checkpoint"]
+__all__ = ["apply_log_repair", "apply_plan", "finish_repair", "save_checkpoint"]
 
 
 def apply_plan(plan: RecoveryPlan) -> None:
@@ -62,7 +63,8 @@ def finish_repair(store: StoreFiles, repair: LogRepair) -> None:
 
 
 def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryAction]) -> None:
-    make_abort(store.root)
+    if not (store.root / "abort").exists():
+        make_abort(store.root)
     for tail in repair.tails:
         save_tail(store.root, tail)
     if repair.is_write_undone:  # the checkpoint may know of records that are removed now
@@ -76,14 +78,6 @@ def _apply_steps(store: StoreFiles, repair: LogRepair, steps: Iterable[RecoveryA
             step.path.unlink()
             sync_path(step.path.parent)
     store.log.refresh()
-
-
-def make_abort(root: Path) -> None:
-    """Make the file ``abort``, which says that the store was not stopped cleanly."""
-    abort = root / "abort"
-    if not abort.exists():
-        abort.write_text(str(os.getpid()))
-        sync_path(root)
 
 
 def _sync_files(plan: RecoveryPlan) -> None:

@@ -33,11 +33,12 @@ from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
-from rocketstore.recovery.apply import make_abort, save_checkpoint
+from rocketstore.recovery.apply import save_checkpoint
 from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
 from rocketstore.salvage.queue_offsets import QueueOffsets
+from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-import os
 import re
 import threading
 from collections import Counter, defaultdict
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.config import Compat, StoreConfig
-from rocketstore.disk.create import open_own_file
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root, sync_path
 from rocketstore.disk.lock_file import StoreLock
@@ -35,6 +33,7 @@ from rocketstore.messages.message_batch import MessageBatch, is_arrow
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SYSTEM_TOPIC_PREFIXES, is_file_name, split_names
 from rocketstore.recovery.complete import complete_store
+from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
@@ -74,10 +73,7 @@ class StoreWriter:
         self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
         self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
-        with os.fdopen(open_own_file(root / "abort"), "w") as file:
-            file.truncate()
-            file.write(str(os.getpid()))
-        sync_path(root)  # or a loss of power looks like a clean stop
+        make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
             directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,

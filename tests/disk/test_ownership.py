@@ -190,6 +190,11 @@ def test_a_link_to_a_missing_file_makes_no_file_there(root, tmp_path):
         (root / name).unlink(missing_ok=True)
         (root / name).symlink_to(tmp_path / "missing")
         if name == "abort":
+            shutil.rmtree(root / "index")
+            rocketstore.recover(root, config=CONFIG)
+            assert not (tmp_path / "missing").exists()
+            (root / name).unlink(missing_ok=True)
+            (root / name).symlink_to(tmp_path / "missing")
             rocketstore.open(root, "a").close()
         else:
             with pytest.raises(StoreError, match=r"lock: is a link to a file that is missing"):
