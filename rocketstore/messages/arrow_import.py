@@ -158,13 +158,13 @@ def columns_of(batch: Any, first_row: int, pa: Any) -> dict[str, Any]:
     for name, array in arrays.items():
         if name == "body" and array.null_count and "rawBody" in arrays:
             continue  # rawBody has the stored bytes of a body that could not be decoded
-        column = Column(name, first_row, arrays.get(f"{name}Ms", array), pa)
+        column = ArrowColumn(name, first_row, arrays.get(f"{name}Ms", array), pa)
         with as_value_error(pa, f"column {name}"):
             columns[BATCH_NAMES[name]] = column.plain().read()
     return columns
 
 
-class Column(NamedTuple):
+class ArrowColumn(NamedTuple):
     """A column to be read: its name and the number of its first row, for errors, and the Arrow array."""
 
     name: str
@@ -178,7 +178,7 @@ class Column(NamedTuple):
     def refuse_type(self, expected: str) -> NoReturn:
         raise TypeError(f"column {self.name}: {expected} is needed, not {self.array.type}")
 
-    def plain(self) -> Column:
+    def plain(self) -> ArrowColumn:
         """Replace dictionaries and views by plain arrays. Raises: ValueError if the plain array would be too large."""
         pa, array = self.pa, self.array
         self.require_possible_size()

@@ -34,12 +34,12 @@ from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
+from rocketstore.verify.file_listing import FileListing, is_lock_held
 from rocketstore.verify.index import IndexVerifier
 from rocketstore.verify.log import LogVerifier
 from rocketstore.verify.queues import QueueVerifier
 from rocketstore.verify.report import Findings, VerifyReport
 from rocketstore.verify.start import check_start_files
-from rocketstore.verify.store_files import StoreFiles, is_lock_held
 from rocketstore.verify.units import UnitVerifier
 
 __all__ = ["verify"]
@@ -136,7 +136,7 @@ class Verification:
             log.whole_to = LONG_MAX
         stop = log.max_phy_offset if self.is_locked else None
         cut = self._find_cut(log)
-        files = StoreFiles(self.root, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)
+        files = FileListing(self.root, self.config, self.layout, self.findings, self.is_locked, self.last_exit_ok)
         light = with_light_queues(self.config, [entry.name for entry in files.entries(self.root / "consumequeue")])
         multi = light.enable_multi_dispatch
         if not multi:
@@ -194,7 +194,7 @@ class Verification:
         add, root = self.findings.add, self.root
         logs = self.config.commit_log_paths(root)
         known = {path for log in logs for path in (log.absolute(), *log.absolute().parents)}
-        files = StoreFiles(root, self.config, self.layout, self.findings, False, self.last_exit_ok)
+        files = FileListing(root, self.config, self.layout, self.findings, False, self.last_exit_ok)
         for entry in files.entries(root):
             if not KNOWN.fullmatch(entry.name) and Path(entry.path).absolute() not in known:
                 if has_log_files(Path(entry.path)):

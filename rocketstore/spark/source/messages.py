@@ -44,7 +44,7 @@ from rocketstore.spark.source.plan import (
     times_of,
     warn_elsewhere,
 )
-from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, Column, TableSchema
+from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, TableColumn, TableSchema
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
@@ -348,7 +348,7 @@ def cut(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield from cut(batch.slice(half), most)
 
 
-def constant(options: ReadOptions, name: str, column: Column, n: int) -> pa.Array:
+def constant(options: ReadOptions, name: str, column: TableColumn, n: int) -> pa.Array:
     values = {"brokerName": options.broker_name, "timestampType": LOG_APPEND_TIME}
     return pa.repeat(pa.scalar(values.get(name), column.type.arrow), n)
 

@@ -10,7 +10,7 @@ import pyspark.sql.types as T
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ON_REQUEST
 from rocketstore.spark.source.options import ReadOptions
 
-__all__ = ["BINARY", "CORRUPT_RECORD", "HEADERS", "TABLES", "TIMESTAMP", "Column", "TableSchema"]
+__all__ = ["BINARY", "CORRUPT_RECORD", "HEADERS", "TABLES", "TIMESTAMP", "TableColumn", "TableSchema"]
 __all__ += ["default_schema", "table_schema"]
 
 CORRUPT_RECORD = "_corrupt_record"
@@ -37,7 +37,7 @@ HEADERS = Type(
 TYPES = {"u": STRING, "i": INT, "l": LONG, "tsm:UTC": TIMESTAMP, "z": BINARY, "+l": STRINGS, "+m": MAP}
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column. ``source``: the field of a message that it is made from, None for a constant."""
 
     type: Type
@@ -45,46 +45,51 @@ class Column(NamedTuple):
     on_request: bool = False
 
 
-def message_columns() -> dict[str, Column]:
+def message_columns() -> dict[str, TableColumn]:
     columns = {}
     for source, field in MESSAGE_FIELDS.items():
-        columns[field.name] = Column(TYPES[field.format], source, source in ON_REQUEST or source == "properties")
+        columns[field.name] = TableColumn(TYPES[field.format], source, source in ON_REQUEST or source == "properties")
         if source == "topic":
-            columns["brokerName"] = Column(STRING)
-    return {**columns, CORRUPT_RECORD: Column(STRING, on_request=True)}
+            columns["brokerName"] = TableColumn(STRING)
+    return {**columns, CORRUPT_RECORD: TableColumn(STRING, on_request=True)}
 
 
 KAFKA = {
-    "key": Column(BINARY, "keys"),
-    "value": Column(BINARY, "body"),
-    "topic": Column(STRING, "topic"),
-    "partition": Column(INT, "queue_id"),
-    "offset": Column(LONG, "queue_offset"),
-    "timestamp": Column(TIMESTAMP, "store_timestamp"),
-    "timestampType": Column(INT),
-    "headers": Column(HEADERS, "properties", on_request=True),
-    "bodyError": Column(STRING, "body_error", on_request=True),
-    CORRUPT_RECORD: Column(STRING, on_request=True),
+    "key": TableColumn(BINARY, "keys"),
+    "value": TableColumn(BINARY, "body"),
+    "topic": TableColumn(STRING, "topic"),
+    "partition": TableColumn(INT, "queue_id"),
+    "offset": TableColumn(LONG, "queue_offset"),
+    "timestamp": TableColumn(TIMESTAMP, "store_timestamp"),
+    "timestampType": TableColumn(INT),
+    "headers": TableColumn(HEADERS, "properties", on_request=True),
+    "bodyError": TableColumn(STRING, "body_error", on_request=True),
+    CORRUPT_RECORD: TableColumn(STRING, on_request=True),
 }
-QUEUE = {"topic": Column(STRING), "queueId": Column(INT)}
+QUEUE = {"topic": TableColumn(STRING), "queueId": TableColumn(INT)}
 TABLES = {
     "messages": message_columns(),
     "kafka": KAFKA,
     "consumequeue": {
         **QUEUE,
-        **{name: Column(LONG) for name in ("queueOffset", "phyOffset")},
-        "size": Column(INT),
-        "tagsCode": Column(LONG),
+        **{name: TableColumn(LONG) for name in ("queueOffset", "phyOffset")},
+        "size": TableColumn(INT),
+        "tagsCode": TableColumn(LONG),
     },
     "index": {
-        **{"file": Column(STRING), "ordinal": Column(INT), "keyHash": Column(INT), "phyOffset": Column(LONG)},
-        **{"timeDiff": Column(INT), "prevIndex": Column(INT), "storeTimeApprox": Column(TIMESTAMP)},
+        "file": TableColumn(STRING),
+        "ordinal": TableColumn(INT),
+        "keyHash": TableColumn(INT),
+        "phyOffset": TableColumn(LONG),
+        "timeDiff": TableColumn(INT),
+        "prevIndex": TableColumn(INT),
+        "storeTimeApprox": TableColumn(TIMESTAMP),
     },
     "offsets": {
         **QUEUE,
-        **{name: Column(LONG) for name in ("minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset")},
-        "group": Column(STRING, on_request=True),
-        "consumerOffset": Column(LONG, on_request=True),
+        **{name: TableColumn(LONG) for name in ("minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset")},
+        "group": TableColumn(STRING, on_request=True),
+        "consumerOffset": TableColumn(LONG, on_request=True),
     },
 }
 
@@ -92,11 +97,11 @@ TABLES = {
 class TableSchema(NamedTuple):
     """What a query reads: the columns by their own names, and the schema of its Arrow batches, with the user's."""
 
-    columns: dict[str, Column]
+    columns: dict[str, TableColumn]
     arrow: pa.Schema
 
 
-def columns_of(options: ReadOptions) -> dict[str, Column]:
+def columns_of(options: ReadOptions) -> dict[str, TableColumn]:
     return TABLES["kafka" if options.schema_style == "kafka" else options.table]
 
 
@@ -145,7 +150,7 @@ def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
     return TableSchema(wanted, arrow)
 
 
-def known_name(columns: dict[str, Column], name: str) -> str:
+def known_name(columns: dict[str, TableColumn], name: str) -> str:
     for known in columns:
         if known.lower() == name.lower():
             return known

@@ -26,10 +26,10 @@ from rocketstore.verify.queue_files import QueueFiles
 from rocketstore.verify.report import Findings
 from rocketstore.verify.start import stray_files
 
-__all__ = ["StoreFiles", "is_lock_held"]
+__all__ = ["FileListing", "is_lock_held"]
 
 
-class StoreFiles:
+class FileListing:
     """Lists the files of a store. Reports entries that are not the store's, or have a wrong name or length.
 
     Attributes: is_locked: a broker is running. last_exit_ok: there is no abort file.
