@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "rs_fault_guard.h"
 
+#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -84,8 +85,38 @@ static void check_that_guards_are_used_again(void)
     }
 }
 
+static sigjmp_buf after_fault;
+static uint8_t *volatile reported_address;
+
+static void note_address(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    reported_address = info->si_addr;
+    siglongjmp(after_fault, 1);
+}
+
+/* Return whether a fault comes with its address. QEMU 7.2 reports another one when it runs programs for s390x. */
+static bool are_faults_located(void)
+{
+    struct sigaction noting = {0}, before;
+    uint8_t *map = map_cut_file(0, PROT_READ);
+    noting.sa_sigaction = note_address;
+    noting.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &noting, &before);
+    if (sigsetjmp(after_fault, 1) == 0)
+        (void)*(volatile uint8_t *)map;
+    sigaction(SIGBUS, &before, NULL);
+    munmap(map, PAGES * rs_page_size());
+    return reported_address == map;
+}
+
 int main(void)
 {
+    if (!are_faults_located()) {
+        puts("fault_guard: not tested, the system reports no address of a fault");
+        return 0;
+    }
     check_that_lost_pages_are_zeros();
     check_that_a_lost_page_can_be_written();
     check_that_guards_are_used_again();
