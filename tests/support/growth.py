@@ -40,10 +40,15 @@ def assert_grows_at_most_linearly(operation, few, many):
 
 
 def assert_time_grows_at_most_linearly(operation, few, many):
-    """Compare the processor's time, where a kernel does the work."""
+    """Compare the processor's time, where a kernel does the work: the least of three, as other work disturbs it."""
     times = []
     for argument in (few, many):
-        begin = time.process_time()
-        operation(argument)
-        times.append(time.process_time() - begin)
+        least = min(processor_time(operation, argument) for _ in range(3))
+        times.append(least)
     assert times[1] <= TIME_FACTOR * times[0] + TIME_FLOOR, f"{times[0]:.2f} s became {times[1]:.2f} s"
+
+
+def processor_time(operation, argument):
+    begin = time.process_time()
+    operation(argument)
+    return time.process_time() - begin
