@@ -15,6 +15,7 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "UnsupportedFormatError",
+    "text_of",
 ]
 
 DAMAGE_ADVICE = (
@@ -94,3 +95,12 @@ class PutMessageError(ValueError):
 
     def __str__(self) -> str:
         return f"{self.args[1]} ({self.status})"
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error as text: the path and the reason of a system error, the message of any other error."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, KeyError) and error.args:
+        return str(error.args[0])  # str(error) has quotes
+    return str(error)

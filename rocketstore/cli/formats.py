@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rocketstore.cli.options import utc_text
 from rocketstore.config import camel_case
-from rocketstore.errors import SettingError, StoreError
+from rocketstore.errors import SettingError, StoreError, text_of
 
 __all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "json_line", "note"]
 __all__ += ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "line_writer"]
@@ -216,9 +216,7 @@ def error_text(error: object) -> str:
 
     An error about settings also names the options of the running command that set them.
     """
-    text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = text_of(error) if isinstance(error, BaseException) else str(error)
     return printable(text + option_hint(error))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, text_of
 from rocketstore.store.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 
@@ -45,7 +45,7 @@ def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool) -> Consume
     try:
         bounds = queue_bounds(store, lag.topic, lag.queue_id, is_known and offset > 0)
     except (OSError, StoreError) as error:
-        return lag._replace(problem=str(error))
+        return lag._replace(problem=text_of(error))
     if bounds is None:
         return lag._replace(min_offset=0, max_offset=0, lag=0)
     least, end = bounds

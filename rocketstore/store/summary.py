@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rocketstore.errors import StoreError
+from rocketstore.errors import StoreError, text_of
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import StoreState
 from rocketstore.messages.message import utc
@@ -69,7 +69,7 @@ def collect_error(problems: list[str]) -> Iterator[None]:
     try:
         yield
     except (OSError, StoreError, ValueError, KeyError) as error:
-        problems.append(str(error))
+        problems.append(text_of(error))
 
 
 def summarize(store: StoreParts, *, count_messages: bool) -> StoreSummary:

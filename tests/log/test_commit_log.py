@@ -897,7 +897,7 @@ def test_the_length_of_a_log_s_files_is_not_found_out_anew_for_each_of_them(tmp_
     """Else a look at n files is n * n looks: with 1,000 of them, half a second for each read of a queue."""
     for number in range(100):
         (tmp_path / f"{1024 * number:020}").write_bytes(bytes(1024))
-    asked, real = [], mapped_file.pairwise
+    asked, real = [], mapped_file_queue.pairwise
     monkeypatch.setattr(mapped_file_queue, "pairwise", lambda files: asked.append(len(files)) or real(files))
     with CommitLog.open(tmp_path) as log:
         assert log.max_phy_offset == 0

@@ -955,7 +955,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(tmp_path, is_enabled):
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_what_was_put_while_the_index_was_turned_off_is_indexed_when_it_is_on_again(tmp_path, is_noted, monkeypatch):
     """Where it is not noted, as a broker does not, the records behind the index's last show it."""
-    monkeypatch.setattr("rocketstore.recovery.complete.NEAR", 4096)
+    monkeypatch.setattr("rocketstore.recovery.plan_index.NEAR", 4096)
     root = tmp_path / "store"
     for key, is_enabled in (("a", True), ("b", False), ("c", True)):
         with open_store(root, message_index_enable=is_enabled) as store:
