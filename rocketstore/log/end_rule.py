@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["EndRule", "Evidence", "StoreState"]
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["EndRule", "Evidence", "StoreState", "read_evidence"]
 
 
 class StoreState(StrEnum):
@@ -28,6 +32,16 @@ class Evidence(NamedTuple):
     physic_msg_timestamp: int | None = None
     confirm_phy_offset: int = 0
     lock_timestamp: int | None = None
+
+
+def read_evidence(root: Path, checkpoint: StoreCheckpoint | None) -> Evidence:
+    """Return the evidence in the files of a store. Parameters: checkpoint: None without a readable checkpoint."""
+    lock_timestamp = None
+    with contextlib.suppress(OSError):
+        lock_timestamp = (root / "lock").stat().st_mtime_ns // 1_000_000
+    if checkpoint is None:
+        return Evidence(lock_timestamp=lock_timestamp)
+    return Evidence(checkpoint.physic_msg_timestamp, checkpoint.confirm_phy_offset, lock_timestamp)
 
 
 class EndRule(NamedTuple):

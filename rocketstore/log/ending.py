@@ -149,11 +149,9 @@ class Ending:
 
     def begin(self) -> int:
         """Return the physical offset from which the end of the log is searched for, where a file begins."""
-        last = self.log.last_begun_file()
         if self.rule is None or self.left_state != StoreState.STOPPED:
-            return last
-        starts = [file.file_from_offset for file in self.log.queue.files if file.file_from_offset <= last]
-        return min(starts[-self.rule.last_files :], default=0)
+            return self.log.last_begun_file()
+        return self.log.begin_of_last_files(self.rule.last_files)
 
     def is_at(self, offset: int) -> bool:
         """Return whether the log ends at an offset that has no record, although records follow behind it."""

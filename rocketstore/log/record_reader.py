@@ -294,6 +294,15 @@ class RecordReader:
                 return file.file_from_offset
         return self.queue.files[0].file_from_offset if self.queue.files else 0
 
+    def begin_of_last_files(self, count: int) -> int:
+        """Return where the last ``count`` files begin, up to the last file with a record at its start. 0 without files.
+
+        These are the files that a broker reads after a clean stop.
+        """
+        last = self.last_begun_file()
+        starts = [file.file_from_offset for file in self.queue.files if file.file_from_offset <= last]
+        return min(starts[-count:], default=0)
+
     # ---- searches ------------------------------------------------------------------------------------------
 
     def first_record(self, begin: int, end: int) -> int | None:

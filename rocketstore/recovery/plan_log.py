@@ -11,7 +11,7 @@ from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_pat
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import Evidence
+from rocketstore.log.end_rule import Evidence, read_evidence
 from rocketstore.log.stopped_end import find_stopped_end, is_cut_by_broker
 from rocketstore.recovery.index import hashes_of
 from rocketstore.recovery.report import RecoveryAction
@@ -59,7 +59,8 @@ def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
     flushed = store.checkpoint.physic_msg_timestamp
     if is_clean:
         is_cut = is_cut_off(store)
-        begin = find_tail_begin(store) if last_file and not is_cut else _find_last_files_begin(store)
+        last_files = Compat.of(store.config.compat).last_files
+        begin = find_tail_begin(store) if last_file and not is_cut else store.log.begin_of_last_files(last_files)
     elif last_file and flushed <= 0:
         begin = store.log.last_begun_file()
     else:
@@ -119,13 +120,6 @@ def find_tail_begin(store: StoreFiles) -> int:
     return file if found is None else found
 
 
-def _find_last_files_begin(store: StoreFiles) -> int:
-    """Return where the files begin that a broker reads after a clean stop, and cuts at the first bad CRC."""
-    last = store.log.last_begun_file()
-    starts = [file.file_from_offset for file in store.log.queue.files if file.file_from_offset <= last]
-    return min(starts[-Compat.of(store.config.compat).last_files :], default=0)
-
-
 def find_flushed_record(store: StoreFiles) -> int:
     """Return the offset of the last record on the disk by the checkpoint.
 
@@ -150,10 +144,7 @@ def find_file_before(store: StoreFiles, timestamp: int, phy_offset: int) -> int:
 
 
 def _read_evidence(store: StoreFiles) -> Evidence:
-    lock = store.root / "lock"
-    lock_timestamp = lock.stat().st_mtime_ns // 1_000_000 if lock.exists() else None
-    flushed = store.checkpoint.physic_msg_timestamp if store.has_checkpoint else None
-    return Evidence(flushed, store.checkpoint.confirm_phy_offset, lock_timestamp)
+    return read_evidence(store.root, store.checkpoint if store.has_checkpoint else None)
 
 
 # ---- the end -----------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from rocketstore.layout.geometry import read_saved, saved_path
 from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_log
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.end_rule import EndRule, Evidence, StoreState
+from rocketstore.log.end_rule import EndRule, Evidence, StoreState, read_evidence
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -101,14 +101,12 @@ class StoreParts:
 
     def _find_evidence(self) -> Evidence:
         """Read the evidence of the files checkpoint and lock about the end of the log. Unreadable files give none."""
-        physic, confirm, lock = None, 0, None
+        checkpoint = None
         with contextlib.suppress(OSError, StoreError):
-            point = self.checkpoint
+            found = self.checkpoint
             if (self.path / "checkpoint").exists():
-                physic, confirm = point.physic_msg_timestamp, point.confirm_phy_offset
-        with contextlib.suppress(OSError):
-            lock = int((self.path / "lock").stat().st_mtime * 1000)
-        return Evidence(physic, confirm, lock)
+                checkpoint = found
+        return read_evidence(self.path, checkpoint)
 
     @property
     def is_bounded(self) -> bool:
