@@ -65,10 +65,10 @@ def plan_files(store: StoreFiles, *, thorough: bool) -> RecoveryPlan:
     """As ``plan_recovery``, for a store that is open."""
     check_log_files(store)
     check_queue_types(store)
-    empty_ext_files(store.root, store.config)  # raises for files of another length
-    is_clean = store.last_exit_ok and store.has_checkpoint
+    empty = empty_ext_files(store.root, store.config)
+    is_clean = store.last_exit_ok and store.has_checkpoint and not empty
     plan = None if thorough or not is_clean else _plan_from_ends(store)
-    return plan or _plan_from_everything(store, whole_log=thorough)
+    return plan or _plan_from_everything(store, empty, whole_log=thorough)
 
 
 def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
@@ -84,12 +84,15 @@ def _plan_from_ends(store: StoreFiles) -> RecoveryPlan | None:
     return None if index is None or queue_repair is None else _plan_of(store, log, queue_repair, index)
 
 
-def _plan_from_everything(store: StoreFiles, *, whole_log: bool) -> RecoveryPlan:
-    """Plan from all units and items, and from the log behind the first of their ends, or from the whole log."""
+def _plan_from_everything(store: StoreFiles, empty: list[Path], *, whole_log: bool) -> RecoveryPlan:
+    """Plan from all units and items, and from the log behind the first of their ends, or from the whole log.
+
+    Parameters: empty: ext files that never got their length.
+    """
     queues = find_queue_ends(store)
     begin = find_file_before(store, store.checkpoint.physic_msg_timestamp, find_flushed_record(store))
     log = plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
-    queue_repair = plan_queues(store, log, queues, whole_log=whole_log)
+    queue_repair = plan_queues(store, log, queues, empty, whole_log=whole_log)
     return _plan_of(store, log, queue_repair, plan_index(store, log, whole_log=whole_log))
 
 

@@ -12,7 +12,7 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.places import require_log_directory
 from rocketstore.limits import LONG_MAX
 from rocketstore.recovery.plan_log import LogRepair, find_file_before
-from rocketstore.recovery.queues import QueueEnd, empty_ext_files, find_missing, find_queues, step_back, units_agree
+from rocketstore.recovery.queues import QueueEnd, find_missing, find_queues, step_back, units_agree
 from rocketstore.recovery.report import RecoveryAction
 from rocketstore.recovery.store_files import StoreFiles
 
@@ -44,7 +44,7 @@ def are_ends_sound(store: StoreFiles, log: LogRepair, queues: list[QueueEnd]) ->
     """Return whether all queues end with the unit of a record, as a clean stop leaves them."""
     if not log.checked_from < find_newest_end(queues) <= log.end:
         return False
-    return all(units_agree(store.log, queues, store.batch_topics)) and not empty_ext_files(store.root, store.config)
+    return all(units_agree(store.log, queues, store.batch_topics))
 
 
 def plan_queues_after_stop(store: StoreFiles, log: LogRepair, queues: list[QueueEnd]) -> QueueRepair | None:
@@ -75,10 +75,13 @@ def find_queue_ends(store: StoreFiles) -> list[QueueEnd]:
     return queues
 
 
-def plan_queues(store: StoreFiles, log: LogRepair, queues: list[QueueEnd], *, whole_log: bool) -> QueueRepair:
+def plan_queues(
+    store: StoreFiles, log: LogRepair, queues: list[QueueEnd], empty: list[Path], *, whole_log: bool
+) -> QueueRepair:
     """Plan to cut each queue behind its last unit that agrees with its record, and to dispatch the missing records.
 
-    Parameters: queues: as ``find_queue_ends`` returns them. whole_log: look for missing units in the whole log.
+    Parameters: queues: as ``find_queue_ends`` returns them. empty: ext files that never got their length. whole_log:
+    look for missing units in the whole log.
     """
     minimum = store.log.min_phy_offset
     queues = [_before_wrong_unit(queue, store, log.end) for queue in queues]
@@ -94,7 +97,7 @@ def plan_queues(store: StoreFiles, log: LogRepair, queues: list[QueueEnd], *, wh
     while wrong:
         queues = [queue.emptied() if queue.queue in wrong else queue for queue in queues]
         first, wrong = _find_first_missing(store, log.end, minimum, queues)
-    return QueueRepair(tuple(queues), first, tuple(_queue_steps(store, queues)))
+    return QueueRepair(tuple(queues), first, tuple(_queue_steps(queues, empty)))
 
 
 def _before_wrong_unit(queue: QueueEnd, store: StoreFiles, end: int) -> QueueEnd:
@@ -125,8 +128,8 @@ def _find_first_missing(
     return first, wrong
 
 
-def _queue_steps(store: StoreFiles, queues: list[QueueEnd]) -> Iterator[RecoveryAction]:
-    yield from (RecoveryAction(path, "delete") for path in empty_ext_files(store.root, store.config))
+def _queue_steps(queues: list[QueueEnd], empty: list[Path]) -> Iterator[RecoveryAction]:
+    yield from (RecoveryAction(path, "delete") for path in empty)
     for queue in queues:
         for start, name, size in reversed(queue.files()):
             path, kept = Path(name), queue.end - start
