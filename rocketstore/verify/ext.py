@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS
-from rocketstore.verify.report import Place, read_bytes
+from rocketstore.verify.report import Place
 
 __all__ = ["ExtFiles"]
 
@@ -64,9 +65,9 @@ class ExtFiles:
     def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
         first, end = int(at.min()), int(at.max()) + EXT_UNIT.itemsize
         if end - first > MOST:  # damaged: units that follow each other are near each other
-            found = [read_bytes(file.path, place, EXT_UNIT.itemsize) for place in at.tolist()]
+            found = [read_path_at(file.path, EXT_UNIT.itemsize, place) for place in at.tolist()]
             return np.frombuffer(b"".join(found), EXT_UNIT)
-        data = np.frombuffer(read_bytes(file.path, first, end - first), np.uint8)
+        data = np.frombuffer(read_path_at(file.path, end - first, first), np.uint8)
         units: np.ndarray = data[(at - first)[:, None] + np.arange(EXT_UNIT.itemsize)].view(EXT_UNIT)[:, 0]
         return units
 
@@ -75,7 +76,7 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
     data, begin, at = b"", 0, 0
     while True:
         if at + EXT_UNIT.itemsize > begin + len(data):
-            data, begin = read_bytes(file.path, at, MOST), at
+            data, begin = read_path_at(file.path, MOST, at), at
         size = read_field(data, EXT_UNIT, "size", at - begin)
         if size <= 0:
             break

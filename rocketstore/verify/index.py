@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.index.geometry import slot_offset
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
@@ -27,7 +28,7 @@ from rocketstore.kernels.verify import (
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.verify.index_files import CheckedIndexFile
-from rocketstore.verify.report import Findings, Place, log_place, read_bytes
+from rocketstore.verify.report import Findings, Place, log_place
 
 __all__ = ["IndexDifferences", "IndexVerifier"]
 
@@ -106,7 +107,7 @@ class IndexVerifier:
             if FALLING_OFFSET in faults:
                 part.sort()
             begin, end = slot_offset(0), part.geometry.item_offset(0)
-            slots = np.frombuffer(read_bytes(part.path, begin, end - begin), INDEX_SLOT)
+            slots = np.frombuffer(read_path_at(part.path, end - begin, begin), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             places = []
             for slot in wrong[:NOTED].tolist():

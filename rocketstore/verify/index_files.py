@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.holes import nonzero_end
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_header import read_header
 from rocketstore.kernels.layout import INDEX_ITEM
-from rocketstore.verify.report import Place, read_bytes
+from rocketstore.verify.report import Place
 
 __all__ = ["CheckedIndexFile"]
 
@@ -53,13 +54,13 @@ class CheckedIndexFile:
     def items(self, first: int, last: int) -> np.ndarray:
         """Return the items from ordinal ``first`` to before ``last``; with ``order``, the items at these ranks."""
         if self.order is None or first >= last:
-            data = read_bytes(self.path, self.offset_of(first), INDEX_ITEM.itemsize * max(last - first, 0))
+            data = read_path_at(self.path, INDEX_ITEM.itemsize * max(last - first, 0), self.offset_of(first))
             return np.frombuffer(data, INDEX_ITEM, len(data) // INDEX_ITEM.itemsize)
         return np.concatenate([self.item(ordinal) for ordinal in self.order[first - 1 : last - 1].tolist()])
 
     def item(self, ordinal: int) -> np.ndarray:
         """Return one item, INDEX_ITEM[1]; INDEX_ITEM[0] if the file was cut meanwhile."""
-        return np.frombuffer(read_bytes(self.path, self.offset_of(ordinal), INDEX_ITEM.itemsize), INDEX_ITEM)
+        return np.frombuffer(read_path_at(self.path, INDEX_ITEM.itemsize, self.offset_of(ordinal)), INDEX_ITEM)
 
     def phy_offset(self, ordinal: int) -> int:
         """Return the physical offset in an item."""

@@ -15,6 +15,7 @@ from rocketstore.config import Compat, StoreConfig
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file_queue import LogFile, Window
+from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError, DiskReadError
 from rocketstore.kernels.buffer import Buffer
@@ -27,7 +28,7 @@ from rocketstore.recovery.tail import tails
 from rocketstore.verify.bodies import bad_bodies
 from rocketstore.verify.index import IndexDifferences, IndexVerifier
 from rocketstore.verify.queues import QueueRows, QueueVerifier
-from rocketstore.verify.report import Findings, read_bytes
+from rocketstore.verify.report import Findings
 
 __all__ = ["LogVerifier"]
 
@@ -132,7 +133,7 @@ class Worker:
 
     def _check_blank(self, chunk: CheckedChunk, file: LogFile, offset: int) -> None:
         position = offset - file.file_from_offset
-        size = int.from_bytes(read_bytes(file.path, position, 4), "big", signed=True)
+        size = int.from_bytes(read_path_at(file.path, 4, position), "big", signed=True)
         if size != file.size - position:
             detail = f"says {size} bytes, {file.size - position} are left"
             chunk.faults.append(("log-blank-size", offset, detail, 1))

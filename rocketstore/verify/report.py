@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
 from rocketstore.log.commit_log import CommitLog
 
-__all__ = ["KINDS", "Finding", "Findings", "Kind", "Place", "VerifyReport", "read_bytes"]
+__all__ = ["KINDS", "Finding", "Findings", "Kind", "Place", "VerifyReport"]
 
 SHOWN = 10  # findings of one kind in one file
 SEVERITIES = ("error", "warning", "info")
@@ -341,8 +340,3 @@ def kind_of_error(error: OSError, path: Path) -> str:
         return "disk-unreadable"
     is_directory = isinstance(error, NotADirectoryError) or error.errno == errno.ELOOP or path.is_dir()
     return "directory-unreadable" if is_directory else "unreadable"
-
-
-def read_bytes(path: Path, position: int, size: int) -> bytes:
-    """Read ``size`` bytes at a position of a file, or as many as it has; a file that is cut meanwhile is no danger."""
-    return read_path_at(path, size, position)
