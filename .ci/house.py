@@ -167,7 +167,8 @@ def main() -> int:
     sizes = room_sizes(names)
     for room, lines in sizes.most_common():
         print(f"{lines:6,}  {room}")
-    print(f"{product_lines():6,}  lines of the product")
+    product = product_lines()
+    print(f"{product:6,}  lines of the product")
     rate, rates = phrase_rates()
     print(f"{rate:6.2f}  phrases of the list in 1,000 words")
     for place_rate, count, place in rates[:12]:
@@ -176,8 +177,8 @@ def main() -> int:
     faults += [*circles(names), *repeated_classes(names)]
     if rate > MAX_PHRASES:
         faults.append(f"{rate:.2f} phrases in 1,000 words, more than {MAX_PHRASES}")
-    if product_lines() > MAX_PRODUCT_LINES:
-        faults.append(f"{product_lines()} lines of the product, more than {MAX_PRODUCT_LINES}")
+    if product > MAX_PRODUCT_LINES:
+        faults.append(f"{product} lines of the product, more than {MAX_PRODUCT_LINES}")
     for fault in faults:
         print(fault)
     return 1 if faults else 0

@@ -103,7 +103,7 @@ class Record:
         is_record = self.magic in RECORD_MAGICS
         head = record_head(read_field(self.data, RECORD_HEAD, "sys_flag")) if is_record else BLANK_HEAD
         for name in head.names or ():
-            number = self.take(camel_case(name), head[name].itemsize)
+            number = self.take(field_name(name), head[name].itemsize)
         if not is_record:
             return
         self.take("body", number)  # the head ends with the length of the body
@@ -114,7 +114,8 @@ class Record:
             self.take("property", (end if stop < 0 else stop + 1) - self.pos)
 
 
-def camel_case(name: str) -> str:
+def field_name(name: str) -> str:
+    """Return RocketMQ's name of a field of a record."""
     first, *words = name.split("_")
     return first + "".join(word.title() for word in words)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
+from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, struct_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
@@ -31,7 +32,7 @@ from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
 __all__ = ["Message", "utc"]
 
 MAX_PROPERTIES = MAX_BATCH = 32767
-INNER_MESSAGE = struct.Struct(">iiiii")  # size, magic, body CRC, flag, body length
+INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded

@@ -11,14 +11,14 @@ from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
-from rocketstore.kernels.layout import MIN_RECORD
+from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, MIN_RECORD
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.store.writer import MAX_DECLARED_QUEUES
 
 __all__ = ["QueueOffsets"]
 
-MIN_INNER_MESSAGE = 22  # bytes of a message in a batch
+MIN_INNER_MESSAGE = INNER_MESSAGE_HEAD.itemsize + 2  # bytes of a message in a batch; 2 for the length of properties
 
 
 class QueueOffsets:

@@ -9,6 +9,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import scandir
 from rocketstore.errors import CorruptFileError
+from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 
 __all__ = ["FILES", "ROCKSDB", "find_config_databases", "has_rocksdb_data", "holds_index", "is_rocksdb", "store_type"]
 
@@ -16,11 +17,10 @@ ROCKSDB, FILES = "defaultrocksdb", "default"
 ONE_DATABASE = ("config/rdb", "config/metadata")  # each has the contents of all these files at once
 # The directory, under the root, of the database that a broker has in place of a file, by the name of the file.
 DATABASES = {
-    "topics.json": "config/topics",
+    TOPICS: "config/topics",
     "subscriptionGroup.json": "config/subscriptionGroups",
-    "consumerOffset.json": "config/consumerOffsets",
+    OFFSETS: "config/consumerOffsets",
 }
-LMQ_OFFSETS = "lmqConsumerOffset.json"
 INDEX_KEY = b"lastStoreTimeStamp"
 MAX_SEARCHED = 64 << 20  # bytes of one file
 
@@ -66,7 +66,7 @@ def find_config_databases(root: Path, config: StoreConfig | None = None) -> dict
         if is_rocksdb(root / name):
             return dict.fromkeys((*DATABASES, LMQ_OFFSETS), root / name)
     found = {file: root / name for file, name in DATABASES.items() if is_rocksdb(root / name)}
-    return found | ({LMQ_OFFSETS: found["consumerOffset.json"]} if "consumerOffset.json" in found else {})
+    return found | ({LMQ_OFFSETS: found[OFFSETS]} if OFFSETS in found else {})
 
 
 def holds_index(directory: Path) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocketstore.config import StoreConfig
-from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
+from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS, TOPICS
 from rocketstore.verify.start import is_on
 
 __all__ = ["kind_of_problem"]
 
 TIMER_METRICS = "timermetrics"
 # A broker does not start if one of these managers cannot load its file.
-MUST_LOAD = {"topics.json", "topicQueueMapping.json", OFFSETS, LMQ_OFFSETS, "subscriptionGroup.json",
+MUST_LOAD = {TOPICS, "topicQueueMapping.json", OFFSETS, LMQ_OFFSETS, "subscriptionGroup.json",
              "consumerFilter.json", "consumerOrderInfo.json", "delayOffset.json"}
 
 
