@@ -261,7 +261,7 @@ def test_an_opening_that_fails_late_leaves_nothing_open(ahead, monkeypatch, tmp_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("rocketstore.store.writer.open_own_file", refuse)
+        patch.setattr("rocketstore.state.abort.open_own_file", refuse)
         with pytest.raises(OSError, match="abort"):
             open_store(root, allocate_file_ahead=ahead)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("rocketstore")]
