@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 import rocketstore
-from rocketstore.config import DEFAULT_COMPAT, Compat, StoreConfig
+from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import descriptor_share
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.errors import StoreError

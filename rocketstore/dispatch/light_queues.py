@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, LONG_MAX

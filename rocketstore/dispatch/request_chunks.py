@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError

@@ -11,7 +11,8 @@ from typing import Self
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
+from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_COMPAT, Compat
+from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path

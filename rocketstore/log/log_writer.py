@@ -15,7 +15,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file import MappedFile

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rocketstore.config import DEFAULT_COMPAT, Compat
+from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.disk.file_run import FileRun
 from rocketstore.disk.mapped_file_queue import RECOVERED_FILES
 from rocketstore.disk.positioned_read import read_at

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from rocketstore.config import Compat
+from rocketstore.compat import Compat
 from rocketstore.disk.durable import sync_path, zero_range
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import DAMAGE_ADVICE, CorruptFileError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.kernels.layout import (
     BORN_HOST_V6,
     MAGIC_V1,

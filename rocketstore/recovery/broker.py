@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.broker_file import parse_int
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.small_file import read_file_start

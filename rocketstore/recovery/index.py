@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.dispatch.request_chunks import RequestChunks

@@ -9,7 +9,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import DEFAULT_COMPAT
+from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.index.index_directory import index_paths

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rocketstore.config import Compat
+from rocketstore.compat import Compat
 from rocketstore.errors import DAMAGE_ADVICE, GAP_ADVICE, CorruptFileError
 from rocketstore.jobs.intent import UnfinishedWrite, find_unfinished, intent_path
 from rocketstore.kernels.commit_log import BLANK, HALF, OK, read_message

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file import MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_path_at

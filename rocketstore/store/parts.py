@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.lock_file import is_held
 from rocketstore.disk.mapped_file_queue import Mappings
 from rocketstore.disk.storage import is_remote

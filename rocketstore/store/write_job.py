@@ -9,7 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root, sync_path
 from rocketstore.disk.lock_file import StoreLock

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file_queue import LogFile, Window

@@ -8,7 +8,7 @@ from support import damages
 
 import rocketstore
 from interop.test_recovery import ONE_INDEX_FILE, batch_topics, config_of
-from rocketstore.config import Compat
+from rocketstore.compat import Compat
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,7 @@ import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
 ROOMS = [  # each imports only itself and those before it
-    "errors", "extras", "lazy", "limits", "broker_file", "kernels", "disk", "messages", "config", "state",
+    "errors", "extras", "lazy", "limits", "broker_file", "compat", "kernels", "disk", "messages", "config", "state",
     "log", "queue", "index", "layout", "dispatch", "jobs", "recovery", "store", "rebuild", "verify", "salvage",
     "__init__", "arrow", "spark", "cli", "__main__",
 ]

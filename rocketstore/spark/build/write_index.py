@@ -29,7 +29,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from rocketstore.config import DEFAULT_COMPAT, DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM, Compat
+from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
 from rocketstore.index.geometry import checked_geometry
