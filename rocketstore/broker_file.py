@@ -17,11 +17,12 @@ __all__ = ["BrokerFile", "Property", "parse_boolean", "parse_int", "parse_number
 
 logger = logging.getLogger("rocketstore")
 
-# A backslash at the end of a line, or of the file, joins the next line without its blanks.
+# A backslash at the end of a line, or of the file, joins the next line without its blanks. The groups that are repeated
+# are not possessive: Python before 3.11.5 does not go back to where such a group began when it fails.
 _JOIN = r"\\(?:\r\n?|\n|\Z)[ \t\f]*+"
-_BLANK = rf"(?:[ \t\f]|{_JOIN})*+"
-_KEY = rf"((?:{_JOIN}|\\.|[^\\=: \t\f\r\n])*+)"
-_VALUE = rf"((?:{_JOIN}|\\.|[^\\\r\n])*+)"
+_BLANK = rf"[ \t\f]*+(?:{_JOIN})*"
+_KEY = rf"([^\\=: \t\f\r\n]*+(?:(?:{_JOIN}|\\.)[^\\=: \t\f\r\n]*+)*)"
+_VALUE = rf"([^\\\r\n]*+(?:(?:{_JOIN}|\\.)[^\\\r\n]*+)*)"
 PROPERTY = re.compile(rf"{_BLANK}(?:[#!][^\r\n]*|{_KEY}{_BLANK}[=:]?{_BLANK}{_VALUE})(?:\r\n?|\n|\Z)")
 ESCAPE = re.compile(rf"{_JOIN}|((?:\\u[0-9a-fA-F]{{4}})+)|\\(.)")
 ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -5,11 +5,11 @@ import secrets
 import shutil
 import signal
 import sys
-import tarfile
 import warnings
 from pathlib import Path
 
 import pytest
+from support.stores import extract
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
@@ -71,9 +71,7 @@ def seed():
 def golden_index(tmp_path_factory):
     """The index directory that a RocketMQ 5.5.0 broker left."""
     directory = tmp_path_factory.mktemp("golden")
-    with tarfile.open(GOLDEN / "broker-5.5.0.tar.xz") as store:
-        files = [member for member in store if member.name.startswith("broker-5.5.0/index/")]
-        store.extractall(directory, files, filter="data")
+    extract(GOLDEN / "broker-5.5.0.tar.xz", directory, lambda name: name.startswith("broker-5.5.0/index/"))
     return directory / "broker-5.5.0" / "index"
 
 

@@ -23,17 +23,17 @@ MOST = sys.float_info.max
 MOST_DIGITS = 4000  # of an integer: Python refuses to convert more than 4,300
 EXTRA_COMMA_DEPTH = 2  # open containers up to which fastjson accepts repeated commas between members
 # A string, closed or not; or an integer in the place of a name, which fastjson writes without quotes.
-INTEGER_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)', re.DOTALL)
+INTEGER_KEY = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*"?|([{,][ \t\r\n]*+)(-?[0-9]++)(?=[ \t\r\n]*+:)', re.DOTALL)
 TOKEN = re.compile(
     r"""(?P<blank>[\x00-\x19\x1b-\x20\x7f\xa0]++|//[^\n]*+|/\*.*?(?:\*/|\Z))
-    |(?P<text>"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')
+    |(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*"|'[^'\\]*+(?:\\.[^'\\]*+)*')
     |(?P<mark>[{}\[\]:,])
     |(?P<number>[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[BDFLS]?(?![\w.])
     |(?P<word>[^\W\d][\w$]*+|\$[\w$]*+)
     |(?P<end>\x1a)""",
     re.DOTALL | re.VERBOSE,
 )
-NUMBER = re.compile(r"([+-]?)([0-9]*+)(\.[0-9]*+)?+(.*)")
+NUMBER = re.compile(r"([+-]?)([0-9]*+)(\.[0-9]*+)?(.*)")
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 ESCAPED = {"b": "\b", "f": "\f", "F": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 ESCAPED |= {mark: mark for mark in "\"'/\\"} | {str(digit): chr(digit) for digit in range(8)}

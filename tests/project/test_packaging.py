@@ -119,3 +119,10 @@ def test_a_wheel_holds_the_package_and_no_more():
     assert {name.suffix for name in names if name.parts[0] == "rocketstore"} == IN_A_WHEEL
     built = {name.name.partition(".")[0] for name in names if name.suffix == ".so"}
     assert built == {path.stem for path in (TREE / "rocketstore" / "kernels").glob("*.pyx")}
+
+
+def test_no_pattern_repeats_a_group_possessively():
+    """Python 3.11.0 to 3.11.4 matches such patterns wrongly: it does not go back to where the group began."""
+    package = Path(rocketstore.__file__).parent
+    found = [path for path in package.rglob("*.py") if re.search(r"[^\\]\)[*+?]\+", path.read_text(encoding="utf-8"))]
+    assert not found

@@ -5,11 +5,11 @@ import itertools
 import json
 import os
 import random
-import tarfile
 import time
 
 import pytest
 from conftest import GOLDEN
+from support.stores import extract
 
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -74,9 +74,7 @@ def topics(store):
 
 @pytest.fixture
 def golden(tmp_path):
-    with tarfile.open(GOLDEN / "broker-5.5.0.tar.xz") as archive:
-        files = [member for member in archive if member.name.startswith("broker-5.5.0/config/")]
-        archive.extractall(tmp_path, files, filter="data")
+    extract(GOLDEN / "broker-5.5.0.tar.xz", tmp_path, lambda name: name.startswith("broker-5.5.0/config/"))
     return tmp_path / "broker-5.5.0"
 
 

@@ -7,9 +7,10 @@ import base64
 import functools
 import json
 import lzma
-import tarfile
 from pathlib import Path
 from typing import NamedTuple
+
+from support.stores import extract
 
 BROKERS = Path(__file__).parent.parent / "golden" / "brokers"
 NAMES = sorted(path.name.removesuffix(".tar.xz") for path in BROKERS.glob("*.tar.xz"))
@@ -25,9 +26,7 @@ class Lag(NamedTuple):
 
 def unpack(name, directory):
     """Unpack a store into the directory and return its root."""
-    with tarfile.open(BROKERS / f"{name}.tar.xz") as archive:
-        members = [member for member in archive if "/timerwheel" not in member.name]
-        archive.extractall(directory, members, filter="data")
+    extract(BROKERS / f"{name}.tar.xz", directory, lambda file: "/timerwheel" not in file)
     return Path(directory) / name
 
 
