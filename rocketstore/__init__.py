@@ -5,7 +5,7 @@ import os
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
-from rocketstore.disk.storage import RemotePath
+from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.dispatch.follow import DispatchRequest
 from rocketstore.errors import (
     CorruptFileError,

@@ -1,16 +1,18 @@
-"""The number of descriptors that the process may have open, and the part of them that a component may keep."""
+"""Descriptors: how many the process may have open, which part of them a component may keep, and when one is closed."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "descriptor_share", "require_descriptors_to_expire", "require_descriptors_to_read", "require_descriptors_to_write",
+    "closing", "descriptor_share", "require_descriptors_to_expire", "require_descriptors_to_read",
+    "require_descriptors_to_write",
 ]
 
 OPEN_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # directories with an entry for each open descriptor
@@ -55,6 +57,17 @@ def require_descriptors_to_expire(path: Path) -> None:
     Parameters: path: of the store, for the error.
     """
     _require(_needed_to_read, "deleting files of", path)
+
+
+def closing(owner: Any, fd: int) -> weakref.finalize[..., Any]:
+    """Return a finalizer that closes a descriptor once: when it is called, or when the owner is dropped.
+
+    The end of the interpreter does not close the descriptor. Threads may still write then, and another file could get
+    the number of a closed descriptor.
+    """
+    finalizer = weakref.finalize(owner, os.close, fd)
+    finalizer.atexit = False
+    return finalizer
 
 
 def _needed_to_read(_limit: int) -> int:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rocketstore.disk.durable import UNSUPPORTED, ZEROS
 from rocketstore.disk.positioned_read import read_at
-from rocketstore.disk.storage import BLOCK, is_remote
+from rocketstore.disk.remote.blocks import BLOCK
+from rocketstore.disk.storage import is_remote
 
 __all__ = ["data_ranges", "nonzero_end"]
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from rocketstore.disk.create import create_file
+from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import allocate, sync
 from rocketstore.disk.holes import data_ranges
+from rocketstore.disk.remote.read_parts import open_copy
 from rocketstore.disk.small_file import open_at_once, require_regular
-from rocketstore.disk.storage import closing, identity, is_remote, local_path, to_path
+from rocketstore.disk.storage import identity, is_remote, local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.mapping import Mapping
@@ -66,7 +68,7 @@ class MappedFile:
         check_mode(mode, MODES[:2])
         self.path = to_path(path) if mode == "r" else local_path(path)
         self.mode = mode
-        copy = self.path.open_copy() if is_remote(self.path) else None
+        copy = open_copy(self.path) if is_remote(self.path) else None
         descriptor = self._open(create_size) if copy is None else copy
         self._descriptor = closing(self, descriptor)
         try:

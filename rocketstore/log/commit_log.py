@@ -19,7 +19,7 @@ from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
-from rocketstore.disk.remote_file import open_queue
+from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreClosedError, StoreError
 from rocketstore.kernels.columns import aligned, int64_column, require_int64, require_sound_buffers, require_unmasked

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rocketstore.disk.mapped_file_queue import FROM_OFFSET, LogFile
-from rocketstore.disk.remote_file import RemoteFileQueue, open_queue
+from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue, open_queue
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = ["LogPlan"]

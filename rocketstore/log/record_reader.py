@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
-from rocketstore.disk.remote_file import BYTES_BEHIND_RECORD, RemoteFileQueue
+from rocketstore.disk.remote.remote_file_queue import BYTES_BEHIND_RECORD, RemoteFileQueue
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message

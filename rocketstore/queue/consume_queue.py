@@ -20,7 +20,7 @@ from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.mapped_file_queue import RECOVERED_FILES, LogFile, MappedFileQueue, Mappings, Window
-from rocketstore.disk.remote_file import open_queue
+from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import identity, is_remote, local_path, scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.kernels.buffer import Buffer

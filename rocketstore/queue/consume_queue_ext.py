@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, Self
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
-from rocketstore.disk.remote_file import open_queue
+from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.consume_queue import read_ext_unit

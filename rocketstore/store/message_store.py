@@ -12,7 +12,8 @@ from typing import Any, Self
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import check_mode
-from rocketstore.disk.storage import RemotePath, held_lists, local_path, to_path
+from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import StoreError
 from rocketstore.layout.geometry import require_store

@@ -37,7 +37,7 @@ from support.remote import (
 
 import rocketstore
 from rocketstore import CommitLog, CorruptFileError, IndexFile, RemotePath, StoreClosedError, StoreConfig
-from rocketstore.disk import remote_file, storage
+from rocketstore.disk.remote import remote_file_queue, remote_path
 from rocketstore.disk.storage import to_path
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
@@ -78,7 +78,7 @@ def s3():
 @pytest.fixture
 def no_believing(monkeypatch):
     """Lists of directories are asked for each time."""
-    monkeypatch.setattr(storage, "LISTED", 0.0)
+    monkeypatch.setattr(remote_path, "LISTED", 0.0)
 
 
 # ---- the same answers --------------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def test_a_record_that_ends_with_its_window_is_not_taken_for_half_written(tmp_pa
     with rocketstore.open(tmp_path) as local:
         expected = answers(local)
     for block in (256, 331, 512, 1000):
-        monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
-        monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
+        monkeypatch.setattr("rocketstore.disk.remote.blocks.BLOCK", block)
+        monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.BLOCK", block)
         monkeypatch.setattr("rocketstore.log.record_reader.SPAN", 200)
         with rocketstore.open(counted(tmp_path)) as store:
             assert answers(store) == expected
@@ -360,10 +360,10 @@ def long_log(root, n=3000):
 @pytest.mark.parametrize("block", [1 << 14, 1 << 16, 1 << 20])
 def test_a_scan_fetches_each_byte_once(tmp_path, threads, block, monkeypatch):
     size, offsets = long_log(tmp_path)
-    monkeypatch.setattr("rocketstore.disk.storage.BLOCK", block)
-    monkeypatch.setattr("rocketstore.disk.remote_file.BLOCK", block)
+    monkeypatch.setattr("rocketstore.disk.remote.blocks.BLOCK", block)
+    monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.BLOCK", block)
     monkeypatch.setattr("rocketstore.log.record_reader.SPAN", block // 8)
-    monkeypatch.setattr("rocketstore.disk.remote_file.HEAD", 64)  # read once a chunk
+    monkeypatch.setattr("rocketstore.disk.remote.remote_file_queue.HEAD", 64)  # read once a chunk
     monkeypatch.setattr("rocketstore.log.scan.CHUNK", 4 * block)
     path = counted(tmp_path)
     with rocketstore.open(path) as store:
@@ -393,7 +393,7 @@ def test_a_message_costs_one_read_and_a_long_one_two(tmp_path):
             path.fs.reads.clear()
             message = log.get_message(place.phy_offset)
             assert (len(path.fs.reads), message.phy_offset) == (reads, place.phy_offset)
-            assert path.fs.bytes_read <= max(message.size + 4, remote_file.HEAD)
+            assert path.fs.bytes_read <= max(message.size + 4, remote_file_queue.HEAD)
 
 
 def test_messages_near_to_each_other_are_read_in_one(tmp_path):

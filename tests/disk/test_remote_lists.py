@@ -12,9 +12,10 @@ from support.remote import CountedFileSystem, made_store, summary_of
 
 import rocketstore
 from rocketstore import RemotePath
-from rocketstore.disk import storage
-from rocketstore.disk.remote_lists import DirectoryLists
-from rocketstore.disk.storage import held_lists, scandir
+from rocketstore.disk.remote import remote_path
+from rocketstore.disk.remote.directory_lists import DirectoryLists
+from rocketstore.disk.remote.read_parts import reads_one_by_one
+from rocketstore.disk.storage import held_lists, identity, scandir
 from rocketstore.index.index_service import IndexService
 
 QUICK, SLOW = 0.01, 0.03  # seconds: a quick list is used for the first, a list takes the second
@@ -37,7 +38,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def slow(made, monkeypatch):
-    monkeypatch.setattr(storage, "LISTED", QUICK)
+    monkeypatch.setattr(remote_path, "LISTED", QUICK)
     return RemotePath(SlowFileSystem(), str(made))
 
 
@@ -75,14 +76,14 @@ def test_entries_of_a_list_answer_without_another(slow, made):
     lists_of(slow)
     time.sleep(3 * SLOW)
     sizes = {entry.name: entry.stat().st_size for entry in found if entry.is_file() and not entry.is_dir()}
-    versions = [storage.identity(entry) for entry in found]
+    versions = [identity(entry) for entry in found]
     assert sizes == {path.name: path.stat().st_size for path in (made / "commitlog").iterdir()}
     assert len(set(versions)) == len(sizes)
     assert not lists_of(slow)
 
 
 def test_a_gap_between_files_is_looked_at_twice_and_then_believed(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "LISTED", 0.0)
+    monkeypatch.setattr(remote_path, "LISTED", 0.0)
     root = made_store(tmp_path / "store")
     sorted((root / "commitlog").iterdir())[1].unlink()
     path = RemotePath(CountedFileSystem(), str(root))
@@ -118,11 +119,11 @@ def test_a_file_that_is_gone_in_a_plan_is_looked_for_in_a_new_list(tmp_path):
 
 
 def test_threads_read_where_a_file_system_reads_one_by_one(slow):
-    assert storage.reads_one_by_one(slow.fs)
+    assert reads_one_by_one(slow.fs)
     memory = fsspec.filesystem("memory")
-    assert storage.reads_one_by_one(memory)
-    assert not storage.reads_one_by_one(fsspec.filesystem("simplecache", fs=memory))
-    assert not storage.reads_one_by_one(fsspec.filesystem("blockcache", fs=memory))
+    assert reads_one_by_one(memory)
+    assert not reads_one_by_one(fsspec.filesystem("simplecache", fs=memory))
+    assert not reads_one_by_one(fsspec.filesystem("blockcache", fs=memory))
 
 
 def test_a_quick_list_is_used_for_its_time_and_a_slow_one_for_as_long_as_it_took():

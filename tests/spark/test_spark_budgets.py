@@ -232,7 +232,7 @@ def test_the_end_that_is_found_with_few_reads_is_that_of_a_walk(tmp_path, seed, 
 
 
 def test_the_end_of_a_log_that_grows_is_followed(tmp_path, seed, monkeypatch):
-    monkeypatch.setattr("rocketstore.disk.storage.LISTED", 0.0)
+    monkeypatch.setattr("rocketstore.disk.remote.remote_path.LISTED", 0.0)
     draw = random.Random(seed)
     with rocketstore.open(tmp_path, "a", config=SMALL) as store, rocketstore.open(counted(tmp_path)) as remote:
         end = SparseLogEnd(remote.commit_log)
@@ -244,7 +244,7 @@ def test_the_end_of_a_log_that_grows_is_followed(tmp_path, seed, monkeypatch):
 
 
 def test_the_end_of_a_log_that_was_cut_is_found_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.disk.storage.LISTED", 0.0)
+    monkeypatch.setattr("rocketstore.disk.remote.remote_path.LISTED", 0.0)
     (tmp_path / "commitlog").mkdir()
     offsets = make_commit_log(tmp_path / "commitlog", 16384, [{"body": bytes(100)}] * 20)
     file = tmp_path / "commitlog" / f"{0:020}"

@@ -8,7 +8,8 @@ import pytest
 
 import rocketstore
 from rocketstore import Message
-from rocketstore.disk import storage
+from rocketstore.disk.remote import read_parts
+from rocketstore.disk.remote.blocks import Blocks
 from rocketstore.log.commit_log import CommitLog
 
 SECONDS = 10
@@ -72,12 +73,12 @@ def test_a_child_copies_a_remote_file_while_a_thread_of_the_parent_does():
     entered, release = threading.Event(), threading.Event()
 
     def hold():
-        with storage.COPYING:
+        with read_parts.COPYING:
             entered.set()
             release.wait(60)
 
     def take():
-        assert storage.COPYING.acquire(timeout=5)
+        assert read_parts.COPYING.acquire(timeout=5)
 
     thread = threading.Thread(target=hold)
     thread.start()
@@ -91,7 +92,7 @@ def test_a_child_copies_a_remote_file_while_a_thread_of_the_parent_does():
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_does_not_wait_for_a_block_that_a_thread_of_the_parent_reads():
-    blocks = storage.Blocks()
+    blocks = Blocks()
     with blocks._lock:
         assert exit_status_of_child(blocks.clear) == 0
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from rocketstore.broker_file import warn_once
-from rocketstore.disk.remote_file import RemoteFileQueue
+from rocketstore.disk.remote.remote_file_queue import RemoteFileQueue
 from rocketstore.disk.storage import held_lists, is_remote, sparing_reads
 from rocketstore.errors import StoreError, UnsupportedFormatError
 from rocketstore.jobs.intent import WriteIntent

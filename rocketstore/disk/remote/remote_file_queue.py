@@ -9,7 +9,10 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Mappings, Window
-from rocketstore.disk.storage import BLOCK, RemotePath, is_remote, read_parts, to_path
+from rocketstore.disk.remote.blocks import BLOCK
+from rocketstore.disk.remote.read_parts import read_parts
+from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.errors import StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.layout import MIN_RECORD, RECORD_HEAD, RECORD_MAGICS, read_field, record_head

@@ -1,0 +1,326 @@
+"""RemotePath: a path on a file system of fsspec, with what readers use of pathlib."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import os
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from rocketstore.disk.remote.blocks import Blocks
+from rocketstore.disk.remote.directory_lists import DirectoryLists, Listing
+from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
+
+__all__ = ["ListedEntry", "RemotePath"]
+
+LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
+AT_REST = 60  # seconds after its last change; a file at rest has no writer
+CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
+VERSION = ("ETag", "etag", "generation")
+KEPT = ("name", "type", "size", *CHANGED, *VERSION)
+Entry = dict[str, Any]
+
+
+class RemotePath:
+    """A path on a file system of fsspec, with what readers use of pathlib.
+
+    All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
+    last. Pickles as file system and path. A file from a list pickles with its entry: it answers as it was listed, so
+    that a task of Spark does not list again what the driver listed.
+    """
+
+    __slots__ = ("_entry", "_is_as_listed", "_lists", "blocks", "fs", "path")
+
+    def __init__(self, fs: Any, path: str, parent: RemotePath | None = None, entry: Entry | None = None) -> None:
+        """Parameters: fs: a file system of fsspec or of pyarrow.fs. path: as the file system names it."""
+        if not hasattr(fs, "cat_ranges"):
+            fs = import_extra("fsspec.implementations.arrow", "remote").ArrowFSWrapper(fs)
+        self.fs = fs
+        self.path = path.rstrip("/")
+        self._entry = entry
+        self._is_as_listed = False  # whether it answers from its entry, and not from a new list
+        self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
+        self.blocks: Blocks = parent.blocks if parent else Blocks()
+
+    # ---- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> RemotePath:
+        return RemotePath(self.fs, self.path.rpartition("/")[0], self)
+
+    def __truediv__(self, name: str) -> RemotePath:
+        """Return a path in this directory, with its listed entry if the list is recent."""
+        listed = self._list_known() or {}
+        return listed[name] if name in listed else RemotePath(self.fs, f"{self.path}/{name}", self)
+
+    def with_name(self, name: str) -> RemotePath:
+        return self.parent / name
+
+    def absolute(self) -> RemotePath:
+        return self
+
+    def __str__(self) -> str:
+        return str(self.fs.unstrip_protocol(self.path))
+
+    def __repr__(self) -> str:
+        return f"RemotePath({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemotePath) and (self.path, self.fs) == (other.path, other.fs)
+
+    def __lt__(self, other: RemotePath) -> bool:
+        return self.path < other.path
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.fs))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if self._entry is None or self._entry["type"] != "file":
+            return RemotePath, (self.fs, self.path)
+        kept = {name: self._entry[name] for name in KEPT if name in self._entry}
+        return _as_listed, (self.fs, self.path, kept)
+
+    # ---- directories ---------------------------------------------------------------------------------------
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """List a directory. Raises: FileNotFoundError, NotADirectoryError, OSError."""
+        return iter(list(self._list().values()))
+
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield the paths in this directory whose names match a pattern."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
+
+    def hold_lists(self) -> AbstractContextManager[None]:
+        """Use each list of this store's directories until the end of a ``with`` block."""
+        return self._lists.held(LISTED)
+
+    def _list_known(self) -> dict[str, RemotePath] | None:
+        listing = self._lists.find(self.path, LISTED)
+        return None if listing is None else listing.entries
+
+    def _list(self) -> dict[str, RemotePath]:
+        listing: Listing[RemotePath] | None = self._lists.find(self.path, LISTED)
+        if listing is None:
+            begun = time.monotonic()
+            listing = self._lists.keep(self.path, self._list_now(), begun)
+        if listing.entries is None:
+            raise self.error(FileNotFoundError())
+        return listing.entries
+
+    def _list_now(self) -> dict[str, RemotePath] | None:
+        """List the directory. Return None if it is missing."""
+        where = self.path or self.fs.root_marker
+        with self.named():
+            self.fs.invalidate_cache(where)
+            try:
+                entries = self.fs.ls(where, detail=True)
+            except FileNotFoundError:
+                return None
+        listed = {}
+        for entry in entries:
+            path = entry["name"].rstrip("/")
+            if path.lstrip("/") != self.path.lstrip("/"):
+                name = path.rpartition("/")[2]
+                found = RemotePath(self.fs, f"{self.path}/{name}", self, entry)
+                if found._complete(entry):
+                    listed[name] = found
+            elif entry["type"] != "directory" and not entry["name"].endswith("/"):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(self))
+        return listed
+
+    def _complete(self, entry: Entry) -> bool:
+        """Request the size or the target of a link that a list may omit. Return whether the path exists."""
+        kind = entry["type"]
+        if kind == "directory" or (kind == "file" and entry.get("size") is not None):
+            return True
+        try:
+            with self.named():
+                self._entry = entry | self.fs.info(self.path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @property
+    def listed_at(self) -> float:
+        """When the directory was listed last, seconds of the monotonic clock; 0 if it was not."""
+        return self._lists.begin_of(self.path)
+
+    def forget(self) -> None:
+        """List the directory again at the next look: something has changed."""
+        self._lists.forget(self.path)
+
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
+        """Yield the paths at any depth below this directory whose names match a pattern."""
+        for path in self.glob("*"):
+            if fnmatch.fnmatchcase(path.name, pattern):
+                yield path
+            if path.is_dir():
+                yield from path.rglob(pattern)
+
+    def exists(self) -> bool:
+        return self._find_entry() is not None
+
+    def is_file(self) -> bool:
+        entry = self._find_entry()
+        return entry is not None and entry["type"] == "file"
+
+    def is_dir(self) -> bool:
+        listed = self.parent._list_known()
+        if listed is not None:
+            return self.name in listed and stat.S_ISDIR(listed[self.name].stat().st_mode)
+        try:
+            self._list()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def stat(self) -> os.stat_result:
+        """Return type, size and time of change. Raises: FileNotFoundError; OSError for a file of unknown size."""
+        entry = self._find_entry()
+        if entry is None:
+            raise self.error(FileNotFoundError())
+        return self._status_of(entry)
+
+    def _status_of(self, entry: Entry) -> os.stat_result:
+        mode = stat.S_IFDIR if entry["type"] == "directory" else stat.S_IFREG
+        size = entry.get("size")
+        if size is None and mode == stat.S_IFREG:
+            raise OSError(errno.EOPNOTSUPP, "the file system does not tell its size", str(self))
+        times = {"st_mtime": changed(entry), "st_mtime_ns": int(changed(entry) * 1e9)}
+        return os.stat_result((mode, 0, 0, 1, 0, 0, size or 0, 0, int(changed(entry)), 0), times)
+
+    def _find_entry(self) -> Entry | None:
+        if self._is_as_listed:
+            return self._entry
+        try:
+            found = self.parent._list().get(self.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if found is None else found._entry
+
+    # ---- bytes ---------------------------------------------------------------------------------------------
+
+    def version(self) -> tuple[object, ...]:
+        """What differs when the file does, as it was listed; at each new list, if nothing would show it."""
+        entry = self._entry or self._find_entry() or {}
+        at_list = 0.0 if shows_change(entry) else self.list_time()
+        return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), at_list
+
+    def list_time(self) -> float:
+        """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
+        entry = self._entry or {}
+        at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
+        return 0.0 if at_rest else self._lists.begin_of(self.path.rpartition("/")[0])
+
+    @property
+    def reading(self) -> Entry:
+        """The options of a read: fsspec opens a file of pyarrow so that it cannot seek, and then seeks."""
+        return {"seekable": True} if any(kind.__name__ == "ArrowFSWrapper" for kind in type(self.fs).__mro__) else {}
+
+    def pread(self, begin: int, end: int) -> bytes:
+        """Read a part of the file, all of it. Raises: OSError; CorruptFileError if the file is shorter."""
+        if begin >= end:
+            return b""
+        with self.named():
+            data: bytes = self.fs.cat_file(self.path, start=begin, end=end, **self.reading)
+        return self.require_all(data, begin, end)
+
+    def require_all(self, data: bytes, begin: int, end: int) -> bytes:
+        if len(data) != end - begin:
+            reason = f"{end - begin} bytes were asked for, {len(data)} came: the file was cut, or exchanged, while open"
+            raise CorruptFileError(self, begin + len(data), "file size", reason)
+        return data
+
+    def read_bytes(self) -> bytes:
+        """Read a file whole. Raises: OSError; CorruptFileError if it was cut meanwhile."""
+        status = self.stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
+        return self.pread(0, status.st_size)
+
+    def open(self, mode: str = "rb", buffering: int = -1) -> Any:
+        """Open the file to read it. Parameters: buffering: 0 to fetch no more than is read. Raises: OSError."""
+        with self.named():
+            return self.fs.open(self.path, mode, cache_type="readahead" if buffering else "none", **self.reading)
+
+    @contextlib.contextmanager
+    def named(self) -> Iterator[None]:
+        """Make whatever the file system raises an OSError that names this path."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self.error(error) from None
+        except Exception as error:
+            raise self.error(error) from error
+
+    def error(self, error: Exception) -> OSError:
+        known = {"FileNotFoundError": errno.ENOENT, "PermissionError": errno.EACCES}
+        number = known.get(type(error).__name__) or getattr(error, "errno", None) or errno.EIO
+        text = os.strerror(number) if number in known.values() else f"{type(error).__name__}: {error}"
+        return OSError(number, text, str(self))
+
+
+def _as_listed(fs: Any, path: str, entry: Entry) -> RemotePath:
+    found = RemotePath(fs, path, None, entry)
+    found._is_as_listed = True
+    return found
+
+
+class ListedEntry:
+    """An entry of a remote directory as ``scandir`` gives it, with what readers use of os.DirEntry."""
+
+    __slots__ = ("_entry", "_path")
+
+    def __init__(self, path: RemotePath) -> None:
+        self._path = path
+        self._entry: Entry = path._entry or {}
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def is_file(self) -> bool:
+        return bool(self._entry["type"] == "file")
+
+    def is_dir(self) -> bool:
+        return bool(self._entry["type"] == "directory")
+
+    def stat(self) -> os.stat_result:
+        """Return type, size and time of change as they were listed. Raises: OSError for a file without a size."""
+        return self._path._status_of(self._entry)
+
+    def version(self) -> tuple[object, ...]:
+        """Return the version of the file as it was listed, see ``RemotePath.version``."""
+        return self._path.version()
+
+
+def changed(entry: Entry) -> float:
+    """When a file was changed last, epoch seconds; 0 where the file system does not say."""
+    found = first_of(entry, CHANGED)
+    if isinstance(found, str):
+        with contextlib.suppress(ValueError):
+            found = datetime.fromisoformat(found)
+    if isinstance(found, datetime):
+        return found.timestamp()
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def shows_change(entry: Entry) -> bool:
+    """Whether a file system tells what differs when a file of one size does."""
+    return changed(entry) > 0 or first_of(entry, VERSION) is not None
+
+
+def first_of(entry: Entry, names: Sequence[str]) -> Any:
+    return next((entry[name] for name in names if entry.get(name) is not None), None)
