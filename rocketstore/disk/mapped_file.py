@@ -10,8 +10,9 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.create import create_file
 from rocketstore.disk.descriptors import closing
 from rocketstore.disk.durable import allocate, sync
@@ -42,7 +43,7 @@ class SelectMappedBufferResult(NamedTuple):
     file: MappedFile
 
 
-class MappedFile:
+class MappedFile(Closable):
     """A whole file in memory, shared with whoever else has it open. A context manager.
 
     Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping as
@@ -204,12 +205,6 @@ class MappedFile:
                 with contextlib.suppress(BufferError):
                     self._map.close()
                 self._descriptor()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.buffer.closed else f"mode {self.mode!r}, {self.buffer.size:,} bytes"

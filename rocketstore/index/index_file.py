@@ -13,6 +13,7 @@ import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
@@ -30,7 +31,7 @@ from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
 __all__ = ["IndexFile"]
 
 
-class IndexFile(IndexFileKernel):
+class IndexFile(IndexFileKernel, Closable):
     """An index file: a table of hash slots, and items chained from each slot, newest first.
 
     Made by ``create`` or ``open``; a context manager. ``len`` is the number of items. One opened with mode "r"
@@ -211,16 +212,9 @@ class IndexFile(IndexFileKernel):
     def __len__(self) -> int:
         return self.header.index_count - 1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[object, ...]:
-        if self.mode != "r":
-            raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), self.path, self.hash_slot_num, self.index_num, self.compat)
+        geometry = self.geometry._asdict()
+        return self._reduce_reader(self.path, is_writer=self.mode != "r", compat=self.compat, **geometry)
 
     def __repr__(self) -> str:
         if self.closed:
@@ -231,10 +225,6 @@ class IndexFile(IndexFileKernel):
             f"<IndexFile {str(self.path)!r}, mode {self.mode!r}: {header.index_count - 1:,} of "
             f"{self.index_num - 1:,} items, {self.hash_slot_num:,} slots, {span}>"
         )
-
-
-def _reopen(cls: type[IndexFile], path: Path, hash_slot_num: int, index_num: int, compat: str) -> IndexFile:
-    return cls.open(path, hash_slot_num=hash_slot_num, index_num=index_num, compat=compat)
 
 
 def _time(timestamp: int) -> str:

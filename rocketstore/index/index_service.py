@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
@@ -20,19 +21,17 @@ from rocketstore.index.index_directory import IndexDirectory
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList
 from rocketstore.index.index_writer import IndexWriter
-from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column, require_int64
-from rocketstore.kernels.index_requests import index_items
+from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
+from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
-from rocketstore.messages.message_batch import MessageBatch, values_of
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "QueryOffsetResult", "index_key_prefix", "open_index"]
 
 MAX_MSGS_NUM_BATCH = 64
-REQUIRED = ("topic", "phy_offset", "store_timestamp")
-OPTIONAL = ("uniq_key", "keys", "tags", "sys_flag")
 INDEX_TYPES = (None, "K", "U", "T")
 
 
@@ -47,7 +46,7 @@ class QueryOffsetResult(NamedTuple):
     index_last_update_phy_offset: int
 
 
-class IndexService:
+class IndexService(Closable):
     """The index files of one directory. Made by ``open``; a context manager.
 
     Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``.
@@ -161,7 +160,7 @@ class IndexService:
         Raises: as ``build_indexes``.
         Source: IndexService.buildIndex.
         """
-        self.build_indexes({name: [getattr(request, name)] for name in REQUIRED + OPTIONAL})
+        self.build_indexes({name: [getattr(request, name)] for name in INDEXED_COLUMNS})
 
     def build_indexes(self, requests: MessageBatch | Mapping[str, Any] | Any) -> int:
         """Index dispatched messages, in order.
@@ -185,23 +184,12 @@ class IndexService:
         """
         writer = self._writing()
         self.check_file_sizes()
-        requests = _columns_of(requests) if isinstance(requests, MessageBatch) else requests
-        columns = {name: _column(requests, name) for name in REQUIRED + OPTIONAL}
-        n = len(columns["phy_offset"])
-        offsets = checked_offsets(columns["phy_offset"], n)
-        times = int64_column(columns["store_timestamp"], "store_timestamp", n)
-        flags = np.zeros(n, np.int64) if columns["sys_flag"] is None else columns["sys_flag"]
-        topic = [columns["topic"]] * n if isinstance(columns["topic"], str) else columns["topic"]
-        items = index_items(
-            topic, columns["uniq_key"], columns["keys"], columns["tags"], offsets,
-            int32_column(flags, "sys_flag", n),
-            self._end_phy_offset(),
-            Compat.of(self.compat).indexes_tags,
-        )
-        if n:
-            messages_after = len(items.rows) == 0 or int(items.rows[-1]) < n - 1
-            writer.put(items.key_hashes, offsets[items.rows], times[items.rows], messages_after=messages_after)
-        return len(items.rows)
+        items = find_items(requests, self._end_phy_offset(), indexes_tags=Compat.of(self.compat).indexes_tags)
+        if items.count_requests:
+            writer.put(
+                items.key_hashes, items.phy_offsets, items.store_timestamps, messages_after=items.is_last_without_item
+            )
+        return len(items.key_hashes)
 
     def build_items(
         self, key_hashes: np.ndarray, phy_offsets: np.ndarray, store_timestamps: np.ndarray, last_phy_offset: int
@@ -372,17 +360,11 @@ class IndexService:
             raise io.UnsupportedOperation(f"{self.directory} is open for reading: open it with mode 'a' to add to it")
         return self._writer
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[object, ...]:
-        if self.mode != "r":
-            raise TypeError(f"{self.directory} is open for adding: only a reader can be pickled")
-        options = self._files.geometry, self.compat, self.max_msgs_num_batch
-        return _reopen, (type(self), self.directory, *options)
+        return self._reduce_reader(
+            self.directory, is_writer=self.mode != "r", compat=self.compat, max_msgs_num_batch=self.max_msgs_num_batch,
+            **(self._files.geometry._asdict() if self._files.geometry else {}),
+        )
 
     def __repr__(self) -> str:
         if self._files.closed:
@@ -399,33 +381,6 @@ def open_index(
         directory, "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num, compat=config.compat,
         last_exit_ok=last_exit_ok, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,
     )
-
-
-def _reopen(
-    cls: type[IndexService], directory: Path, geometry: IndexGeometry | None, compat: str, max_msgs_num_batch: int
-) -> IndexService:
-    slots, items = geometry or (None, None)
-    return cls.open(
-        directory, hash_slot_num=slots, index_num=items, compat=compat, max_msgs_num_batch=max_msgs_num_batch
-    )
-
-
-def _column(requests: Any, name: str) -> Any:
-    names = getattr(requests, "column_names", getattr(requests, "columns", requests))
-    if name in names:
-        return requests[name]
-    if name in REQUIRED:
-        raise ValueError(f"requests have no column {name!r}: {', '.join(REQUIRED)} are needed")
-    return None
-
-
-def _columns_of(batch: MessageBatch) -> dict[str, Any]:
-    """Return the columns of a batch that are indexed, the keys of each message as one text."""
-    found = {name: column for name in REQUIRED + OPTIONAL if (column := getattr(batch, name, None)) is not None}
-    columns = {name: values_of(name, column, 0, len(batch)) for name, column in found.items()}
-    if "keys" in columns:
-        columns["keys"] = [" ".join(keys) for keys in columns["keys"]]
-    return columns
 
 
 def index_key_prefix(topic: Any, index_type: str | None) -> Any:
