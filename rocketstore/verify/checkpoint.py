@@ -8,8 +8,8 @@ from pathlib import Path
 from rocketstore.kernels.layout import CHECKPOINT
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.verify.index import IndexVerifier
-from rocketstore.verify.log import LogVerifier
+from rocketstore.verify.index.index_verifier import IndexVerifier
+from rocketstore.verify.log.log_verifier import LogVerifier
 from rocketstore.verify.report import Findings
 
 __all__ = ["check_checkpoint", "find_lost_end"]

@@ -20,9 +20,9 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
 from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.state.java_numbers import parse_long
-from rocketstore.verify.ext import ExtFiles
-from rocketstore.verify.index_files import CheckedIndexFile
-from rocketstore.verify.queue_files import QueueFiles
+from rocketstore.verify.index.checked_index_file import CheckedIndexFile
+from rocketstore.verify.queues.ext_files import ExtFiles
+from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.report import Findings
 from rocketstore.verify.start import stray_files
 

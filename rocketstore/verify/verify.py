@@ -35,12 +35,12 @@ from rocketstore.store.message_store import MessageStore
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.file_listing import FileListing, is_lock_held
-from rocketstore.verify.index import IndexVerifier
-from rocketstore.verify.log import LogVerifier
-from rocketstore.verify.queues import QueueVerifier
+from rocketstore.verify.index.index_verifier import IndexVerifier
+from rocketstore.verify.log.log_verifier import LogVerifier
+from rocketstore.verify.queues.queue_verifier import QueueVerifier
+from rocketstore.verify.queues.unit_verifier import UnitVerifier
 from rocketstore.verify.report import Findings, VerifyReport
 from rocketstore.verify.start import check_start_files
-from rocketstore.verify.units import UnitVerifier
 
 __all__ = ["verify"]
 

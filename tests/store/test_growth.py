@@ -16,7 +16,7 @@ from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.errors import StoreError
 from rocketstore.recovery import plan_index
 from rocketstore.recovery.index import find_sound_items
-from rocketstore.verify.ranges import Ranges
+from rocketstore.verify.queues.ranges import Ranges
 
 FEW, MANY = 80, 320
 HUGE = {"mapped_file_size_commit_log": 1 << 20, "mapped_file_size_consume_queue": 20_000,

@@ -26,8 +26,8 @@ from support.puts import PROFILES, Pair
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild
 from rocketstore.limits import LONG_MAX
-from rocketstore.verify import log as verify_log
-from rocketstore.verify.ranges import Ranges
+from rocketstore.verify.log import log_verifier
+from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import KINDS, SHOWN
 from rocketstore.verify.verify import verify
 
@@ -433,7 +433,7 @@ def test_an_empty_store_is_sound(tmp_path):
 @pytest.mark.parametrize("releases", [("5.3.3", "5.5.1"), ("5.5.1", "5.1.4"), ("5.3.3", "5.5.1", "5.1.4")])
 def test_an_index_that_another_release_went_on_with_is_sound(releases, piece, tmp_path, monkeypatch):
     """Those before 5.4.0 put no items for tags."""
-    monkeypatch.setattr(verify_log, "CHUNK", piece)
+    monkeypatch.setattr(log_verifier, "CHUNK", piece)
     root = tmp_path / "store"
     for compat in releases:
         with rocketstore.open(root, "a", config=StoreConfig(**planted.SIZES, compat=compat)) as store:
@@ -467,7 +467,7 @@ def test_a_key_that_looks_like_a_tag_is_no_item_of_tags(tmp_path):
 
 @pytest.mark.parametrize("piece", [1024, 2048])
 def test_a_part_that_has_a_blank_and_no_record_is_sound(piece, tmp_path, monkeypatch):
-    monkeypatch.setattr(verify_log, "CHUNK", piece)
+    monkeypatch.setattr(log_verifier, "CHUNK", piece)
     rows = [{"body": bytes(1200), "properties": {"KEYS": "k"}} for _ in range(9)]
     make_store(tmp_path / "store", rows, file_size=4096)
     assert bad(verify(tmp_path / "store")) == []

@@ -14,8 +14,8 @@ from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT
 from rocketstore.limits import INT_MAX
-from rocketstore.verify.ext import ExtFiles
-from rocketstore.verify.ranges import Ranges
+from rocketstore.verify.queues.ext_files import ExtFiles
+from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings, Place
 
 __all__ = ["NEAR", "QueueFiles", "are_fillers", "are_valid"]

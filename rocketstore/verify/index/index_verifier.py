@@ -27,7 +27,7 @@ from rocketstore.kernels.verify import (
 )
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.verify.index_files import CheckedIndexFile
+from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.report import Findings, Place, log_place
 
 __all__ = ["IndexDifferences", "IndexVerifier"]

@@ -26,9 +26,9 @@ from rocketstore.kernels.verify import NO_PROPERTY_CRC, TIME_FALLS, LogChecker
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.recovery.tail import tails
-from rocketstore.verify.bodies import bad_bodies
-from rocketstore.verify.index import IndexDifferences, IndexVerifier
-from rocketstore.verify.queues import QueueRows, QueueVerifier
+from rocketstore.verify.index.index_verifier import IndexDifferences, IndexVerifier
+from rocketstore.verify.log.bodies import bad_bodies
+from rocketstore.verify.queues.queue_verifier import QueueRows, QueueVerifier
 from rocketstore.verify.report import Findings
 
 __all__ = ["LogVerifier"]
