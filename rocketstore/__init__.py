@@ -22,11 +22,11 @@ from rocketstore.index.index_service import IndexService, QueryOffsetResult
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import create_uniq_id
+from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt

@@ -15,7 +15,7 @@ from rocketstore.kernels.dispatch import MORE_DISPATCH, MULTI_DISPATCH, REQUEST
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_writer import MAX_DIGITS, illegal
+from rocketstore.messages.put_rules import MAX_DIGITS, illegal
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name, split_names
 
 __all__ = ["check_more_queues", "is_multi_dispatched", "more_queues", "with_light_queues", "with_more"]

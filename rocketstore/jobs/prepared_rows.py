@@ -22,8 +22,9 @@ from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import crc32
 from rocketstore.kernels.record_encoder import ENCODED
-from rocketstore.log.log_writer import at_row, check_queue, encode_batch, encoder_of, illegal, naming_row
+from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_row
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_rules import check_queue, illegal
 from rocketstore.messages.system_flags import INNER_BATCH
 
 __all__ = ["ANY_QUEUE", "Block", "PreparedRows", "PreparedRowsWriter", "read_blocks"]

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from numpy import int64
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class Appender:
         max_size: int = ...,
         is_completed: bool = False,
         light_queues: Sequence[tuple[str, int]] = (),
-    ) -> tuple[int, int, int, int, int, str] | Literal[False] | None: ...
+    ) -> tuple[int, int, int, int, int, str] | None: ...
     def append(
         self,
         records: RecordEncoder,

@@ -80,8 +80,8 @@ cdef class Appender:
         now, or without ``host`` the message's own. host: the store's; None for the message's own.
         message_num: queue offsets that it takes. max_size: of its record, bytes. is_completed: its properties need
         nothing more. light_queues: whose queue offsets, which were asked for, move on by one, too.
-        Returns: the fields of a PutMessageResult; None: the file has no room, and is closed by a blank now; False:
-        its properties are to be completed first.
+        Returns: the fields of a PutMessageResult; None if nothing is appended: its properties must be completed first
+        if ``records.is_special``; else the file has no room, and is closed by a blank now.
         Raises: as ``RecordEncoder.add``; PutMessageError if it fits no file; StoreClosedError.
         """
         cdef const Encoded *record
@@ -92,7 +92,7 @@ cdef class Appender:
             records.clear_all()
             records.add_message(message, message_num, None, host is None)
         if records.is_special and not is_completed:
-            return False
+            return None
         if not len(records):
             raise ValueError("nothing was encoded")
         record = records.at(0)

@@ -27,14 +27,16 @@ from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
+from rocketstore.log.busy_threads import require_uninterrupted
 from rocketstore.log.end_rule import StoreState
 from rocketstore.log.ending import Ending, read_error
-from rocketstore.log.log_writer import LogWriter, StoreTimestamp, require_uninterrupted
-from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.log.record_reader import RecordReader
 from rocketstore.log.scan import Scan, subscribed_tags
+from rocketstore.log.standalone_writer import StandaloneLogWriter
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
+from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.messages.put_rules import StoreTimestamp
 
 __all__ = ["CommitLog"]
 
@@ -51,7 +53,7 @@ class CommitLog(RecordReader):
     def __init__(self, queue: MappedFileQueue, options: dict[str, Any], mode: str = "r") -> None:
         super().__init__(queue, options)
         self.mode = mode
-        self.writer: LogWriter | None = None
+        self.writer: StandaloneLogWriter | None = None
         self._locks: list[StoreLock] = []
         self.ending = Ending(self)
 
@@ -103,7 +105,7 @@ class CommitLog(RecordReader):
             self.refresh()
             if mode != "r":
                 self.whole_to = LONG_MAX
-                self.writer = LogWriter.of_log(self, config or StoreConfig())
+                self.writer = StandaloneLogWriter.of_log(self, config or StoreConfig())
                 self.whole_to = self.writer.phy_offset
                 self._locks = locks
                 weakref.finalize(self, stack.pop_all().close)
@@ -122,12 +124,7 @@ class CommitLog(RecordReader):
         lost; StoreError if the store has a queue of this name whose records are all gone; io.UnsupportedOperation in
         mode "r". Source: CommitLog.asyncPutMessage.
         """
-        writer = self._writing()
-        with writer.lock:
-            result = writer.append_alone(message, store_timestamp)
-        if writer.is_sync:
-            writer.flush(result.phy_offset + result.size)
-        return result
+        return self._writing().put(message, store_timestamp)
 
     def append_batch(
         self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
@@ -140,15 +137,7 @@ class CommitLog(RecordReader):
         """
         if is_arrow(messages):
             messages = MessageBatch.of_arrow(messages)
-        writer = self._writing()
-        with writer.lock:
-            result = writer.append_together(messages, store_timestamp, is_completed=False)
-            if result is None:
-                singles = writer.one_by_one(messages, writer.check_alone)
-                result = PutMessagesResult.of([writer.append_alone(message, store_timestamp) for message in singles])
-        if writer.is_sync and result:
-            writer.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
-        return result
+        return self._writing().put_all(messages, store_timestamp)
 
     def flush(self) -> None:
         """Write all appended messages to the disk. Raises OSError: the messages may be lost then.
@@ -157,7 +146,7 @@ class CommitLog(RecordReader):
         """
         self._writing().flush()
 
-    def _writing(self) -> LogWriter:
+    def _writing(self) -> StandaloneLogWriter:
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         if self.writer is None:
@@ -348,7 +337,7 @@ class CommitLog(RecordReader):
         """
         writer = None if self._is_forked else self.writer
         if writer is not None:
-            require_uninterrupted(writer, self.directories[0])
+            require_uninterrupted(writer.busy_threads, self.directories[0])
         try:
             if writer is not None and not self._closed:
                 writer.flush()

@@ -8,13 +8,13 @@ import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues
+from rocketstore.dispatch.topic_queues import MAX_DECLARED_QUEUES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, MIN_RECORD
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
-from rocketstore.store.writer import MAX_DECLARED_QUEUES
 
 __all__ = ["QueueOffsets"]
 

@@ -17,11 +17,12 @@ from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import StoreError
 from rocketstore.layout.geometry import require_store
+from rocketstore.log.busy_threads import require_uninterrupted
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_writer import StoreTimestamp, require_uninterrupted
-from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.lag import ConsumerLag, consumer_lag
 from rocketstore.store.reader import StoreReader
@@ -131,9 +132,7 @@ class MessageStore(StoreReader):
         add its properties to the properties of each message. Returns: PutMessagesResult. Raises: as ``put_message``.
         Source: DefaultMessageStore.putMessages.
         """
-        result = self._writing().put_batch(batch, messages, store_timestamp)
-        assert isinstance(result, PutMessagesResult)
-        return result
+        return self._writing().put_batch(batch, messages, store_timestamp)
 
     def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:
         """Add a topic to topics.json, or add queues to a topic. Putting to an unknown topic adds it with the default.
@@ -222,7 +221,7 @@ class MessageStore(StoreReader):
         if self._writer is not None:
             if self._writer.reput.is_current:
                 raise StoreError(f"{self.path}: cannot be closed by its own dispatcher")
-            require_uninterrupted(self._writer, self.path)
+            require_uninterrupted(self._writer.busy_threads, self.path)
         with contextlib.ExitStack() as stack:  # closes each part, even if closing another part raises
             for part in (self.__dict__.get("commit_log"), self._index):
                 if part is not None:

@@ -15,7 +15,7 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, last_version
-from rocketstore.log.log_writer import StoreTimestamp, illegal
+from rocketstore.messages.put_rules import StoreTimestamp, illegal
 from rocketstore.store.writer import StoreWriter, open_writer
 
 __all__ = ["write_pieces"]

@@ -7,8 +7,9 @@ import itertools
 import operator
 import re
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from _thread import get_ident
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,23 @@ from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_root, sync_path
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
-from rocketstore.dispatch.light_queues import check_more_queues
+from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
 from rocketstore.dispatch.reput import ReputMessageService
+from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService, open_index
 from rocketstore.jobs.prepared_rows import Block
 from rocketstore.layout.geometry import require_batch_size, writing_config
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
+from rocketstore.log.busy_threads import marks_thread_busy
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.log_writer import LogWriter, StoreTimestamp, illegal, message_num, whole
-from rocketstore.log.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow
-from rocketstore.messages.system_flags import INNER_BATCH
-from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, SYSTEM_TOPIC_PREFIXES, is_file_name, split_names
+from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
+from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
 from rocketstore.recovery.complete import complete_store
 from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
@@ -42,12 +45,11 @@ from rocketstore.store.flush import FlushService
 
 __all__ = ["StoreWriter", "open_writer"]
 
-MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps something for each queue that topics.json says there is
 USED_BY_WRITERS = (
     "flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval",
     "default_topic_queue_nums",
 )
-PIECE = 4096  # messages of an iterator that are put together
+MESSAGES_TOGETHER = 4096  # of an iterator
 
 
 class StoreWriter:
@@ -69,19 +71,16 @@ class StoreWriter:
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
         self._lock_file, *self._other_locks = locks
-        self._batch_topics = batch_topics
-        self._topics = read_topics(root, config)
-        self._new_queues: dict[str, int] = {}  # topics whose queues topics.json does not have yet
-        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._topic_queues = TopicQueues(root, config, batch_topics)
+        self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
         make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
-            directories, config, phy_offset, self._find_queue_offset, self._next_queue_id,
-            config.commit_log_paths(root), self._before_roll,
+            directories, config, phy_offset, self, config.commit_log_paths(root), self._before_roll
         )
+        self.busy_threads = self._log.busy_threads
         self._read_log = log
-        self._topics_lock = threading.Lock()
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
         self._is_told = False  # whether a caller knows of the failure
@@ -90,7 +89,7 @@ class StoreWriter:
         with contextlib.ExitStack() as stack:  # there may be no more threads
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
-                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._save_topics, self._fail
+                dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail
             )
             stack.callback(self.reput.stop)
             self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
@@ -104,147 +103,121 @@ class StoreWriter:
     # ---- put -----------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        # Of the few instructions of this way many would be calls: what is true seldom is asked for here.
+        # Hot path: test the rare conditions inline and call the full check only if one of them holds.
         if self._closed or self._failure is not None or not self._lock_file.owned:
             self._require_sound()
-        log = self._log
+        log, busy_threads, thread = self._log, self.busy_threads, get_ident()
         try:
+            busy_threads.add(thread)  # as ``marks_thread_busy``, without its call
             with log.lock:
                 if self._closed:
                     self._require_open()
-                result = log.append(message, store_timestamp, is_completed=False)
-                if result is None:
-                    result = self._put_special(message, store_timestamp)
+                try:
+                    result = log.append(message, store_timestamp)
+                except IncompleteMessageError:
+                    result = self._complete_and_append(message, store_timestamp)
+            self.reput.count_records(1)
+            if log.is_sync:
+                self._wait_for_disk(result.phy_offset + result.size)
+            return result
         except PutMessageError as error:
-            raise (error if self._light_queues(whole(message)) is None else illegal(str(error))) from None
+            is_plain = names_of_light_queues(with_flags_and_properties(message), self.config) is None
+            raise (error if is_plain else illegal(str(error))) from None
         except OSError as error:
             self._fail(error)
             raise
-        self.reput.count_records(1)
-        if log.is_sync:
-            self._wait_for_disk(result.phy_offset + result.size)
-        return result
+        finally:
+            busy_threads.discard(thread)
 
     def put_messages(
         self, messages: Iterable[Message] | MessageBatch | Any, store_timestamp: StoreTimestamp
     ) -> PutMessagesResult:
         if isinstance(messages, Sequence | MessageBatch) and not is_arrow(messages):
-            return self._put_all(messages, store_timestamp, 0)
+            return self._put_together(messages, store_timestamp)
         rows, results = 0, []
-        for piece in in_pieces(messages):
-            results.append(self._put_all(piece, store_timestamp, rows))
-            rows += len(piece)
+        for part in in_parts(messages):
+            results.append(self._put_together(part, store_timestamp, first_row=rows))
+            rows += len(part)
         return PutMessagesResult.join(results)
 
-    def _put_all(
-        self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp, first_row: int
-    ) -> PutMessagesResult:
-        result = self.put_batch(None, messages, store_timestamp, first_row)
-        if isinstance(result, PutMessagesResult):
-            return result
-        return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in result])
-
     def put_batch(
-        self, batch: Message | None, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp,
-        first_row: int = 0,
-    ) -> PutMessagesResult | list[Message]:
-        """Put messages together.
+        self, batch: Message, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp
+    ) -> PutMessagesResult:
+        return self._put_together(messages, store_timestamp, batch)
 
-        Parameters: batch: None for messages that are no client's batch. first_row: the number of the first, for errors.
-        Returns: if some have properties that are to be completed, the messages in their queues, and nothing is put.
+    @marks_thread_busy
+    def _put_together(
+        self,
+        messages: Sequence[Message] | MessageBatch,
+        store_timestamp: StoreTimestamp,
+        batch: Message | None = None,
+        first_row: int = 0,
+    ) -> PutMessagesResult:
+        """Put messages together, or one by one if the properties of a message must be completed.
+
+        Parameters: batch, first_row: as ``LogWriter.append_together``.
         """
         self._require_sound()
         try:
             with self._log.lock:
                 self._require_open()
-                result = self._log.append_together(
-                    messages, store_timestamp, batch, is_completed=batch is not None, first_row=first_row
-                )
-                if result is None:
-                    return self._log.one_by_one(messages, self._check_special, first_row)
+                try:
+                    result = self._log.append_together(messages, store_timestamp, batch, first_row=first_row)
+                    singles = None
+                except IncompleteMessageError:
+                    singles = self._log.messages_with_queues(messages, self._check_incomplete, first_row)
         except OSError as error:
             self._fail(error)
             raise
+        if singles is not None:
+            return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in singles])
         if result:
             self.reput.count_records(len(result))
             if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
 
+    @marks_thread_busy
     def put_encoded(self, blocks: Iterable[Block], store_timestamp: int | None) -> None:
-        """Append what other encoders have made, and bring it to the disk; after any error nothing more is taken.
+        """Append the records of other encoders, and write them to the disk. After any error the writer is stopped.
 
-        Parameters: store_timestamp: epoch ms; None: the records have theirs.
+        Parameters: store_timestamp: epoch ms; None: the records keep theirs.
         """
         self._require_sound()
         try:
             for block in blocks:
                 with self._log.lock:
                     self._require_open()
-                    self._log.append_encoded(*block.with_queues(self._take_turns), store_timestamp)
+                    self._log.append_encoded(*block.with_queues(self._topic_queues.next_queue_ids), store_timestamp)
                 self.reput.count_records(len(block.encoded))
-        except BaseException as error:  # Ctrl-C too: only some of it is there
+        except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
             raise
         self.flush()
 
-    def _put_special(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
-        """Put a message whose properties are completed now: an inner batch, or one for light queues."""
-        message = whole(message)
-        number = self._check_special(message)
+    def _complete_and_append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        """Complete the properties of an inner batch or of a message for light queues, and append the message."""
+        message = with_flags_and_properties(message)
+        number = self._check_incomplete(message)
         made = self._log.completed(message)
-        names = self._light_queues(made)
+        names = names_of_light_queues(made, self.config)
         if names is None:
-            return self._append(made, store_timestamp, number)
+            return self._log.append_completed(made, store_timestamp, number)
         offsets = {name: self._next_light_offset(name) for name in names if name.startswith(LIGHT_QUEUE_PREFIX)}
         made.properties["INNER_MULTI_QUEUE_OFFSET"] = ",".join(str(offsets.get(name, "")) for name in names)
         if not self._compat.keeps_wait:
             made.properties.pop("WAIT", None)
         light_queues = [(name, 0) for name in names if name in offsets and is_file_name(name)]
-        result = self._append(made, store_timestamp, number, self.config.max_message_size, light_queues)
+        max_size = self.config.max_message_size
+        result = self._log.append_completed(made, store_timestamp, number, max_size, light_queues)
         self._unbuilt.update(name for name in names if name in offsets and not is_file_name(name))
         return result
 
+    def _check_incomplete(self, message: Message) -> int:
+        return check_incomplete_message(message, self.config, self._topic_queues.batch_topics)
+
     def _next_light_offset(self, name: str) -> int:
         return self._log.next_queue_offset(name, 0) if is_file_name(name) else self._unbuilt[name]
-
-    def _append(self, *arguments: Any) -> PutMessageResult:
-        result = self._log.append(*arguments)
-        assert result is not None
-        return result
-
-    def _check_special(self, message: Message) -> int:
-        """Give the number of messages that it is. Raises: PutMessageError if it cannot be what it says."""
-        number = message_num(message)
-        if message.sys_flag & INNER_BATCH and message.topic not in self._batch_topics:
-            raise illegal("an inner batch, whose topic is not of queue.type BatchCQ: create_topic makes one")
-        if self._compat.has_multi_dispatch and not self._is_light_alike(message):
-            raise illegal(f"INNER_MULTI_DISPATCH: {self._compat.release} gives other offsets than 5.3.2 and later do")
-        properties, names = message.properties, self._light_queues(message)
-        if names is not None:
-            offsets = ",".join("0" if name.startswith(LIGHT_QUEUE_PREFIX) else "" for name in names)
-            properties = {**properties, "INNER_MULTI_QUEUE_OFFSET": offsets}
-        check_more_queues(message.topic, properties, self.config, self._batch_topics)
-        return number
-
-    def _light_queues(self, message: Message) -> list[str] | None:
-        """The queues besides its own that a message is for, None where none can be.
-
-        Source: LmqDispatch.wrapLmqDispatch, MixAll.topicAllowsLMQ.
-        """
-        allowed = self.config.enable_lmq and not re.match(self._compat.no_lmq, message.topic)
-        names = message.properties.get("INNER_MULTI_DISPATCH", "") if allowed else ""
-        return split_names(names) if names.strip() else None
-
-    def _is_light_alike(self, message: Message) -> bool:
-        """Whether MultiDispatch, which LmqDispatch followed, gives a message the same offsets in light queues."""
-        options = self.config.enable_lmq, self.config.enable_multi_dispatch
-        if not any(options) or not message.properties.get("INNER_MULTI_DISPATCH", "").strip():
-            return True
-        names = self._light_queues(message)
-        if names is None or not all(options) or message.topic in self._batch_topics:
-            return False
-        return len({*names}) == len(names) and all(name.startswith(LIGHT_QUEUE_PREFIX) for name in names)
 
     def _wait_for_disk(self, end: int) -> None:
         """Return when the log is on the disk up to a physical offset. Raises: OSError, StoreError."""
@@ -258,76 +231,47 @@ class StoreWriter:
 
     # ---- topics and queues ---------------------------------------------------------------------------------
 
+    @marks_thread_busy
     def create_topic(self, topic: str, queue_nums: int | None, queue_type: str | None) -> None:
         if not is_file_name(topic):
             raise ValueError(f"topic {topic!r:.80}: cannot be the name of a directory, which its queues need")
         if queue_type == "BatchCQ" and not self._compat.has_inner_batches:
             raise ValueError(f"queue_type={queue_type!r}: {self._compat.release} has no batch queues, 5.0.0 has")
-        types = {} if queue_type is None else {topic: queue_type}
         nums = self.config.default_topic_queue_nums if queue_nums is None else operator.index(queue_nums)
         if queue_type == "BatchCQ":
             require_batch_size(self.config)
         self._require_sound()
         with self._log.lock:
-            self._save_topics()
-            if queue_type == "BatchCQ" and topic not in self._batch_topics and self._has_queues(topic):
+            self._topic_queues.save()
+            if queue_type == "BatchCQ" and topic not in self._topic_queues.batch_topics and self._has_queues(topic):
                 raise ValueError(f"topic {topic!r:.80} has queues, which cannot become those of type {queue_type}")
-            extend_topics(self.root, {topic: nums}, types)
-            self._topics = read_topics(self.root, self.config)
-            self._batch_topics |= batch_topics(self._topics)
+            self._topic_queues.extend(topic, nums, queue_type)
 
     def _has_queues(self, topic: str) -> bool:
         is_put = any(name == topic for name, _ in self._log.queues())
         return is_put or (self.root / "consumequeue" / topic).exists()
 
-    def _next_queue_id(self, topic: str) -> int:
-        return next(self._turns[topic]) % self._queue_nums(topic)
-
-    def _take_turns(self, topic: str, count: int) -> list[int]:
-        """Give the queue ids of so many messages, which then begin again."""
-        first, queue_nums = next(self._turns[topic]), self._queue_nums(topic)
-        self._turns[topic] = itertools.count(first + count)
-        return [turn % queue_nums for turn in range(first, first + min(count, queue_nums))]
-
-    def _queue_nums(self, topic: str) -> int:
-        found = self._topics.get(topic)
-        return max(found.write_queue_nums if found is not None else self.config.default_topic_queue_nums, 1)
-
-    def _find_queue_offset(self, topic: str, queue_id: int) -> int:
-        """Give what the next message of a queue gets that nothing was put into yet."""
-        found = self._topics.get(topic)
-        if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
-            least = self.config.default_topic_queue_nums if found is None else 1
-            needed = queue_id + 1 if queue_id < MAX_DECLARED_QUEUES else least
-            with self._topics_lock:
-                self._new_queues[topic] = max(self._new_queues.get(topic, least), needed)
+    def find_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Return the next queue offset of a queue that nothing was put into yet."""
+        self._topic_queues.declare(topic, queue_id)
         with self.reput.lock:
             return self.dispatcher.queue(topic, queue_id).max_queue_offset
-
-    def _save_topics(self) -> None:
-        """Tell the broker of new topics, but for those that it makes itself."""
-        if not self._new_queues:
-            return
-        with self._topics_lock:
-            new = {
-                topic: count
-                for topic, count in self._new_queues.items()
-                if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
-            }
-            if new:
-                extend_topics(self.root, new)
-            self._new_queues = {}  # not before: who finds it empty may take topics.json for written
 
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
     def dispatch_pending(self) -> None:
         """Return when queues and index have all that was put. Raises: StoreError if they could not be written."""
         if self._lock_file.owned and self.reput.dispatched < self._log.phy_offset:
-            self.reput.wait()
-            self._require_no_failure()
+            self._wait_for_dispatch()
 
+    @marks_thread_busy
+    def _wait_for_dispatch(self) -> None:
+        self.reput.wait()
+        self._require_no_failure()
+
+    @marks_thread_busy
     def flush(self) -> None:
-        """Bring all to the disk: the log, then what is dispatched of it, then the checkpoint that says so."""
+        """Write the log, then queues and index, then the checkpoint to the disk."""
         self._require_sound()
         self._flush_all()
 
@@ -343,7 +287,7 @@ class StoreWriter:
             phy_offset, timestamp = self.dispatcher.last_phy_offset, self.dispatcher.last_store_timestamp
             self._log.flush(self.reput.dispatched)
             self.dispatcher.flush()
-            self._save_topics()
+            self._topic_queues.save()
             if phy_offset >= 0:
                 self.checkpoint.logics_msg_timestamp = timestamp
                 if self._compat.has_logics_physical_offset:
@@ -353,7 +297,7 @@ class StoreWriter:
     def _note_flushed(self, for_messages: bool) -> None:
         """After the log was flushed: have a broker know the topics of messages that are acknowledged now."""
         if for_messages:
-            self._save_topics()
+            self._topic_queues.save()
         else:
             self._save_checkpoint()
 
@@ -371,6 +315,7 @@ class StoreWriter:
                 self.checkpoint.confirm_phy_offset = phy_offset
         self.checkpoint.flush()
 
+    @marks_thread_busy
     def delete_expired_files(
         self, queues: Iterable[tuple[str, int]], hours: float | None, before_phy_offset: int | None, dry_run: bool
     ) -> ExpiredFiles:
@@ -415,6 +360,7 @@ class StoreWriter:
                 f"{self.root}: takes no more messages after {self._failure!r}: close it and open it again"
             ) from self._failure
 
+    @marks_thread_busy
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
         if not self._lock_file.owned:  # forked: its locks may be held for ever
@@ -446,11 +392,16 @@ class StoreWriter:
                 self._is_sealed = self._log.phy_offset == end
 
     def _end(self) -> None:
-        """Ctrl-C ends one step, or comes between two: then the lock is held until this is called again."""
+        """Stop the threads, close all parts, and release the locks last. Each step runs even if another step raises.
+
+        If Ctrl-C ends a step, or comes between two, the lock is held until this is called again.
+        """
         index = [] if self.index is None else [self.index.close]  # a dispatcher that does not add to it leaves it open
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self._lock_file)]
-        take([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks])
+        with contextlib.ExitStack() as stack:
+            for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks]):
+                stack.callback(step)
 
     def _unmark(self) -> None:
         if self._failure is None:
@@ -458,21 +409,12 @@ class StoreWriter:
             sync_path(self.root)
 
 
-def in_pieces(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | MessageBatch]:
-    """Read messages of an iterator, or of an Arrow table, as many as are put together."""
+def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | MessageBatch]:
+    """Yield the messages of an iterator, or of an Arrow table, in parts that are put together."""
     if is_arrow(messages):
         return MessageBatch.iter_arrow(messages)
     iterator = iter(messages)
-    return iter(lambda: list(itertools.islice(iterator, PIECE)), [])
-
-
-def take(steps: Sequence[Callable[[], object]]) -> None:
-    """Take steps in order, whatever one of them raises."""
-    try:
-        steps[0]()
-    finally:
-        if len(steps) > 1:
-            take(steps[1:])
+    return iter(lambda: list(itertools.islice(iterator, MESSAGES_TOGETHER)), [])
 
 
 def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:

@@ -24,9 +24,19 @@ RECORD = 1000
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
 
 
+class FirstQueue:
+    """Queue 0 of every topic, empty."""
+
+    def find_queue_offset(self, topic, queue_id):
+        return 0
+
+    def next_queue_id(self, topic):
+        return 0
+
+
 def writer_of(*directories, phy_offset=0, **options):
     options = {"allocate_file_ahead": False, **options}
-    return LogWriter(directories, config_of(**options), phy_offset, lambda topic, queue_id: 0, lambda topic: 0)
+    return LogWriter(directories, config_of(**options), phy_offset, FirstQueue())
 
 
 def message(size=RECORD):
@@ -202,7 +212,7 @@ def test_the_bytes_are_the_reference_s(seed, tmp_path):
     rng = random.Random(f"{seed} writer")
     config = config_of(store_host="1.2.3.4:5")
     model = model_of(config)
-    writer = LogWriter([tmp_path], config, 0, lambda topic, queue_id: 0, lambda topic: 0)
+    writer = LogWriter([tmp_path], config, 0, FirstQueue())
     for _ in range(60):
         rows = [draw_plain(rng) for _ in range(rng.randrange(1, 6))]
         if rng.random() < 0.5:
@@ -220,8 +230,8 @@ def test_the_bytes_are_the_reference_s(seed, tmp_path):
 def test_a_message_of_more_than_a_given_size_is_refused(tmp_path):
     writer = writer_of(tmp_path)
     with pytest.raises(PutMessageError, match="1000"):
-        writer.append(message(), BEGIN, 1, RECORD - 1)
-    assert writer.append(message(), BEGIN, 1, RECORD).phy_offset == 0
+        writer.append_completed(message(), BEGIN, 1, RECORD - 1)
+    assert writer.append_completed(message(), BEGIN, 1, RECORD).phy_offset == 0
     writer.close()
 
 

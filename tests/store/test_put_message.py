@@ -813,14 +813,14 @@ def light(names, topic="T", **fields):
 def test_ctrl_c_after_a_light_message_is_put_repeats_no_offset_of_its_queue(tmp_path, monkeypatch):
     message = Message("T", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
     with open_store(tmp_path / "store", enable_lmq=True, enable_multi_dispatch=True) as store:
-        append = store._writer._append
+        append = store._writer._log.append_completed
 
         def interrupt(*arguments):
             append(*arguments)
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(store._writer, "_append", interrupt)
+            patch.setattr(store._writer._log, "append_completed", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 store.put_message(message)
         store.put_message(message)

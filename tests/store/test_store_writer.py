@@ -42,7 +42,7 @@ import rocketstore
 from rocketstore import Message
 from rocketstore.dispatch import reput as reput_module
 from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
-from rocketstore.log import log_writer
+from rocketstore.log import log_files
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
 
@@ -641,7 +641,7 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
 
 @pytest.mark.parametrize(("ahead", "error"), [(True, OSError(errno.EIO, "fails")), (False, KeyboardInterrupt)])
 def test_a_file_whose_name_was_not_synced_is_synced_by_who_takes_it(ahead, error, monkeypatch, tmp_path):
-    real, failing, synced = log_writer.sync_path, [error], []
+    real, failing, synced = log_files.sync_path, [error], []
 
     def sync_once(path):
         name = max(file.name for file in path.iterdir())
@@ -652,7 +652,7 @@ def test_a_file_whose_name_was_not_synced_is_synced_by_who_takes_it(ahead, error
 
     with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=ahead) as store:
         store.put_message(Message("T", bytes(3000)))
-        monkeypatch.setattr(log_writer, "sync_path", sync_once)
+        monkeypatch.setattr(log_files, "sync_path", sync_once)
         while store.commit_log.max_phy_offset <= 8192:
             with contextlib.suppress(KeyboardInterrupt):
                 store.put_message(Message("T", bytes(3000)))
@@ -1296,10 +1296,11 @@ def test_what_a_handler_of_a_signal_raises_while_many_are_put_is_raised(tmp_path
             raise RuntimeError("timeout")
 
     with open_store(tmp_path / "store") as store:
-        turns, store._writer._turns = store._writer._turns, Turns()
+        queues = store._writer._topic_queues
+        turns, queues._turns = queues._turns, Turns()
         with pytest.raises(RuntimeError, match="timeout"):
             store.put_messages([Message("T", b"")] * 3)
-        store._writer._turns = turns
+        queues._turns = turns
         assert len(store.put_messages([Message("T", b"")] * 3)) == 3
 
 

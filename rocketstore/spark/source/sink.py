@@ -24,7 +24,6 @@ from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRows, PreparedRows
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_config
 from rocketstore.layout.places import require_own_places
-from rocketstore.log.log_writer import StoreTimestamp
 from rocketstore.messages.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.spark.build.write_index import attempt_name, sweep

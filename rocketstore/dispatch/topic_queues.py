@@ -1,0 +1,77 @@
+"""TopicQueues: the queues of topics while a store is written, and the topics that topics.json lacks so far."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rocketstore.config import StoreConfig
+from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
+from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
+
+__all__ = ["MAX_DECLARED_QUEUES", "TopicQueues"]
+
+MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps memory for each queue that topics.json declares
+
+
+class TopicQueues:
+    """The number of queues of each topic, and whose turn it is. Safe to use from several threads.
+
+    Attributes: batch_topics: the topics of batch queues.
+    """
+
+    def __init__(self, root: Path, config: StoreConfig, batch_topics: set[str]) -> None:
+        self._root = root
+        self._config: Any = config  # every size is set
+        self.batch_topics = batch_topics
+        self._topics = read_topics(root, config)
+        self._new_queues: dict[str, int] = {}  # the number of queues, by topics that topics.json lacks so far
+        self._turns: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._lock = threading.Lock()
+
+    def next_queue_id(self, topic: str) -> int:
+        """Return the queue of the next message without a queue id."""
+        return next(self._turns[topic]) % self._queue_nums(topic)
+
+    def next_queue_ids(self, topic: str, count: int) -> list[int]:
+        """Return the queue ids of this many messages, in turn. Each id is listed once; then they repeat."""
+        first, queue_nums = next(self._turns[topic]), self._queue_nums(topic)
+        self._turns[topic] = itertools.count(first + count)
+        return [turn % queue_nums for turn in range(first, first + min(count, queue_nums))]
+
+    def _queue_nums(self, topic: str) -> int:
+        found = self._topics.get(topic)
+        return max(found.write_queue_nums if found is not None else self._config.default_topic_queue_nums, 1)
+
+    def declare(self, topic: str, queue_id: int) -> None:
+        """Have ``save`` add a queue to topics.json, and all queues of the topic below it, if they are missing there."""
+        found = self._topics.get(topic)
+        if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
+            least = self._config.default_topic_queue_nums if found is None else 1
+            needed = queue_id + 1 if queue_id < MAX_DECLARED_QUEUES else least
+            with self._lock:
+                self._new_queues[topic] = max(self._new_queues.get(topic, least), needed)
+
+    def save(self) -> None:
+        """Add the declared queues to topics.json, except those of topics that a broker makes itself."""
+        if not self._new_queues:
+            return
+        with self._lock:
+            new = {
+                topic: count
+                for topic, count in self._new_queues.items()
+                if not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+            }
+            if new:
+                extend_topics(self._root, new)
+            self._new_queues = {}  # last: another thread that finds it empty relies on topics.json
+
+    def extend(self, topic: str, queue_nums: int, queue_type: str | None) -> None:
+        """Add a topic, or queues of a topic, to topics.json now."""
+        extend_topics(self._root, {topic: queue_nums}, {} if queue_type is None else {topic: queue_type})
+        self._topics = read_topics(self._root, self._config)
+        self.batch_topics |= batch_topics(self._topics)

@@ -1,0 +1,58 @@
+"""Encode messages as the records of a store, for a log or for a file of a job."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.errors import PutMessageError
+from rocketstore.kernels.column_encoder import ColumnEncoder
+from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.messages.message_batch import MessageBatch, to_put
+
+__all__ = ["at_row", "encode_batch", "encoder_of", "naming_row"]
+
+
+def encoder_of(config: StoreConfig, find_queue_id: Callable[[str], int]) -> RecordEncoder:
+    """Make the encoder of a store's records. find_queue_id: returns the queue of a topic, for messages without one."""
+    compat, options = Compat.of(config.compat), vars(config)
+    return RecordEncoder(
+        config.store_host, find_queue_id, append_prop_crc=config.enabled_append_prop_crc and compat.has_prop_crc,
+        trailing_separator=compat.trailing_separator, has_v2=compat.has_v2, has_ipv6=compat.has_ipv6,
+        has_compression_types=compat.has_compression_types, has_inner_batches=compat.has_inner_batches,
+        batch_properties=compat.batch_properties, max_message_size=config.max_message_size,
+        mapped_file_size=options["mapped_file_size_commit_log"],
+    )
+
+
+@contextlib.contextmanager
+def naming_row(encoder: RecordEncoder, first_row: int) -> Iterator[None]:
+    """Encode new messages in a ``with`` block. If a message is refused, the error names its row.
+
+    Parameters: first_row: the row of the first message.
+    """
+    encoder.clear()
+    try:
+        yield
+    except ValueError as error:
+        raise at_row(first_row + len(encoder), error) from None
+
+
+def at_row(row: int, error: ValueError) -> ValueError:
+    """Return the error with the row of its message among the messages that were given together."""
+    if isinstance(error, PutMessageError):
+        return PutMessageError(error.status, f"row {row}: {error.args[1]}")
+    return ValueError(f"row {row}: {error}")
+
+
+def encode_batch(encoder: RecordEncoder, batch: MessageBatch, *, keeps_store: bool) -> None:
+    """Encode rows from their columns. Rows whose columns are not enough are encoded as messages."""
+    columns, done = ColumnEncoder(batch.stored_columns(), len(batch)), 0
+    while (done := columns.add(encoder, done, keeps_store)) < len(batch):
+        message = batch[done]
+        try:
+            encoder.add(to_put(message), keeps_store=keeps_store)
+        except OverflowError as error:
+            raise ValueError(f"{message!r}: {error}") from None
+        done += 1

@@ -1,0 +1,168 @@
+"""LogFileWriter: the files at the end of a log: the file that is written, the next file, and the flush of both."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rocketstore.disk.durable import make_directory, sync_path
+from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.errors import StoreError
+from rocketstore.kernels.appender import Appender
+from rocketstore.log.allocate_service import AllocateMappedFileService
+from rocketstore.log.busy_threads import marks_thread_busy
+
+__all__ = ["LogFileWriter"]
+
+
+class LogFileWriter:
+    """Writes the files of a log in turn, and makes the next file before it is needed.
+
+    Attributes: flushed_where: the log is on the disk up to here, bytes. last_flushed: physical offset and store time of
+    the last record on the disk; None before the first flush. busy_threads: the threads that are in a call.
+    Source: MappedFileQueue.getLastMappedFile, AllocateMappedFileService, MultiPathMappedFileQueue.
+    """
+
+    def __init__(
+        self,
+        directories: Iterable[Path],
+        read_only: Iterable[Path],
+        mapped_file_size: int,
+        phy_offset: int,
+        appender: Appender,
+        *,
+        allocates_ahead: bool,
+        before_roll: Callable[[], object],
+    ) -> None:
+        """Open the file that has a physical offset, bytes, if it exists. Parameters: as ``LogWriter``."""
+        self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
+        self.directories = sorted(directories, key=str)  # as RocketMQ sorts them; paths sort by their parts
+        self._all_directories = dict.fromkeys([*self.directories, *read_only])
+        self.mapped_file_size = mapped_file_size
+        self.flushed_where = phy_offset
+        self.last_flushed: tuple[int, int] | None = None
+        self.busy_threads: set[int] = set()
+        self._appender = appender
+        self._flush_lock = threading.Lock()
+        self._flush_error: Exception | None = None  # the system reports it once, and then counts the bytes as written
+        self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
+        self._ahead = AllocateMappedFileService(self._open) if allocates_ahead else None
+        self._before_roll = before_roll
+        self._first_start = phy_offset - phy_offset % self.mapped_file_size
+        try:
+            if self._find(self._first_start) is not None:
+                self._append_to(self._open(self._first_start), phy_offset - self._first_start)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def phy_offset(self) -> int:
+        """The physical offset of the next record, bytes."""
+        with self._switch:
+            return self._end()
+
+    def _end(self) -> int:
+        return self._appender.phy_offset if self._file is not None else self._first_start
+
+    @property
+    def _file(self) -> MappedFile | None:
+        return self._files.get(self._appender.from_offset)
+
+    @property
+    def _next_start(self) -> int:
+        return self._first_start if self._file is None else self._appender.from_offset + self.mapped_file_size
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _roll(self) -> None:
+        """Append to the next file from now on. Raises: OSError if it cannot be made; the log is then unchanged."""
+        self._before_roll()
+        start = self._next_start
+        file = self._ahead.take(start) if self._ahead is not None else None
+        self._append_to(file or self._open(start), 0)
+
+    def _append_to(self, file: MappedFile, position: int) -> None:
+        """Append to another file from now on. An interrupt comes before ``set_file`` or after it."""
+        start = file.file_from_offset
+        file.allocate(position)
+        with self._switch:
+            self._files[start] = file
+            self._appender.set_file(file.buffer, start, position, file.fd)
+        if self._ahead is not None:
+            self._ahead.ask(start + self.mapped_file_size)
+
+    def _find(self, start: int) -> Path | None:
+        paths = (directory / f"{start:020}" for directory in self._all_directories)
+        return next((path for path in paths if path.exists()), None)
+
+    def _open(self, start: int) -> MappedFile:
+        """Open the file that begins at an offset, or make it in the directory whose turn it is."""
+        path = self._find(start)
+        if path is not None and path.parent in self.directories and path.stat().st_size == 0:
+            path.unlink()  # Ctrl-C came before the file had its length
+            path = None
+        if path is not None:
+            file = MappedFile(path, "r+")  # its maker may have failed to sync it
+        else:
+            directory = self.directories[start // self.mapped_file_size % len(self.directories)]
+            make_directory(directory)
+            file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
+        file.flush()  # before its name: the log ignores a file without its length
+        sync_path(file.path.parent)
+        return file
+
+    # ---- flush ---------------------------------------------------------------------------------------------
+
+    @marks_thread_busy
+    def flush(self, end: int | None = None) -> None:
+        """Write the log to the disk, at least up to an offset; None for all of it.
+
+        Raises: OSError: unflushed messages may be lost, even if a later flush succeeds; StoreError if a file is gone.
+        """
+        with self._flush_lock:
+            if self._flush_error is not None:
+                raise StoreError(f"{self.directories[0]}: a flush has failed: what it was to write may be lost") from (
+                    self._flush_error
+                )
+            if end is not None and end <= self.flushed_where:
+                return
+            try:
+                self._flush()
+            except (OSError, StoreError) as error:
+                self._flush_error = error
+                raise
+
+    def _flush(self) -> None:
+        self.check_file()
+        with self._switch:
+            end, files, last = self._end(), dict(self._files), self._appender.from_offset
+            record = self._appender.last_phy_offset, self._appender.last_store_timestamp
+        for file in files.values():
+            file.flush()
+        with self._switch:
+            for start in files:
+                if start < last:
+                    del self._files[start]
+            self.flushed_where = end
+            self.last_flushed = record if record[0] >= 0 else None
+
+    def check_file(self) -> None:
+        """Raise StoreError if the file that is written was removed or replaced."""
+        file = self._file
+        if file is not None:
+            file.check_file()
+
+    def close(self) -> None:
+        """Unmap the files without a flush, and delete the file that was made ahead."""
+        if self._ahead is not None:
+            self._ahead.stop()
+            file, self._ahead = self._ahead.take(self._next_start), None  # another writer may use its name later
+            if file is not None:
+                file.close()
+                with contextlib.suppress(OSError):
+                    file.path.unlink()
+        for file in self._files.values():
+            file.close()

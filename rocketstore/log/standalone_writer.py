@@ -1,0 +1,127 @@
+"""StandaloneLogWriter: appends to a log without queues and index, for ``CommitLog``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.holes import nonzero_end
+from rocketstore.errors import StoreError
+from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.log.busy_threads import marks_thread_busy
+from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.messages.put_rules import StoreTimestamp, illegal, message_num, with_flags_and_properties
+
+__all__ = ["StandaloneLogWriter"]
+
+DEFAULT_SIZE = 1 << 30
+
+
+class QueueOffsets:
+    """The queue offsets of a log alone: they continue those of its records. Messages get queue 0 by default."""
+
+    def __init__(self, log: Any, end: int) -> None:
+        self._log = log
+        self._end = end
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def find_queue_offset(self, topic: str, queue_id: int) -> int:
+        if not self._offsets:
+            self._offsets.update(next_queue_offsets(self._log, self._end))
+        if (topic, queue_id) not in self._offsets and self._log.min_phy_offset > 0:
+            require_no_queue(self._log.directories, topic, queue_id)
+        return self._offsets.get((topic, queue_id), 0)
+
+    def next_queue_id(self, topic: str) -> int:
+        return 0
+
+
+class StandaloneLogWriter(LogWriter):
+    """Appends to a log alone. It checks messages as a store does, and completes inner batches of any topic."""
+
+    @classmethod
+    def of_log(cls, log: Any, config: StoreConfig) -> Self:
+        """Make the writer that continues a CommitLog and the queue offsets of its records.
+
+        Raises: StoreError if bytes behind its last record are not zero, or a file has another length. A put raises it
+        too, for a queue of the store beside the log whose records are all gone.
+        """
+        size = log.mapped_file_size or config.mapped_file_size_commit_log or DEFAULT_SIZE
+        end = log.max_phy_offset
+        for file in log.queue.files:
+            if file.size != size:
+                raise StoreError(f"{file.path}: {file.size} bytes, not {size}: recover the store first")
+            begin = max(end - file.file_from_offset, 0)
+            if nonzero_end(file.path, begin, file.size) > begin:
+                raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
+        config = replace(config, mapped_file_size_commit_log=size)
+        return cls(log.directories, config, end, QueueOffsets(log, end))
+
+    @marks_thread_busy
+    def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        """Append a message; with sync flush wait for the disk. Raises: as ``append``."""
+        with self.lock:
+            result = self._put_one(message, store_timestamp)
+        if self.is_sync:
+            self.flush(result.phy_offset + result.size)
+        return result
+
+    @marks_thread_busy
+    def put_all(self, messages: Sequence[Message] | MessageBatch, store_timestamp: StoreTimestamp) -> PutMessagesResult:
+        """Append messages in order; if a message is refused, none. With sync flush wait for the disk."""
+        with self.lock:
+            try:
+                result = self.append_together(messages, store_timestamp)
+            except IncompleteMessageError:
+                singles = self.messages_with_queues(messages, self._check)
+                result = PutMessagesResult.of([self._put_one(message, store_timestamp) for message in singles])
+        if self.is_sync and result:
+            self.flush(int(result.phy_offsets[-1] + result.sizes[-1]))
+        return result
+
+    def _put_one(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
+        try:
+            return self.append(message, store_timestamp)
+        except IncompleteMessageError:
+            pass
+        message = with_flags_and_properties(message)
+        number = self._check(message)
+        return self.append_completed(self.completed(message), store_timestamp, number)
+
+    def _check(self, message: Message) -> int:
+        """Return the number of messages in a message. Raises: PutMessageError."""
+        if self._has_light_queues and "INNER_MULTI_DISPATCH" in message.properties:
+            raise illegal("INNER_MULTI_DISPATCH: a log alone has no offsets of other queues: put it into a store")
+        return message_num(message)
+
+
+def next_queue_offsets(log: Any, end: int) -> dict[tuple[str, int], int]:
+    """Return the queue offset after the last message of each queue, from the records of a log up to ``end``."""
+    scanner = RequestScanner(message_delay_level=StoreConfig.message_delay_level, indexes_tags=False)
+    found: dict[tuple[str, int], int] = {}
+    for file in log.queue.files:
+        if file.file_from_offset < end:
+            window = log.queue.read(file.file_from_offset, file.size, "sequential")
+            scanner.scan(window.buffer, window.from_offset, file.file_from_offset, end)
+            requests, _ = scanner.take()
+            following = (requests["msg_base_offset"] + np.maximum(requests["batch_size"], 1)).tolist()
+            queues = map(scanner.queues.__getitem__, requests["queue"].tolist())
+            found |= dict(zip(queues, following, strict=True))
+    return found
+
+
+def require_no_queue(directories: Iterable[Path], topic: str, queue_id: int) -> None:
+    """Raise StoreError if the store has a queue but its log has no record of it, and so no next queue offset."""
+    for directory in directories:
+        for kind in ("consumequeue", "batchconsumequeue"):
+            queue = directory.parent / kind / topic / str(queue_id)
+            if queue.is_dir() and any(queue.iterdir()):
+                raise StoreError(f"{queue}: all its records are gone, only the store goes on with it: rocketstore.open")

@@ -1,0 +1,81 @@
+"""What a put requires of messages, and how it refuses them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from rocketstore.errors import PutMessageError
+from rocketstore.messages.message import MAX_BATCH, Message
+from rocketstore.messages.message_batch import MessageBatch, to_put, values_of
+from rocketstore.messages.system_flags import INNER_BATCH
+from rocketstore.messages.topics import is_file_name
+
+__all__ = ["MAX_DIGITS", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num", "require_message"]
+__all__ += ["require_time", "with_flags_and_properties"]
+
+MAX_DIGITS = 100  # of a number in a property: int() raises for some thousand digits
+StoreTimestamp = int | str | None  # epoch ms; "given": the messages' own; None: now
+
+
+def check_queue(topic: str, queue_id: int) -> None:
+    """Raise PutMessageError if messages cannot be put into a queue."""
+    if not is_file_name(topic) or has_surrogate(topic):
+        raise illegal(f"topic {topic!r:.80} cannot be the name of a directory, which its queues need")
+    if queue_id < 0:
+        raise illegal(f"queue_id={queue_id} must not be negative")
+
+
+def has_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def message_num(message: Message) -> int:
+    """Return the number of messages in a message: INNER_NUM of an inner batch, 1 of any other.
+
+    Raises: PutMessageError for an invalid INNER_NUM. Source: DefaultMessageStore.getMessageNum.
+    """
+    text = message.properties.get("INNER_NUM")
+    if text is None:  # None is not stored either
+        return 1
+    if not message.sys_flag & INNER_BATCH:
+        raise illegal("INNER_NUM without the flag of inner batches")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS and 1 <= int(text) <= MAX_BATCH):
+        raise illegal(f"INNER_NUM={text!r:.80} must be 1 to {MAX_BATCH}")
+    return int(text)
+
+
+def with_flags_and_properties(message: Message) -> Message:
+    """Return the message, or if it was read without system flags or properties, a message that has them."""
+    return message if {"sys_flag", "properties"} <= message.__dict__.keys() else to_put(message)
+
+
+def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: int | str) -> None:
+    """Raise unless a store time is epoch ms, or "given" and every message has a store time."""
+    if not isinstance(store_timestamp, str):
+        if not -(2**63) <= operator.index(store_timestamp) < 2**63:
+            raise ValueError(f"store_timestamp={store_timestamp}: must be epoch ms, a long")
+    elif store_timestamp != "given":
+        raise ValueError(f"store_timestamp={store_timestamp!r}: must be epoch ms, None or 'given'")
+    elif None in field_of_all("store_timestamp", messages):
+        raise ValueError("store_timestamp='given': a message has none")
+
+
+def field_of_all(name: str, messages: Sequence[Message] | MessageBatch) -> list[Any]:
+    """Return a field of each message, None for a message without it."""
+    if not isinstance(messages, MessageBatch):
+        return [message.__dict__.get(name) for message in messages]
+    column = messages.stored_columns().get(name)
+    return [None] * len(messages) if column is None else values_of(name, column, 0, len(messages))
+
+
+def require_message(message: Message) -> Message:
+    """Return the message. Raises: TypeError for any other object."""
+    if not isinstance(message, Message):
+        raise TypeError(f"{message!r:.80}: a Message was expected")
+    return message
+
+
+def illegal(reason: str) -> PutMessageError:
+    return PutMessageError("MESSAGE_ILLEGAL", f"the message is refused: {reason}")
