@@ -67,7 +67,7 @@ def decompress(raw: bytes, sys_flag: int, phy_offset: int = 0, max_size: int = M
         reason = f"does not decompress with {CODECS[kind]}: {error}"
         raise CorruptFileError("commit log", phy_offset, "body", reason) from None
     if len(body) > max_size:
-        advice = "rocketstore.messages.compression.decompress makes it of raw_body and sys_flag with a larger max_size"
+        advice = "read the columns raw_body and sys_flag, and decompress raw_body yourself"
         reason = f"is more than {max_size:,} bytes when decompressed: {advice}"
         raise OversizedBodyError("commit log", phy_offset, "body", reason)
     return body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "is_arrow", "lazy_batch_of", "to_put", "values_of"]
+__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "in_parts", "is_arrow", "lazy_batch_of", "to_put"]
+__all__ += ["values_of"]
 
 CHUNK = 256  # messages that are made at once
+MESSAGES_TOGETHER = 4096  # of an iterator that are put together
 STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # columns that bodies are made from
 MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUMNS
 PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
@@ -233,6 +235,14 @@ def is_arrow(value: object) -> bool:
     """Whether it is a table of some other library, for ``MessageBatch.of_arrow``."""
     exports = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
     return exports and not isinstance(value, MessageBatch)
+
+
+def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | MessageBatch]:
+    """Yield the messages of an iterator, or of an Arrow table, in parts that are put together."""
+    if is_arrow(messages):
+        return MessageBatch.iter_arrow(messages)
+    iterator = iter(messages)
+    return iter(lambda: list(islice(iterator, MESSAGES_TOGETHER)), [])
 
 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:

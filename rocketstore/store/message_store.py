@@ -25,9 +25,10 @@ from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.lag import ConsumerLag, consumer_lag
+from rocketstore.store.open_writer import open_writer
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.summary import StoreSummary, describe, summarize
-from rocketstore.store.writer import StoreWriter, open_writer
+from rocketstore.store.writer import StoreWriter
 
 __all__ = ["MessageStore"]
 

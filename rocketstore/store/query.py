@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import operator
-from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +13,7 @@ import numpy as np
 from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_file_list import IndexFileList
-from rocketstore.index.index_header import IndexHeader
-from rocketstore.index.index_service import IndexService, index_key_prefix
+from rocketstore.index.index_service import index_key_prefix
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
@@ -26,16 +21,12 @@ from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts,
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+from rocketstore.store.coverage import Coverage, overlaps
 
-__all__ = ["Coverage", "QueryMessageResult", "QueryMessagesResult", "query_messages"]
+__all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
 
 MAX_SCAN = 100_000
-MAX_KEPT = 10_000
-LAST_PART = 1 << 16  # bytes of the log
-_FileId = tuple[str, object]  # name and identity of an index file
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
@@ -297,171 +288,3 @@ def distinct(rows: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.
         first[1:] = (np.diff(phy_offsets) != 0) | (np.diff(rows) != 0)
         rows, phy_offsets = rows[first], phy_offsets[first]
     return rows, phy_offsets
-
-
-# ---- coverage ----------------------------------------------------------------------------------------------
-
-
-def overlaps(file: IndexFile, log: CommitLog) -> bool:
-    """Whether an index file has items of messages that the log still has."""
-    header = file.header
-    return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
-
-
-class _Headers(dict[_FileId, IndexHeader]):
-    """The headers of index files, by file."""
-
-    def __init__(self, headers: dict[_FileId, IndexHeader]) -> None:
-        super().__init__(headers)
-        bounds = [(header.begin_phy_offset, header.end_phy_offset) for header in headers.values()]
-        self._begins, self._ends = np.array(bounds, np.int64).reshape(-1, 2).T
-        self._names = [name for name, _ in headers]
-
-    def names_around(self, phy_offset: int) -> list[str]:
-        """Return the names of the files between whose first and last message a physical offset is."""
-        is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
-        return [self._names[number] for number in np.flatnonzero(is_around).tolist()]
-
-
-class Coverage:
-    """Which parts of a commit log an index covers. What was looked up once is kept.
-
-    An index file counts as covering all from its first message to its last: a hole in it, as of a broker whose
-    ``messageIndexEnable`` was off for a while, is not seen.
-    """
-
-    def __init__(self, log: CommitLog, index: IndexService | None) -> None:
-        self.log, self.index = log, index
-        self._places: dict[tuple[Any, ...], int | None] = {}
-        self._split: dict[_FileId, bool] = {}  # of full files
-        self._tagged: dict[_FileId, int] = {}  # up to where the last message with tags has its entry
-        self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
-
-    def reasons(self, index_type: str | None) -> list[str]:
-        """Tell what the index does not have and should, for keys or for tags."""
-        if self.index is None:
-            return ["the store has no index"]
-        self.index.check_file_sizes()
-        what = "tags" if index_type == "T" else "keys"
-        files = self.index.files
-        headers = _Headers({(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)})
-        reasons = [str(error) for error in self.index.damaged.values()]
-        reasons += [
-            f"messages with {what} from offset {first} to {end} are not indexed"
-            for begin, end in self._gaps(files, headers, index_type)
-            if (first := self._place(first_indexable, begin, end, index_type)) is not None
-        ]
-        if index_type == "T":
-            untagged = (file for file in headers if not self._has_tags(file, files, headers))
-            reasons += [f"{name} lacks entries of tags" for name, _ in untagged]
-        return reasons
-
-    def _gaps(
-        self, files: IndexFileList, headers: _Headers, index_type: str | None
-    ) -> list[tuple[int, int]]:
-        gaps, place = [], self.log.min_phy_offset
-        begins = [header.begin_phy_offset for header in headers.values()][1:]
-        for (file, header), following in zip_longest(headers.items(), begins):
-            gaps.append((place, header.begin_phy_offset))
-            last = header.end_phy_offset
-            # Of a message that the next file begins with, that one tells.
-            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, headers))
-            place = max(place, last + is_covered)
-        gaps.append((place, self.log.max_phy_offset))
-        return [(begin, end) for begin, end in gaps if begin < end]
-
-    def _is_split(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
-        """Whether a full file's last message lacks entries of keys: they were in the next file, which is lost."""
-        if file not in self._split:
-            part = files.find(file[0])
-            is_full = part is not None and part.is_write_full
-            message = self.log.find_message(headers[file].end_phy_offset) if is_full else None
-            if message is None:
-                return False
-            keys = [key for key in (message.uniq_key, *message.keys) if key is not None]
-            self._split[file] = not self._has_entries(message, keys, files, headers)
-        return self._split[file]
-
-    def _place(
-        self, find: Callable[[CommitLog, int, int, str | None], int | None], begin: int, end: int,
-        index_type: str | None,
-    ) -> int | None:
-        """Find a message in a part of the log that should be in the index."""
-        place = find, begin, end, index_type
-        if place not in self._places:
-            if len(self._places) > MAX_KEPT:
-                self._places.clear()  # the log's end moves on and on
-            self._places[place] = find(self.log, begin, end, index_type)
-        return self._places[place]
-
-    def _has_tags(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
-        """Whether the first and the last message with tags in a file's part of the log have their entries.
-
-        A release that puts none may have gone on with the file of one that does, or the other way round.
-        """
-        begin, end = self._tagged.get(file), headers[file].end_phy_offset + 1
-        if begin is None:
-            begin = self._first_with_tags(file, headers[file])
-            if begin is None:
-                return True
-            if not self._has_tag(begin, files, headers):
-                return False
-        last = self._place(last_indexable, begin, end, "T")
-        if last is not None and not self._has_tag(last, files, headers):
-            return False  # and what has none may grow
-        self._tagged[file] = end
-        return True
-
-    def _first_with_tags(self, file: _FileId, header: IndexHeader) -> int | None:
-        """Find the first message with tags in a file's part of the log, from where it was looked for last."""
-        begin = self._untagged.get(file, header.begin_phy_offset)
-        first = self._place(first_indexable, begin, header.end_phy_offset + 1, "T")
-        self._untagged[file] = header.end_phy_offset if first is None else first
-        return first
-
-    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: _Headers) -> bool:
-        message = self.log.find_message(phy_offset)
-        return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
-
-    def _has_entries(
-        self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers
-    ) -> bool:
-        """Whether keys of a message have their entries, which more than one file may have."""
-        at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
-        for name in headers.names_around(at):
-            if (file := files.find(name)) is not None:
-                lacking.difference_update(hashes_at(file, at))
-        return not lacking
-
-
-def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
-    """Give the hashes of a message's items in a file."""
-    items = file.items(1, max(min(file.header.index_count, file.index_num), 1))
-    begin = bisect_left(items["phy_offset"], phy_offset)
-    hashes: list[int] = items["key_hash"][begin : bisect_right(items["phy_offset"], phy_offset, begin)].tolist()
-    return hashes
-
-
-def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
-    """Find the first message in a part of the log that should be in the index."""
-    return next(indexable(log, begin, end, index_type), None)
-
-
-def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
-    """Find the last one, in more and more of the log's end."""
-    size = LAST_PART
-    while begin < end:
-        start = max(begin, end - size)
-        found = deque(indexable(log, start, end, index_type), 1)
-        if found:
-            return found[0]
-        end, size = start, 8 * size
-    return None
-
-
-def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
-    """Give the messages in a part of the log that have a key, or tags, and were not rolled back."""
-    columns = ("phy_offset", "sys_flag", "keys", "uniq_key", "tags")
-    for batch in log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=256):
-        keyed = batch.tags.valid if index_type == "T" else (np.diff(batch.keys.offsets) > 0) | batch.uniq_key.valid
-        yield from batch.phy_offset[keyed & (batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK)].tolist()

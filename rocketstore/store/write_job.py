@@ -16,7 +16,8 @@ from rocketstore.jobs.intent import WRITE_PREFIX, WriteIntent, intent_path, prep
 from rocketstore.jobs.prepared_rows import PreparedRows, read_blocks
 from rocketstore.jobs.transactions import Transaction, last_version
 from rocketstore.messages.put_rules import StoreTimestamp, illegal
-from rocketstore.store.writer import StoreWriter, open_writer
+from rocketstore.store.open_writer import open_writer
+from rocketstore.store.writer import StoreWriter
 
 __all__ = ["write_pieces"]
 

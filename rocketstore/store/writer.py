@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
 import re
 import threading
@@ -13,43 +12,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rocketstore.compat import Compat
-from rocketstore.config import StoreConfig
-from rocketstore.disk.descriptors import require_descriptors_to_write
-from rocketstore.disk.durable import make_root, sync_path
+from rocketstore.config import Compat, StoreConfig
+from rocketstore.disk.durable import sync_path
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.incomplete_messages import check_incomplete_message, names_of_light_queues
 from rocketstore.dispatch.reput import ReputMessageService
 from rocketstore.dispatch.topic_queues import TopicQueues
 from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
-from rocketstore.index.index_service import IndexService, open_index
+from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
-from rocketstore.layout.geometry import require_batch_size, writing_config
-from rocketstore.layout.layout import look_at_store, require_file_log
-from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
+from rocketstore.layout.geometry import require_batch_size
 from rocketstore.log.busy_threads import marks_thread_busy
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch, is_arrow
+from rocketstore.messages.message_batch import MessageBatch, in_parts, is_arrow
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp, illegal, with_flags_and_properties
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX, is_file_name
-from rocketstore.recovery.complete import complete_store
 from rocketstore.state.abort import make_abort
-from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles, delete_expired_files
 from rocketstore.store.flush import FlushService
 
-__all__ = ["StoreWriter", "open_writer"]
+__all__ = ["StoreWriter"]
 
-USED_BY_WRITERS = (
-    "flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval",
-    "default_topic_queue_nums",
-)
-MESSAGES_TOGETHER = 4096  # of an iterator
 
 
 class StoreWriter:
@@ -407,56 +395,3 @@ class StoreWriter:
         if self._failure is None:
             (self.root / "abort").unlink(missing_ok=True)
             sync_path(self.root)
-
-
-def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | MessageBatch]:
-    """Yield the messages of an iterator, or of an Arrow table, in parts that are put together."""
-    if is_arrow(messages):
-        return MessageBatch.iter_arrow(messages)
-    iterator = iter(messages)
-    return iter(lambda: list(itertools.islice(iterator, MESSAGES_TOGETHER)), [])
-
-
-def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
-    """Take the lock, recover the store, and go on with it.
-
-    Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
-    """
-    require_descriptors_to_write(root)
-    if mode == "a":
-        if not root.exists():
-            require_own_places(root, config or StoreConfig())  # before anything is made
-        make_root(root)
-        for path in root.iterdir():
-            if path.name.isdecimal() and path.is_file():
-                raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
-    require_file_log(root, config or StoreConfig(), "written")
-    layout = look_at_store(root, config)
-    layout.require_written_queues("written")
-    layout.require_config_files("written")
-    if (root / "consumequeue").is_dir():
-        require_log_directory(root, config or StoreConfig())
-    locks = acquire_locks(root, config or StoreConfig())
-    with contextlib.ExitStack() as stack:
-        for lock in locks:
-            stack.callback(lock.release)
-        config = writing_config(root, config)
-        config.require_usable(*USED_BY_WRITERS)
-        extend_topics(root, {})  # what cannot be extended later is refused now
-        if batch_topics(read_topics(root, config)):
-            require_batch_size(config)
-        end = complete_store(root, config).max_phy_offset
-        log = CommitLog.open(
-            config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
-            message_delay_level=config.message_delay_level,
-        )
-        stack.callback(log.close)
-        log.whole_to = end
-        checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, checkpoint)
-        stack.callback(index.close)
-        batches = batch_topics(read_topics(root, config))
-        dispatcher = Dispatcher(root, config, log, index, batches)
-        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end)
-        stack.pop_all()  # all is the writer's now
-    return writer

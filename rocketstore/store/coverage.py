@@ -1,0 +1,191 @@
+"""Coverage: which parts of a commit log the index covers."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_file_list import IndexFileList
+from rocketstore.index.index_header import IndexHeader
+from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.keys import hash_keys
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.message import Message
+from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
+
+__all__ = ["Coverage", "overlaps"]
+
+MAX_KEPT = 10_000  # answers about parts of the log that are kept
+LAST_PART = 1 << 16  # bytes at the end of a part of the log that are read first
+_FileId = tuple[str, object]  # name and identity of an index file
+
+
+def overlaps(file: IndexFile, log: CommitLog) -> bool:
+    """Return whether an index file has items of messages that the log still has."""
+    header = file.header
+    return header.index_count > 1 and header.end_phy_offset >= log.min_phy_offset
+
+
+class _Headers(dict[_FileId, IndexHeader]):
+    """The headers of index files, by file."""
+
+    def __init__(self, headers: dict[_FileId, IndexHeader]) -> None:
+        super().__init__(headers)
+        bounds = [(header.begin_phy_offset, header.end_phy_offset) for header in headers.values()]
+        self._begins, self._ends = np.array(bounds, np.int64).reshape(-1, 2).T
+        self._names = [name for name, _ in headers]
+
+    def names_around(self, phy_offset: int) -> list[str]:
+        """Return the names of the files between whose first and last message a physical offset is."""
+        is_around = (self._begins <= phy_offset) & (phy_offset <= self._ends)
+        return [self._names[number] for number in np.flatnonzero(is_around).tolist()]
+
+
+class Coverage:
+    """Which parts of a commit log an index covers. Answers are kept for later queries.
+
+    An index file counts as covering every message from its first to its last. So a gap inside a file is not noticed,
+    for example when the broker's ``messageIndexEnable`` was off for a while.
+    """
+
+    def __init__(self, log: CommitLog, index: IndexService | None) -> None:
+        self.log, self.index = log, index
+        self._places: dict[tuple[Any, ...], int | None] = {}
+        self._split: dict[_FileId, bool] = {}  # of full files
+        self._tagged: dict[_FileId, int] = {}  # up to where the last message with tags has its entry
+        self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
+
+    def reasons(self, index_type: str | None) -> list[str]:
+        """Return the reasons why the index may lack messages, for keys or for tags."""
+        if self.index is None:
+            return ["the store has no index"]
+        self.index.check_file_sizes()
+        what = "tags" if index_type == "T" else "keys"
+        files = self.index.files
+        headers = _Headers({(file.path.name, file.identity): file.header for file in files if overlaps(file, self.log)})
+        reasons = [str(error) for error in self.index.damaged.values()]
+        reasons += [
+            f"messages with {what} from offset {first} to {end} are not indexed"
+            for begin, end in self._gaps(files, headers, index_type)
+            if (first := self._place(first_indexable, begin, end, index_type)) is not None
+        ]
+        if index_type == "T":
+            untagged = (file for file in headers if not self._has_tags(file, files, headers))
+            reasons += [f"{name} lacks entries of tags" for name, _ in untagged]
+        return reasons
+
+    def _gaps(
+        self, files: IndexFileList, headers: _Headers, index_type: str | None
+    ) -> list[tuple[int, int]]:
+        gaps, place = [], self.log.min_phy_offset
+        begins = [header.begin_phy_offset for header in headers.values()][1:]
+        for (file, header), following in zip_longest(headers.items(), begins):
+            gaps.append((place, header.begin_phy_offset))
+            last = header.end_phy_offset
+            # If the next file begins with the same message, the next file covers it.
+            is_covered = last != following and (index_type == "T" or not self._is_split(file, files, headers))
+            place = max(place, last + is_covered)
+        gaps.append((place, self.log.max_phy_offset))
+        return [(begin, end) for begin, end in gaps if begin < end]
+
+    def _is_split(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
+        """Return whether the last message of a full file lacks entries: they were in the next file, which is lost."""
+        if file not in self._split:
+            part = files.find(file[0])
+            is_full = part is not None and part.is_write_full
+            message = self.log.find_message(headers[file].end_phy_offset) if is_full else None
+            if message is None:
+                return False
+            keys = [key for key in (message.uniq_key, *message.keys) if key is not None]
+            self._split[file] = not self._has_entries(message, keys, files, headers)
+        return self._split[file]
+
+    def _place(
+        self, find: Callable[[CommitLog, int, int, str | None], int | None], begin: int, end: int,
+        index_type: str | None,
+    ) -> int | None:
+        """Find a message in a part of the log that should be in the index, or return the kept answer."""
+        place = find, begin, end, index_type
+        if place not in self._places:
+            if len(self._places) > MAX_KEPT:
+                self._places.clear()  # the log's end moves on and on
+            self._places[place] = find(self.log, begin, end, index_type)
+        return self._places[place]
+
+    def _has_tags(self, file: _FileId, files: IndexFileList, headers: _Headers) -> bool:
+        """Return whether the first and the last message with tags in a file's part of the log have their entries.
+
+        A release that adds no entries of tags may have continued the file of a release that does, or the reverse.
+        """
+        begin, end = self._tagged.get(file), headers[file].end_phy_offset + 1
+        if begin is None:
+            begin = self._first_with_tags(file, headers[file])
+            if begin is None:
+                return True
+            if not self._has_tag(begin, files, headers):
+                return False
+        last = self._place(last_indexable, begin, end, "T")
+        if last is not None and not self._has_tag(last, files, headers):
+            return False  # the part without entries may grow
+        self._tagged[file] = end
+        return True
+
+    def _first_with_tags(self, file: _FileId, header: IndexHeader) -> int | None:
+        """Find the first message with tags in a file's part of the log, from where the last search ended."""
+        begin = self._untagged.get(file, header.begin_phy_offset)
+        first = self._place(first_indexable, begin, header.end_phy_offset + 1, "T")
+        self._untagged[file] = header.end_phy_offset if first is None else first
+        return first
+
+    def _has_tag(self, phy_offset: int, files: IndexFileList, headers: _Headers) -> bool:
+        message = self.log.find_message(phy_offset)
+        return message is None or self._has_entries(message, [f"T#{message.tags}"], files, headers)
+
+    def _has_entries(
+        self, message: Message, keys: list[str], files: IndexFileList, headers: _Headers
+    ) -> bool:
+        """Return whether all keys of a message have their entries. The entries may be in several files."""
+        at, lacking = message.phy_offset, set(hash_keys(keys, topic=message.topic).tolist())
+        for name in headers.names_around(at):
+            if (file := files.find(name)) is not None:
+                lacking.difference_update(hashes_at(file, at))
+        return not lacking
+
+
+def hashes_at(file: IndexFile, phy_offset: int) -> list[int]:
+    """Return the hashes of a message's items in a file."""
+    items = file.items(1, max(min(file.header.index_count, file.index_num), 1))
+    begin = bisect_left(items["phy_offset"], phy_offset)
+    hashes: list[int] = items["key_hash"][begin : bisect_right(items["phy_offset"], phy_offset, begin)].tolist()
+    return hashes
+
+
+def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
+    """Find the first message in a part of the log that should be in the index."""
+    return next(indexable(log, begin, end, index_type), None)
+
+
+def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
+    """Find the last such message, in larger and larger parts before the end."""
+    size = LAST_PART
+    while begin < end:
+        start = max(begin, end - size)
+        found = deque(indexable(log, start, end, index_type), 1)
+        if found:
+            return found[0]
+        end, size = start, 8 * size
+    return None
+
+
+def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> Iterator[int]:
+    """Yield the messages in a part of the log that have a key, or tags, and were not rolled back."""
+    columns = ("phy_offset", "sys_flag", "keys", "uniq_key", "tags")
+    for batch in log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=256):
+        keyed = batch.tags.valid if index_type == "T" else (np.diff(batch.keys.offsets) > 0) | batch.uniq_key.valid
+        yield from batch.phy_offset[keyed & (batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK)].tolist()

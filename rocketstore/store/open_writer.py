@@ -1,0 +1,73 @@
+"""open_writer: take the locks of a store, recover it, and make its writer."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.descriptors import require_descriptors_to_write
+from rocketstore.disk.durable import make_root
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.errors import StoreError
+from rocketstore.index.index_service import open_index
+from rocketstore.layout.geometry import require_batch_size, writing_config
+from rocketstore.layout.layout import look_at_store, require_file_log
+from rocketstore.layout.places import acquire_locks, require_log_directory, require_own_places
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.recovery.complete import complete_store
+from rocketstore.state.broker_config import batch_topics, extend_topics, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.store.writer import StoreWriter
+
+__all__ = ["open_writer"]
+
+USED_BY_WRITERS = (
+    "flush_interval_commit_log", "flush_commit_log_least_pages", "flush_commit_log_thorough_interval",
+    "default_topic_queue_nums",
+)
+
+
+def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWriter:
+    """Take the lock of a store, recover the store, and return its writer.
+
+    Raises: StoreLockedError, UnsupportedFormatError, StoreError, CorruptFileError, OSError.
+    """
+    require_descriptors_to_write(root)
+    if mode == "a":
+        if not root.exists():
+            require_own_places(root, config or StoreConfig())  # before any file is made
+        make_root(root)
+        for path in root.iterdir():
+            if path.name.isdecimal() and path.is_file():
+                raise StoreError(f"{path}: is of a commit log, a queue or an index: give the root of a store")
+    require_file_log(root, config or StoreConfig(), "written")
+    layout = look_at_store(root, config)
+    layout.require_written_queues("written")
+    layout.require_config_files("written")
+    if (root / "consumequeue").is_dir():
+        require_log_directory(root, config or StoreConfig())
+    locks = acquire_locks(root, config or StoreConfig())
+    with contextlib.ExitStack() as stack:
+        for lock in locks:
+            stack.callback(lock.release)
+        config = writing_config(root, config)
+        config.require_usable(*USED_BY_WRITERS)
+        extend_topics(root, {})  # raises now if the file cannot be extended later
+        if batch_topics(read_topics(root, config)):
+            require_batch_size(config)
+        end = complete_store(root, config).max_phy_offset
+        log = CommitLog.open(
+            config.commit_log_paths(root), mapped_file_size=config.mapped_file_size_commit_log,
+            message_delay_level=config.message_delay_level,
+        )
+        stack.callback(log.close)
+        log.whole_to = end
+        checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        index = open_index(root / "index", config, checkpoint)
+        stack.callback(index.close)
+        batches = batch_topics(read_topics(root, config))
+        dispatcher = Dispatcher(root, config, log, index, batches)
+        writer = StoreWriter(root, config, locks, log, index, checkpoint, dispatcher, batches, end)
+        stack.pop_all()  # the writer closes them from now on
+    return writer
