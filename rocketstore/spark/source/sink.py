@@ -26,6 +26,7 @@ from rocketstore.layout.geometry import PATHS, read_saved, saved_path, writing_c
 from rocketstore.layout.places import require_own_places
 from rocketstore.messages.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.spark.build.write_index import attempt_name, sweep
 from rocketstore.spark.source.options import number
 from rocketstore.store.write_job import write_pieces
