@@ -25,7 +25,7 @@ __all__ = ["StandaloneLogWriter"]
 DEFAULT_SIZE = 1 << 30
 
 
-class QueueOffsets:
+class LogQueueNumbers:
     """The queue offsets of a log alone: they continue those of its records. Messages get queue 0 by default."""
 
     def __init__(self, log: Any, end: int) -> None:
@@ -63,7 +63,7 @@ class StandaloneLogWriter(LogWriter):
             if nonzero_end(file.path, begin, file.size) > begin:
                 raise StoreError(f"{file.path}: bytes behind the last record, at {end}: recover the store first")
         config = replace(config, mapped_file_size_commit_log=size)
-        return cls(log.directories, config, end, QueueOffsets(log, end))
+        return cls(log.directories, config, end, LogQueueNumbers(log, end))
 
     @marks_thread_busy
     def put(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
