@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import re
 import threading
 from _thread import get_ident
 from collections import Counter
