@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.messages.message import Message
 from rocketstore.messages.put_rules import illegal, message_num

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from rocketstore.config import Compat, StoreConfig
+from rocketstore.compat import Compat
+from rocketstore.config import StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.record_encoder import RecordEncoder
