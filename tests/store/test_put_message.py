@@ -36,9 +36,9 @@ from support.puts import (
 
 import rocketstore
 from rocketstore import CommitLog, Message, StoreConfig
+from rocketstore.dispatch import topic_queues
 from rocketstore.errors import PutMessageError
 from rocketstore.state.broker_config import extend_topics
-from rocketstore.store import writer as writer_module
 from rocketstore.verify.verify import verify
 
 HEAD = 91  # of a record without body, topic and properties
@@ -1156,7 +1156,7 @@ def test_a_store_knows_the_topics_that_it_made(tmp_path):
 
 
 def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tmp_path):
-    events, begun, real = [], threading.Event(), writer_module.extend_topics
+    events, begun, real = [], threading.Event(), topic_queues.extend_topics
 
     def extend_topics(root, topics, *types):
         events.append(("begin", *topics))
@@ -1166,7 +1166,7 @@ def test_a_topic_is_made_after_the_new_ones_that_are_being_saved(monkeypatch, tm
         events.append(("end", *topics))
 
     with open_store(tmp_path / "store") as store:
-        monkeypatch.setattr(writer_module, "extend_topics", extend_topics)
+        monkeypatch.setattr(topic_queues, "extend_topics", extend_topics)
         store.put_message(Message("Put", b""))
         assert begun.wait(20)
         store.create_topic("Made", 2)

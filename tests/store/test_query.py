@@ -18,6 +18,7 @@ from support import stores
 
 import rocketstore
 from rocketstore.index import index_directory
+from rocketstore.store import coverage as coverage_module
 from rocketstore.store import query as query_module
 
 SLOTS, ITEMS = 97, 400
@@ -800,8 +801,8 @@ def test_keys_of_a_message_in_three_files_are_said_when_the_last_is_lost(tmp_pat
 
 def test_the_last_message_of_a_full_file_is_looked_up_once(tmp_path, monkeypatch):
     store, _ = store_of(tmp_path, [two_keys(n) for n in range(5)], index_num=11, index_tags=False)
-    hashes_at, asked = query_module.hashes_at, []
-    monkeypatch.setattr(query_module, "hashes_at", lambda *args: asked.append(args) or hashes_at(*args))
+    hashes_at, asked = coverage_module.hashes_at, []
+    monkeypatch.setattr(coverage_module, "hashes_at", lambda *args: asked.append(args) or hashes_at(*args))
     with store:
         assert all(store.query_message("TopicTest", "m4").complete for _ in range(3))
     assert len(asked) == 1
@@ -853,13 +854,13 @@ def test_messages_that_were_looked_through_for_tags_are_not_again_when_the_index
     store, log = store_of(tmp_path, records, index_tags=False)
     (path,) = (tmp_path / "index").iterdir()
     offsets = [offset for offset, _ in log.records]
-    indexable, ranges, told = query_module.indexable, [], []
+    indexable, ranges, told = coverage_module.indexable, [], []
 
     def noted(log, begin, end, index_type):
         ranges.append((begin, end))
         return indexable(log, begin, end, index_type)
 
-    monkeypatch.setattr(query_module, "indexable", noted)
+    monkeypatch.setattr(coverage_module, "indexable", noted)
     with store:
         for count in (3, 4, 5):
             path.write_bytes(indexed(log, range(count), index_tags=False)[0].data)
