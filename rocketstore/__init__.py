@@ -27,6 +27,8 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import create_uniq_id
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
+from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
+from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesResult
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
@@ -36,10 +38,8 @@ from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles
-from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
-from rocketstore.store.query import QueryMessageResult, QueryMessagesResult
 from rocketstore.store.summary import StoreSummary
 from rocketstore.verify.report import Finding, VerifyReport
 from rocketstore.verify.verify import verify

@@ -10,8 +10,8 @@ from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.consume_queue import ConsumeQueueUnits
-from rocketstore.store.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["get"]

@@ -19,10 +19,10 @@ from rocketstore.log.scan import Scan
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
-from rocketstore.store.coverage import Coverage
-from rocketstore.store.get_message import GetMessageResult, get_message
+from rocketstore.query.coverage import Coverage
+from rocketstore.query.get_message import GetMessageResult, get_message
+from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.parts import StoreParts
-from rocketstore.store.query import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 
 __all__ = ["StoreReader"]
 

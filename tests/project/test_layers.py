@@ -13,7 +13,7 @@ import rocketstore
 PACKAGE = Path(rocketstore.__file__).parent
 ROOMS = [  # each imports only itself and those before it
     "errors", "extras", "lazy", "limits", "broker_file", "compat", "kernels", "disk", "messages", "config", "state",
-    "log", "queue", "index", "layout", "dispatch", "jobs", "recovery", "store", "rebuild", "verify", "salvage",
+    "log", "queue", "index", "layout", "dispatch", "jobs", "query", "recovery", "store", "rebuild", "verify", "salvage",
     "__init__", "arrow", "spark", "cli", "__main__",
 ]
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec"]

@@ -20,12 +20,12 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.arrow_import import check_buffers
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.query.query_messages import KINDS
 from rocketstore.spark.lookup.cache import open_store
 from rocketstore.spark.lookup.udfs import udf_columns
 from rocketstore.spark.source.messages import finished
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
-from rocketstore.store.query import KINDS
 
 __all__ = ["query_messages"]
 

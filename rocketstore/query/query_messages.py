@@ -22,7 +22,7 @@ from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.store.coverage import Coverage, overlaps
+from rocketstore.query.coverage import Coverage, overlaps
 
 __all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
 

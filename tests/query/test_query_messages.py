@@ -18,8 +18,8 @@ from support import stores
 
 import rocketstore
 from rocketstore.index import index_directory
-from rocketstore.store import coverage as coverage_module
-from rocketstore.store import query as query_module
+from rocketstore.query import coverage as coverage_module
+from rocketstore.query import query_messages as query_module
 
 SLOTS, ITEMS = 97, 400
 T0 = 1_700_000_000_000
