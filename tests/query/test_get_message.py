@@ -16,7 +16,7 @@ import rocketstore
 from rocketstore import GetMessageStatus
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.store import get_message as get_message_module
+from rocketstore.query import get_message as get_message_module
 
 UNITS = 10  # in a file of a queue
 FILE_SIZE = 20 * UNITS
