@@ -15,6 +15,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.disk.mapped_file import check_mode
@@ -43,7 +44,7 @@ __all__ = ["CommitLog"]
 ON_CORRUPT = ("raise", "skip")
 
 
-class CommitLog(RecordReader):
+class CommitLog(RecordReader, Closable):
     """The commit log of a store. ``open`` returns one; it is a context manager. A reader may work beside a broker.
 
     Attributes: directories; mode. ending: finds where the log ends. Others: see ``RecordReader``.
@@ -348,12 +349,6 @@ class CommitLog(RecordReader):
                 writer.close()
             for lock in self._locks:
                 lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.writer is not None:

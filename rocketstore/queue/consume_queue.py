@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, overload
 import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.mapped_file_queue import RECOVERED_FILES, LogFile, MappedFileQueue, Mappings, Window
@@ -131,7 +132,7 @@ class BoundedEnd(NamedTuple):
     end: int
 
 
-class ConsumeQueue:
+class ConsumeQueue(Closable):
     """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 
     It ends where recovery would find the end: before the first invalid unit of the last three files. That is looked
@@ -346,12 +347,6 @@ class ConsumeQueue:
                 self._queue.close()
             if self._writer is not None:
                 self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:

@@ -8,6 +8,7 @@ import os
 from typing import ClassVar, NamedTuple, Self
 
 from rocketstore.config import DEFAULT_SIZES
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.remote.remote_file_queue import open_queue
@@ -31,7 +32,7 @@ class ExtUnit(NamedTuple):
     bitmap: bytes
 
 
-class ConsumeQueueExt:
+class ConsumeQueueExt(Closable):
     """The ext units of one queue, by the address that a unit has in place of a tags code.
 
     Made by ``open``; a context manager; a reader pickles as its options. Attributes: directory; mode.
@@ -116,12 +117,6 @@ class ConsumeQueueExt:
                 self._writer.flush()
             finally:
                 self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._writer is not None:

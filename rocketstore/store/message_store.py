@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.remote.remote_path import RemotePath
@@ -33,7 +34,7 @@ from rocketstore.store.writer import StoreWriter
 __all__ = ["MessageStore"]
 
 
-class MessageStore(StoreReader):
+class MessageStore(StoreReader, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
     It is a context manager. Each part is opened when it is first used. A part that is damaged, missing or in an
@@ -235,22 +236,11 @@ class MessageStore(StoreReader):
             self._queues.popitem()[1].close()
         self._mappings.clear()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[object, ...]:
-        if self._writer is not None:
-            raise TypeError(f"{self.path} is open for writing: only a reader can be pickled")
-        return _reopen, (type(self), self.path, self.config, self.leftovers)
+        options = {"config": self.config, "leftovers": self.leftovers}
+        return self._reduce_reader(self.path, is_writer=self._writer is not None, **options)
 
     def __repr__(self) -> str:
         return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
-
-
-def _reopen(cls: type[MessageStore], path: Path, config: StoreConfig, leftovers: bool) -> MessageStore:
-    return cls.open(path, config=config, leftovers=leftovers)
 
 
