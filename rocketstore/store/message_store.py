@@ -242,5 +242,3 @@ class MessageStore(StoreReader, Closable):
 
     def __repr__(self) -> str:
         return f"<MessageStore {str(self.path)!r}{', closed' if self._closed else ': ' + describe(self)}>"
-
-

@@ -15,8 +15,8 @@ from support import stores
 import rocketstore
 from rocketstore import GetMessageStatus
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.query import get_message as get_message_module
+from rocketstore.queue.consume_queue import ConsumeQueue
 
 UNITS = 10  # in a file of a queue
 FILE_SIZE = 20 * UNITS
