@@ -90,7 +90,7 @@ class MessageStore(StoreReader, Closable):
     # ---- writing -------------------------------------------------------------------------------------------
 
     def put_message(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
-        """Append a message. It is dispatched within a millisecond, and before any query of this object.
+        """Append a message. It is dispatched within some 20 milliseconds, and before any query of this object.
 
         A queue_id that the topic does not have gives the topic all queues up to that id, for good: 100 makes 101
         queues. topics.json does not list queues from 65536 on, since a broker keeps memory for each listed queue. A
