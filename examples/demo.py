@@ -37,6 +37,7 @@ from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.group import errors_in_one_line
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
 from rocketstore.config import StoreConfig
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels.phy_offsets import PhyOffsets
@@ -71,7 +72,7 @@ class Step(NamedTuple):
 @errors_in_one_line()
 def demo(
     ctx: click.Context, /, messages: int, store: Path | None, index: Path | None, lookups: int, absent: int,
-    out: Path | None, hash_slot_num: int | None, index_num: int | None,
+    out: Path | None, geometry: IndexGeometry | None,
 ) -> None:
     """Take a store through Spark, and compare every byte and every answer with a serial run.
 
@@ -83,19 +84,21 @@ def demo(
         raise click.UsageError("--store, --index: give one of them")
     if (store or index) is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--messages: none are written with --store or --index, so give one of them")
-    if (store or index) is None and hash_slot_num is not None:
+    if (store or index) is None and geometry is not None:
         raise click.UsageError("--slots, --items: are those of --store or --index")
     reason = why_no_spark()
     if reason:
         note(f"Spark is left out: {reason}.")
     with scratch_directory(out) as scratch:
         if index is not None:
-            config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+            slots, items = geometry or (None, None)
+            config = StoreConfig(max_hash_slot_num=slots, max_index_num=items)
             report(look_up(index, config, lookups, absent, scratch, not reason))
             return
         steps, given = [], broker_config(ctx)
-        if hash_slot_num is not None:
-            given = replace(given or StoreConfig(), max_hash_slot_num=hash_slot_num, max_index_num=index_num)
+        if geometry is not None:
+            slots, items = geometry
+            given = replace(given or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
         if store is None:
             store, given = scratch / "store", replace(StoreConfig.small(), message_index_enable=False)
             _, seconds = timed("writing", lambda: write_store(scratch / "store", messages, given))

@@ -1,4 +1,8 @@
-"""The ``rocketstore`` command. One module a command."""
+"""The ``rocketstore`` command line. One module implements each command.
+
+A command parses its options, calls the package, and prints rows, notes and errors. What the package can do is in the
+other rooms. This room needs click and rich.
+"""
 
 import io
 import logging
@@ -9,21 +13,22 @@ import warnings
 
 __all__ = ["INTERRUPTED", "NO_READER", "main", "prepare_streams"]
 
-INTERRUPTED, NO_READER = 130, 141  # what shells give for a process that SIGINT or SIGPIPE ended
+INTERRUPTED, NO_READER = 130, 141  # the exit statuses that shells report after SIGINT and SIGPIPE
 
 
 def prepare_streams() -> None:
     """Make standard output, standard error, logging and warnings ready for a command."""
-    if sys.stdout is None:  # its descriptor is free, and the next file of the store would get it
-        sys.exit("Error: standard output is closed: > /dev/null is one that is not")
-    if sys.stderr is None:  # its descriptor is free too
+    # A closed stream leaves its descriptor free. The next file of the store would get it, and also the output.
+    if sys.stdout is None:
+        sys.exit("Error: standard output is closed. To discard the output, use > /dev/null.")
+    if sys.stderr is None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    # Programs get UTF-8 in every locale. A terminal that cannot show a character shows its escape.
+    # Pipes and files get UTF-8 in every locale. A terminal that cannot show a character gets its escape sequence.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
     if logging.lastResort is not None:
-        logging.getLogger("rocketstore").addHandler(logging.lastResort)  # warnings, to standard error
-    warnings.filterwarnings("ignore", module="rocketstore")  # the package logs its warnings too
+        logging.getLogger("rocketstore").addHandler(logging.lastResort)  # writes warnings to standard error
+    warnings.filterwarnings("ignore", module="rocketstore")  # the package also logs each of its warnings
 
 
 def main() -> None:
@@ -38,10 +43,10 @@ def main() -> None:
             raise
         print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:  # before a command began, or after it ended
+    except KeyboardInterrupt:  # before the command began, or after it ended
         sys.exit(INTERRUPTED)
-    except OSError as error:  # of completion
+    except OSError as error:  # from shell completion
         sys.exit(f"Error: {error.strerror}")
     finally:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own end would show a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while Python exits would print a traceback

@@ -1,4 +1,4 @@
-"""``rocketstore cat``: the messages of a commit log."""
+"""``rocketstore cat``: show the messages of a commit log."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,18 +6,18 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.elsewhere import note_elsewhere
-from rocketstore.cli.formats import Row, error_text, finish, format_option, note, report, write_rows
-from rocketstore.cli.messages import BODY_RULE, for_people, message_rows, note_bad_bodies, row_names
-from rocketstore.cli.options import scan_conditions, selection_options, store_argument, unknown_topics
+from rocketstore.cli.formats import finish, format_option, report, write_rows
+from rocketstore.cli.messages import BODY_RULE, for_people
+from rocketstore.cli.options import scan_conditions, selection_options, store_argument
+from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, note_leftovers, unknown_topics
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
-from rocketstore.log.scan import Scan, Skipped
-from rocketstore.recovery.leftovers import describe_leftovers
+from rocketstore.log.scan import Scan
+from rocketstore.messages.text_rows import Row, message_rows, row_names
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["cat", "left_out", "note_leftovers", "skipped_text"]
+__all__ = ["cat"]
 
 BATCH_SIZE = 500  # messages in memory, and in one table
 POLL_SECONDS = 0.2
@@ -26,13 +26,14 @@ POLL_SECONDS = 0.2
 @click.command(epilog=BODY_RULE)
 @store_argument
 @selection_options
-@click.option("--follow", "-f", is_flag=True, help="At the end wait for more, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="At the end of the log, wait for more messages until Ctrl-C.")
 @format_option
 def cat(store: MessageStore, follow: bool, output_format: str | None, **options: Any) -> None:
-    """Show the messages of STORE for which all conditions hold, in the order of the commit log.
+    """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
-    What is damaged, or deleted before it is read, is left out and named on standard error; the exit status is then 1.
-    If only the body of a message cannot be decoded, the message is shown. A warning gives the number of these messages.
+    Damaged records, and records that are deleted before they are read, are left out. Standard error names their
+    offsets, and the exit status is 1. A message whose body cannot be decoded is shown. A warning gives the number of
+    these messages.
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
@@ -59,20 +60,14 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
         raise click.exceptions.Exit(1)
 
 
-def note_leftovers(log: CommitLog) -> None:
-    """Write a note to standard error if there are records behind the end of the log. They are no error."""
-    if (text := describe_leftovers(log)) is not None:
-        note(f"{text}. Pass --leftovers to read them.")
-
-
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
     found = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    found.warns = False  # the command writes one warning for all its scans
+    found.warns = False  # the command writes one warning for all scans together
     return found
 
 
 def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
-    """Scan on whenever the log has grown, up to the end offset if there is one."""
+    """Yield a scan of the new records each time the log has grown, until the end offset if one is given."""
     last = LONG_MAX if conditions["end_offset"] is None else conditions["end_offset"]
     begin, log_end = conditions["begin_offset"], LogEnd(log)
     while begin < last:
@@ -82,15 +77,3 @@ def follow_scans(log: CommitLog, conditions: dict[str, Any]) -> Iterator[Scan]:
             begin = end
         else:
             time.sleep(POLL_SECONDS)
-
-
-def left_out(log: CommitLog, scan: Scan) -> list[str]:
-    """Say what a scan did not give: what is damaged, and what expired while it read."""
-    problems = [*map(skipped_text, scan.skipped)]
-    if scan.has_expired:
-        problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
-    return problems
-
-
-def skipped_text(part: Skipped) -> str:
-    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"

@@ -1,4 +1,8 @@
-"""``rocketstore export``: the messages of a commit log as one file."""
+"""``rocketstore export``: write the messages of a commit log to one file.
+
+Until the file is complete, the directory TARGET.partial holds a piece for each file of the log that was exported, and
+the state of the export.
+"""
 
 import json
 import re
@@ -12,18 +16,11 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
-from rocketstore.cli.cat import left_out, note_leftovers
-from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer, note
-from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, row_names
-from rocketstore.cli.options import (
-    PATH,
-    scan_conditions,
-    selection_options,
-    store_argument,
-    unknown_topics,
-)
+from rocketstore.cli.messages import BODY_RULE
+from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
+from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, note_leftovers, unknown_topics
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -34,6 +31,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch, values_of
+from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["FORMATS", "export", "format_of"]
@@ -43,15 +41,15 @@ FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
 STATE = "export.json"
-NAMES = {"asked", "replaces", "begin", "end", "pieces"}  # in it
-OURS = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
+STATE_KEYS = {"asked", "replaces", "begin", "end", "pieces"}
+KNOWN_FILES = r"export\.json|(state|piece|whole)\.tmp|[0-9]{20}-[0-9]{20}\.piece"  # names in TARGET.partial
 BATCH_SIZE = 8192
 # The result of one piece. rows: number of messages; problems: texts on messages that were left out; unseen: requested
 # topics without a message in the piece; bad_bodies: the count and the first error of BadBodies.
-Piece = dict[str, Any]
+PieceResult = dict[str, Any]
 format_option = click.option(
     "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
-    help=f"json: one object a line; csv: lists and maps in it are JSON; {SAFE_CSV_RULE}  "
+    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
     "[default: by the name of TARGET]",
 )
 
@@ -61,22 +59,23 @@ format_option = click.option(
 @click.argument("target", type=PATH)
 @selection_options
 @format_option
-@click.option("--raw-body", is_flag=True, help="Add bodies as they are stored, so that import gives the same bytes.")
-@click.option("--resume", is_flag=True, help="Go on with an export that was interrupted.")
-@click.option("--force", is_flag=True, help="Replace TARGET, and begin anew.")
+@click.option("--raw-body", is_flag=True, help="Add bodies as they are stored, for an import of the same bytes.")
+@click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
+@click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
     store: MessageStore, target: Path, form: str | None, raw_body: bool, resume: bool, force: bool, **options: Any
 ) -> None:
-    """Write the messages of STORE for which all conditions hold to TARGET, in the order of the commit log.
+    """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
-    Until all is written, it is in TARGET.partial, a piece for each file of the log; an interrupted export goes on from
-    the last whole piece. JSON and CSV can go to "-", standard output. What is damaged is left out and named on standard
-    error; the exit status is then 1. If only the body of a message cannot be decoded, the message is written. A warning
-    gives the number of these messages.
+    TARGET appears when it is complete. Until then TARGET.partial has a piece for each file of the log. An interrupted
+    export resumes after the last complete piece. JSON and CSV can be written to "-", standard output.
+
+    Damaged records are left out. Standard error names their offsets, and the exit status is 1. A message whose body
+    cannot be decoded is written. A warning gives the number of these messages.
     """
     form = format_of(target, form, "TARGET")
     if resume and force:
-        raise click.UsageError("--resume goes on, --force begins anew: give one")
+        raise click.UsageError("--resume and --force: give only one of them")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
@@ -89,19 +88,19 @@ def export(
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
-        write = text_writer(sys.stdout, form, conditions["columns"], True)
+        write = text_writer(sys.stdout, form, conditions["columns"], is_first=True)
         log, begin = store.commit_log, conditions["begin_offset"] or 0
         conditions["begin_offset"] = max(begin, log.min_phy_offset)
-        finish_with(store, target, [copy(log, conditions, write)])
+        report_results(store, target, [copy_messages(log, conditions, write)])
 
 
-def copy(
+def copy_messages(
     log: CommitLog, conditions: dict[str, Any], write: Callable[[MessageBatch], object],
     progress: Callable[[int], object] = lambda position: None,
-) -> Piece:
-    """Write the messages for which all conditions hold, and tell how many, and what was left out."""
+) -> PieceResult:
+    """Write the messages that meet all conditions. Return their number and the messages that were left out."""
     scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
-    scan.warns = False  # the command writes one warning for all pieces
+    scan.warns = False  # the command writes one warning for all pieces together
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         write(batch)
@@ -119,30 +118,31 @@ def export_file(
     log = store.commit_log
     work = target.with_name(f"{target.name}.partial")
     if target.is_symlink() or (target.exists() and not target.is_file()):
-        raise click.ClickException(f"{target}: exists, and is no regular file: give another name")
+        raise click.ClickException(f"{target}: exists, and is not a regular file: give another name")
     if target.exists() and not force:
         if resume and not work.exists():
-            note(f"{target}: exists, and nothing of it is unfinished")
+            note(f"{target}: is complete already")
             return
         if not (resume and read_state(work)["replaces"]):
             raise click.ClickException(f"{target}: exists: give another name, or --force to replace it")
-    state = begin(work, log, asked, resume, force)
+    state = start_export(work, log, asked, resume, force)
     try:
         write_pieces(log, conditions, work, state)
-        merge(pieces_of(work), asked["format"], conditions["columns"], work / "whole.tmp")
+        merge_pieces(piece_paths(work), asked["format"], conditions["columns"], work / "whole.tmp")
         publish(work / "whole.tmp", target)
     except KeyboardInterrupt:
-        note(f"{work}: has what is done; the same command with --resume goes on")
+        note(f"{work}: has the finished pieces; run the same command with --resume to continue")
         raise
     except OSError as error:
         text = error_text(error) if error.filename else f"{work}: {error_text(error)}"
-        raise click.ClickException(f"{text}; what is done is kept, the same command with --resume goes on") from error
+        hint = "the finished pieces are kept; run the same command with --resume to continue"
+        raise click.ClickException(f"{text}; {hint}") from error
     shutil.rmtree(work)
-    finish_with(store, target, state["pieces"].values())
+    report_results(store, target, state["pieces"].values())
 
 
-def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) -> None:
-    """Report what was left out, and topics that are not there, or say how much was written."""
+def report_results(store: MessageStore, target: Path, pieces: Collection[PieceResult]) -> None:
+    """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
     bad_bodies = BadBodies()
     for piece in pieces:
         bad_bodies.add_all(BadBodies(*piece.get("bad_bodies", ())))  # missing in pieces of older releases
@@ -155,110 +155,111 @@ def finish_with(store: MessageStore, target: Path, pieces: Collection[Piece]) ->
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:
-    """Choose the format of a file by the option or by its end; name: what the file is called in the usage."""
+    """Return the format of a file: the option's, or the one of its suffix. Parameters: name: of the argument."""
     form = form or SUFFIXES.get(path.suffix)
     if form is None:
-        raise click.UsageError(f"--format is needed, or one of {', '.join(SUFFIXES)} at the end of {name}")
+        raise click.UsageError(f"give --format, or a {name} that ends with one of {', '.join(SUFFIXES)}")
     return form
 
 
-def begin(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
-    """Make the directory of the pieces, or take the one there is; give its state."""
+def start_export(work: Path, log: CommitLog, asked: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
+    """Make the directory of the pieces, or resume with the existing one. Return the state of the export."""
     if force:
-        remove(work)
+        remove_pieces(work)
     elif work.exists():
         state = read_state(work)
         if not resume:
-            raise click.ClickException(f"{work}: is unfinished: --resume goes on with it, --force begins anew")
+            raise click.ClickException(f"{work}: is unfinished: --resume continues it, --force starts again")
         if state["asked"] != asked:
-            raise click.ClickException(f"{work}: was begun with other options: give the same, or --force")
+            raise click.ClickException(f"{work}: was started with other options: give the same options, or --force")
         return state
     first, last = asked["begin_offset"] or 0, LONG_MAX if asked["end_offset"] is None else asked["end_offset"]
     first, last = max(first, log.min_phy_offset), min(last, LogEnd(log).find())
     state = {"asked": asked, "replaces": force, "begin": first, "end": last, "pieces": {}}
     work.mkdir()
-    save(work, state)
+    save_state(work, state)
     return state
 
 
-def remove(work: Path) -> None:
-    """Remove the directory of an export, if there is one, and nothing that no export made."""
+def remove_pieces(work: Path) -> None:
+    """Remove the directory of an export if it exists. Raises: ClickException if it has a file of another origin."""
     if not work.exists():
         return
     for path in work.iterdir():
-        if not re.fullmatch(OURS, path.name):
-            raise click.ClickException(f"{path}: is of no export: move it away, or give TARGET another name")
+        if not re.fullmatch(KNOWN_FILES, path.name):
+            hint = "move it away, or give TARGET another name"
+            raise click.ClickException(f"{path}: was not written by export: {hint}")
     shutil.rmtree(work)
 
 
 def read_state(work: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = json.loads(read_small_file(work / STATE))
-        if not isinstance(state, dict) or state.keys() != NAMES:
-            raise ValueError("it is of no export")
+        if not isinstance(state, dict) or state.keys() != STATE_KEYS:
+            raise ValueError("was not written by export")
     except (OSError, ValueError, StoreError) as error:
         reason = getattr(error, "strerror", error)
-        raise click.ClickException(f"{work / STATE}: {reason}: --force begins anew") from None
+        raise click.ClickException(f"{work / STATE}: {reason}: --force starts again") from None
     return state
 
 
-def save(work: Path, state: dict[str, Any]) -> None:
+def save_state(work: Path, state: dict[str, Any]) -> None:
     (work / "state.tmp").write_text(json.dumps(state))
     publish(work / "state.tmp", work / STATE)
 
 
 def publish(temporary: Path, path: Path) -> None:
-    """Give a file its name when its bytes are on the disk."""
+    """Flush a file to the disk, then rename it."""
     sync_path(temporary)
     temporary.replace(path)
 
 
-def pieces_of(work: Path) -> list[Path]:
-    """The pieces that are whole: from one physical offset to another, as their names say."""
+def piece_paths(work: Path) -> list[Path]:
+    """Return the complete pieces in order. Their names are the begin and the end of the exported part of the log."""
     return sorted(work.glob("*-*.piece"))
 
 
 def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> None:
     """Write the pieces that are missing, one for each file of the log."""
     start, end, form = state["begin"], state["end"], state["asked"]["format"]
-    done = pieces_of(work)
-    position = int(done[-1].stem.split("-")[1]) if done else start
+    complete = piece_paths(work)
+    position = int(complete[-1].stem.split("-")[1]) if complete else start
     with bar() as progress:
         task = progress.add_task("export", total=max(end - start, 1), completed=position - start)
 
         def show(position: int) -> None:
             progress.update(task, completed=position - start)
 
-        while position < end or not pieces_of(work):
+        while position < end or not piece_paths(work):
             starts = [file.file_from_offset for file in log.queue.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
-            with writer_of(work / "piece.tmp", form, conditions["columns"], position == start) as write:
-                state["pieces"][str(position)] = copy(log, conditions | bounds, write, show)
-            save(work, state)
+            with open_piece(work / "piece.tmp", form, conditions["columns"], is_first=position == start) as write:
+                state["pieces"][str(position)] = copy_messages(log, conditions | bounds, write, show)
+            save_state(work, state)
             publish(work / "piece.tmp", work / f"{position:020}-{stop:020}.piece")
             position = stop
 
 
 @contextmanager
-def writer_of(
-    path: Path, form: str, columns: list[str], first: bool
+def open_piece(
+    path: Path, form: str, columns: list[str], *, is_first: bool
 ) -> Iterator[Callable[[MessageBatch], object]]:
-    """Open a piece, and give what writes a batch to it."""
+    """Open a new piece in a ``with`` block. Yield the function that writes a batch to it."""
     if form in TABLES:
         with table_writer(path, form, columns) as table:
             yield lambda batch: table.write(batch.to_arrow())
         return
     with path.open("w", encoding="utf-8", newline="") as file:
-        yield text_writer(file, form, columns, first)
+        yield text_writer(file, form, columns, is_first=is_first)
 
 
 def text_writer(
-    file: TextIO, form: str, columns: list[str], first: bool
+    file: TextIO, form: str, columns: list[str], *, is_first: bool
 ) -> Callable[[MessageBatch], object]:
-    """Give what writes a batch as lines, the first of CSV after their header."""
+    """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header."""
     is_terminal = file.isatty()
-    if form in CSV_FORMS and first:
+    if form in CSV_FORMS and is_first:
         file.write(csv_line(row_names(raw_body="raw_body" in columns)))
     line = line_writer(form, is_terminal)
     return lambda batch: file.writelines(map(line, message_rows(batch, raw_body="raw_body" in columns)))
@@ -270,22 +271,23 @@ def table_writer(path: Path, form: str, columns: list[str]) -> Any:
     return import_extra("pyarrow", "arrow").ipc.new_file(str(path), message_schema(columns))
 
 
-def merge(pieces: list[Path], form: str, columns: list[str], whole: Path) -> None:
-    """Make one file of all pieces, a batch at a time."""
+def merge_pieces(pieces: list[Path], form: str, columns: list[str], merged: Path) -> None:
+    """Write all pieces to one file, a batch at a time."""
     if len(pieces) == 1:
-        pieces[0].replace(whole)
+        pieces[0].replace(merged)
     elif form in TABLES:
-        with table_writer(whole, form, columns) as table:
-            for part in (part for piece in pieces for part in parts_of(piece, form)):
-                table.write(part)
+        with table_writer(merged, form, columns) as table:
+            for batch in (batch for piece in pieces for batch in read_batches(piece, form)):
+                table.write(batch)
     else:
-        with whole.open("wb") as out:
+        with merged.open("wb") as out:
             for piece in pieces:
                 with piece.open("rb") as file:
                     shutil.copyfileobj(file, out, 1 << 20)
 
 
-def parts_of(piece: Path, form: str) -> Iterator[Any]:
+def read_batches(piece: Path, form: str) -> Iterator[Any]:
+    """Yield the batches of a Parquet or Arrow file."""
     if form == "parquet":
         with import_extra("pyarrow.parquet", "arrow").ParquetFile(piece) as file:
             yield from map(file.read_row_group, range(file.num_row_groups))

@@ -1,4 +1,4 @@
-"""How rows are written, a table for people, JSON lines or CSV for programs, and how errors are."""
+"""Write rows as a table for people, or as JSON lines or CSV for programs. Write notes and errors to standard error."""
 
 import csv
 import io
@@ -13,30 +13,30 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rocketstore.cli.options import utc_text
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
+from rocketstore.messages.text_rows import Row
+from rocketstore.text_values import format_time
 
 __all__ = ["Row", "cell", "csv_line", "error_text", "finish", "format_option", "json_line", "note"]
 __all__ += ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "line_writer"]
 __all__ += ["print_table", "printable", "report", "table_of", "write_list", "write_parts", "write_rows"]
 
-NOT_A_TERMINAL = 1000  # columns: a table in a file or a pipe is not folded
-WIDE = 10  # columns
-GAP = 2  # between columns
-LEAST, LEAST_LAST = 8, 20  # characters in a line of a column of text, and of the last, which says the most
+NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
+WIDE = 10  # columns; a single row with more of them is shown with one line for each column
+GAP = 2  # characters between columns
+LEAST, LEAST_LAST = 8, 20  # characters: the least width of a column of text, and of the last one, often the longest
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
 FORMULA_STARTS = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"  # the last four are the wide forms of the first four
 SAFE_CSV_RULE = "csv-safe: csv for spreadsheets, with an apostrophe before text that would run as a formula."
 
-Row = dict[str, Any]
 format_option = click.option(
     "--format",
     "output_format",
     type=click.Choice(["table", "json", "csv", SAFE_CSV]),
-    help=f"json: one object a line; csv: lists and maps in it are JSON; {SAFE_CSV_RULE}  "
+    help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
     "[default: table on a terminal, else json]",
 )
 
@@ -45,11 +45,11 @@ def write_rows(
     batches: Iterable[Sequence[Row]], output_format: str | None,
     for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None, *, columns: Sequence[str] = (),
 ) -> None:
-    """Write rows to standard output, each batch as it comes.
+    """Write rows to standard output. Each batch is written before the next one is requested.
 
-    Parameters: batches: lists of rows, whose keys are the columns. output_format: "table", "json", "csv", "csv-safe",
-    or None for the format that suits the output. for_people: converts a batch to the rows of the table. columns: the
-    header that CSV gets if there are no rows.
+    Parameters: batches: lists of rows; the keys of a row are the columns. output_format: "table", "json", "csv",
+    "csv-safe"; None writes a table to a terminal and JSON elsewhere. for_people: converts a batch to the rows of the
+    table. columns: the CSV header if the result has no rows.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
@@ -68,12 +68,12 @@ def write_rows(
 
 
 def write_list(columns: Sequence[str], values: Iterable[Iterable[Any]], output_format: str | None) -> None:
-    """Write rows of values at once."""
+    """Write rows that are given as values in the order of the columns."""
     write_rows([[dict(zip(columns, row, strict=True)) for row in values]], output_format, columns=columns)
 
 
 def json_line(row: Row) -> str:
-    """Write a row as a line of JSON; what is not printable is escaped there, too."""
+    """Return a row as one line of JSON. Characters that are not printable are escaped."""
     return escaped(json.dumps(row, ensure_ascii=False), json.dumps) + "\n"
 
 
@@ -85,9 +85,10 @@ def line_writer(form: str, terminal: bool) -> Callable[[Row], str]:
 
 
 def csv_line(values: Iterable[Any], terminal: bool = False, *, safe: bool = False) -> str:
-    """Return values as one line of CSV. For a terminal, control characters are made visible; else they stay.
+    """Return values as one line of CSV.
 
-    Parameters: safe: put an apostrophe before text that a spreadsheet would evaluate as a formula.
+    Parameters: terminal: show control characters as escape sequences; otherwise they are written unchanged. safe: put
+    an apostrophe before text that a spreadsheet would evaluate as a formula.
     """
     line = io.StringIO()
     csv.writer(line).writerow([csv_field(value, terminal, safe) for value in values])  # ends with "\r\n"
@@ -104,7 +105,7 @@ def csv_field(value: Any, terminal: bool, safe: bool) -> Any:
 
 
 def printable(text: str) -> str:
-    r"""Write what would control a terminal, or hide in it, as ``\x1b``."""
+    r"""Return a text with control characters and invisible characters as escape sequences such as ``\x1b``."""
     return escaped(text, lambda char: char.encode("unicode_escape").decode())
 
 
@@ -116,13 +117,13 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
 
 
 class Output(Console):
-    """Standard output, as wide as a table needs it to be where that is no terminal."""
+    """Standard output. If it is not a terminal, it is wide enough for any table."""
 
     def __init__(self) -> None:
         super().__init__(file=sys.stdout, width=None if sys.stdout.isatty() else NOT_A_TERMINAL)
 
     def on_broken_pipe(self) -> None:
-        raise  # the error that is handled where this is called: rich exits with 1
+        raise  # raise the BrokenPipeError again; the method of rich would exit with status 1
 
 
 def print_table(table: Table) -> None:
@@ -130,7 +131,7 @@ def print_table(table: Table) -> None:
 
 
 def write_tables(batches: Iterable[Sequence[Row]]) -> None:
-    """Print a table of each batch, and at the end, after Ctrl-C too, which columns a terminal was too narrow for."""
+    """Print a table for each batch. At the end, also after Ctrl-C, name the columns that did not fit the terminal."""
     console = Output()
     left_out: dict[str, None] = {}
     try:
@@ -140,12 +141,12 @@ def write_tables(batches: Iterable[Sequence[Row]]) -> None:
             console.print(table)
     finally:
         if left_out:
-            hint = "a wider terminal or --format json has them"
+            hint = "use a wider terminal or --format json to see them"
             note(f"{console.width} columns are too few for {', '.join(left_out)}: {hint}")
 
 
 def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None) -> Table:
-    """Make an empty table with columns of text on the left and columns of numbers after them."""
+    """Return an empty table. Columns of text are on the left, columns of numbers after them."""
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for name in left:
         table.add_column(name, overflow="fold")
@@ -155,9 +156,9 @@ def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None
 
 
 def table_of_rows(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
-    """Make the table of rows that all have the same columns, and name those that ``width`` has no room for.
+    """Return a table of rows that have the same columns, and the names of the columns that do not fit ``width``.
 
-    One long row has a line for each column. Times are UTC.
+    A single row of many columns is shown with one line for each column. Times are UTC.
     """
     if len(rows) == 1 and len(rows[0]) > WIDE:
         table = table_of(["field", "value"], [])
@@ -179,7 +180,10 @@ def table_of_rows(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
 
 
 def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], width: int) -> dict[str, int]:
-    """Choose how wide columns are: text folds down to a least width, then columns before the last are left out."""
+    """Return the width of each column that fits, in characters.
+
+    Columns of text shrink down to a least width first. Then columns are left out, beginning before the last one.
+    """
     widths = {name: max(cell_len(name), *(text.cell_len for text in cells)) for name, cells in columns.items()}
     *others, last = widths
     least = {
@@ -196,7 +200,7 @@ def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], wid
 
 def cell(name: str, value: Any) -> Text:
     if name.endswith("Timestamp") and value is not None:
-        value = utc_text(value)
+        value = format_time(value)
     if isinstance(value, Mapping):
         value = [f"{key}={item}" for key, item in value.items()]
     if isinstance(value, list):
@@ -221,7 +225,7 @@ def error_text(error: object) -> str:
 
 
 def option_hint(error: object) -> str:
-    """Return which options of the running command set what an error asks for; an empty string if none does."""
+    """Return the options of the running command that set the settings an error names; an empty string without one."""
     settings = error.settings if isinstance(error, SettingError) else ()
     context = click.get_current_context(silent=True)
     if context is None or not settings:
@@ -242,12 +246,12 @@ def note(text: str) -> None:
 
 
 def report(problem: object) -> None:
-    """Write what is wrong as one line to standard error."""
+    """Write a problem as one line to standard error."""
     note(f"Error: {error_text(problem)}")
 
 
 def finish(problems: Iterable[object]) -> None:
-    """Report all problems; with one or more the exit status is 1."""
+    """Report all problems. Exit with status 1 if there is a problem."""
     found = list(problems)
     for problem in found:
         report(problem)
@@ -259,7 +263,7 @@ def write_parts(
     parts: Iterable[Callable[[], Iterable[Row]]], output_format: str | None, problems: Iterable[object] = (), *,
     columns: Sequence[str] = (),
 ) -> None:
-    """Write the rows of all parts that can be read, and report the others, after other problems."""
+    """Write the rows of all parts that can be read. Then report ``problems`` and the parts that cannot be read."""
     rows: list[Row] = []
     found = list(problems)
     for part in parts:

@@ -1,15 +1,16 @@
-"""``rocketstore get``: messages by queue offset."""
+"""``rocketstore get``: show messages by queue offset."""
 
 import click
 
-from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, write_rows
-from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, result_for_people, row_names
+from rocketstore.cli.messages import BODY_RULE, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
+from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.consume_queue import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
@@ -22,14 +23,15 @@ __all__ = ["get"]
 @click.argument("topic")
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID)
 @click.argument("queue_offset", metavar="OFFSET", type=OFFSET)
-@click.option("--max", "max_num", type=COUNT, default=1, show_default=True, help="At most so many.")
-@tags_option('With one of these tags: "a || b".')
+@click.option("--max", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
+@tags_option('Only messages with one of these tags: "a || b".')
 @format_option
 def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_num: int, tags: str | None,
         output_format: str | None) -> None:
-    """Read messages of a queue of STORE, from a queue offset on.
+    """Show messages of a queue of STORE, beginning at a queue offset.
 
-    If there is none, the exit status is 1, and RocketMQ's status says why; it is 1, too, if a record is damaged.
+    The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
+    damaged.
     """
     found = store.get_message(topic, queue_id, queue_offset, max_num, tags=tags)
     note_elsewhere(store, [topic])
@@ -49,14 +51,14 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
 
 def range_text(found: GetMessageResult) -> str:
     if found.status == GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        return "there is no such queue: rocketstore ls shows all"
+        return "the queue does not exist: rocketstore ls shows all queues"
     if found.min_offset == found.max_offset:
         return f"the queue is empty, and its next offset is {found.max_offset}"
     return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"
 
 
 def damaged_units(log: CommitLog, units: ConsumeQueueUnits) -> list[tuple[int, int]]:
-    """Give queue offset and physical offset of units that lead into the log and to no record."""
+    """Return queue offset and physical offset of each unit that points into the log but not at a sound record."""
     _, statuses = log.find_messages(units.phy_offsets, columns=["phy_offset"])
     bad = (statuses != 0) & (units.phy_offsets >= log.min_phy_offset) & ~units.is_filler
     if bad.any():

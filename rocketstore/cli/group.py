@@ -1,4 +1,4 @@
-"""The group of all commands, and what an error looks like on a terminal."""
+"""The group of all commands. It prints each error as one line and sets the exit status."""
 
 import os
 import sys
@@ -31,16 +31,16 @@ from rocketstore.errors import StoreError
 __all__ = ["errors_in_one_line", "rocketstore"]
 
 COMPLETION = """Completion: eval "$(_ROCKETSTORE_COMPLETE=bash_source rocketstore)" in ~/.bashrc; zsh_source for zsh, \
-fish_source for fish. Exit status: 0; 1 if there is a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if \
-the reader of its output ends."""
+fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong usage; 130 after Ctrl-C; 141 if the \
+program that reads the output ends first."""
 HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
 
 class Commands(click.Group):
-    """Commands whose errors are one line: exit status 1 for the store's and the system's, 2 for usage."""
+    """Commands that print errors as one line. The exit status is 1 for errors of store or system, 2 for wrong usage."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of COMMANDS
+        return list(self.commands)  # in the order of COMMANDS, where click would sort them
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         with errors_in_one_line():
@@ -58,7 +58,7 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the rest of the output at exit
         raise click.exceptions.Exit(NO_READER) from None
     except HELP:
         raise
@@ -78,20 +78,20 @@ def rocketstore() -> None:
 
 
 COMMANDS: dict[click.Command, str] = {
-    info: "Show what is in a store, or in index files.",
+    info: "Summarize a store or index files.",
     ls: "List topics and queues.",
     lag: "Show how far consumers are behind.",
     offset: "Find the offset of a time.",
     query: "Find messages by key, tag, id or time.",
-    get: "Read messages of a queue by their offsets.",
+    get: "Show messages of a queue by offset.",
     cat: "Show the messages of the log.",
     export: "Write messages to a Parquet, Arrow, JSON or CSV file.",
     import_: "Put the messages of a file into a store.",
     hexdump: "Show a record byte by byte.",
-    verify: "Show what is wrong with a store.",
+    verify: "Check a store and show each problem.",
     recover: "Make a store sound after a crash.",
     rebuild: "Build queues and index from the log alone.",
-    salvage: "Copy what is sound in damaged files into a new store.",
+    salvage: "Copy the sound messages of damaged files into a new store.",
     config: "Check and repair the broker's configuration.",
 }
 for command, short_help in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""``rocketstore hexdump``: the bytes of one record, field by field."""
+"""``rocketstore hexdump``: show the bytes of one record, field by field."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import click
 
 from rocketstore.cli.formats import Row, finish, format_option, write_rows
-from rocketstore.cli.options import store_argument, utc_text
+from rocketstore.cli.options import store_argument
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
 from rocketstore.kernels.layout import (
@@ -32,16 +32,17 @@ from rocketstore.messages.system_flags import (
     TRANSACTION_TYPE,
 )
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import format_time
 
 __all__ = ["hexdump"]
 
 MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
-MAX_RECORD = 64 << 20  # bytes; of a record with a larger size only the first bytes are shown
+MAX_RECORD = 64 << 20  # bytes; a record with a larger size is read only up to the end of its fixed fields
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
 TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
 TEXTS = ("body", "topic", "property", "rest")
-FILE_NAME = 20  # digits of an offset, at most
-SHOWN = 256  # bytes of a field in a table
+FILE_NAME = 20  # the largest number of digits of an offset
+SHOWN = 256  # bytes of a field that a table shows
 
 
 @click.command()
@@ -49,21 +50,22 @@ SHOWN = 256  # bytes of a field in a table
 @click.argument("where", metavar="OFFSET|ID")
 @format_option
 def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
-    """Show the record of STORE at a physical offset, or with an offset message id, field by field.
+    """Show one record of STORE field by field. The record is given by physical offset or by offset message id.
 
-    A damaged record is shown as far as it goes; the exit status is then 1. A table has the first 256 bytes of a field.
+    A damaged record is shown up to the field that does not fit, and the exit status is 1. A table shows the first 256
+    bytes of each field.
     """
     try:
         offset = int(where) if where.isdecimal() and len(where) <= FILE_NAME else phy_offset_of(where)
     except ValueError as error:
         raise click.UsageError(f"{error}, or a physical offset") from error
     log = store.commit_log
-    log.ending.rule = None  # show bytes behind the end of the log too
+    log.ending.rule = None  # also show bytes after the end of the log
     record = Record(record_bytes(log, offset), offset)
     try:
-        record.take_all()
+        record.read_fields()
     except EOFError:
-        record.take("rest", len(record.data) - record.pos)
+        record.read("rest", len(record.data) - record.pos)
     write_rows([record.rows], output_format, for_people)
     if record.magic != MAGIC_BLANK:
         try:
@@ -73,7 +75,7 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:
-    """Read a record by its own size, or a little where that cannot be."""
+    """Return the bytes of a record. If its size field cannot be right, return the bytes of the smallest record."""
     size = read_field(log.queue.pread(offset, 4), RECORD_HEAD, "size")
     data = log.queue.pread(offset, size if MIN_RECORD <= size <= MAX_RECORD else MIN_RECORD)
     if not data:
@@ -82,15 +84,15 @@ def record_bytes(log: CommitLog, offset: int) -> bytes:
 
 
 class Record:
-    """The fields of a record, one after the other, as rows."""
+    """Split a record into fields. ``rows`` has one row for each field that was read."""
 
     def __init__(self, data: bytes, offset: int) -> None:
         self.data, self.offset, self.pos = data, offset, 0
         self.magic = read_field(data, RECORD_HEAD, "magic")
         self.rows: list[Row] = []
 
-    def take(self, field: str, size: int) -> int:
-        """Take a field; give it as a number. Raises EOFError where the bytes end before it does."""
+    def read(self, field: str, size: int) -> int:
+        """Add a row for the next ``size`` bytes, and return them as a number. Raises EOFError if fewer are left."""
         if size < 0 or size > len(self.data) - self.pos:
             raise EOFError
         data = self.data[self.pos : self.pos + size]
@@ -99,19 +101,20 @@ class Record:
         self.pos += size
         return int.from_bytes(data, "big", signed=True)
 
-    def take_all(self) -> None:
+    def read_fields(self) -> None:
+        """Add a row for each field. Raises EOFError if the record ends within a field."""
         is_record = self.magic in RECORD_MAGICS
         head = record_head(read_field(self.data, RECORD_HEAD, "sys_flag")) if is_record else BLANK_HEAD
         for name in head.names or ():
-            number = self.take(field_name(name), head[name].itemsize)
+            number = self.read(field_name(name), head[name].itemsize)
         if not is_record:
             return
-        self.take("body", number)  # the head ends with the length of the body
-        self.take("topic", self.take("topicLength", topic_length_size(self.magic)))
-        end = self.take("propertiesLength", 2) + self.pos
+        self.read("body", number)  # the head ends with the length of the body
+        self.read("topic", self.read("topicLength", topic_length_size(self.magic)))
+        end = self.read("propertiesLength", 2) + self.pos
         while self.pos < end:
             stop = self.data.find(b"\2", self.pos, end)
-            self.take("property", (end if stop < 0 else stop + 1) - self.pos)
+            self.read("property", (end if stop < 0 else stop + 1) - self.pos)
 
 
 def field_name(name: str) -> str:
@@ -121,6 +124,7 @@ def field_name(name: str) -> str:
 
 
 def value_of(field: str, data: bytes) -> str:
+    """Return the value of a field as text."""
     if field in TEXTS:
         return data.removesuffix(b"\2").replace(b"\1", b"=", field == "property").decode(errors="replace")
     if field.endswith("Host"):
@@ -134,7 +138,7 @@ def value_of(field: str, data: bytes) -> str:
         words += [name for bit, name in FLAGS.items() if number & bit]
         words += filter(None, [TRANSACTIONS.get(number & TRANSACTION_TYPE)])
     if field.endswith("Timestamp"):
-        words += filter(None, [utc_text(number)])
+        words += filter(None, [format_time(number)])
     return ", ".join(words)
 
 

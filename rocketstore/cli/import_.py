@@ -1,4 +1,8 @@
-"""``rocketstore import``: a file of messages into a store."""
+"""``rocketstore import``: put the messages of a file into a store.
+
+The store keeps the progress of the import in a state file, so that an interrupted import can resume. After a kill, the
+log may have more rows than the state file says. These rows are compared with the file, and are not put again.
+"""
 
 import itertools
 import json
@@ -15,15 +19,23 @@ import click
 import rocketstore
 from rocketstore.cli.export import FORMATS, format_of
 from rocketstore.cli.formats import error_text, note
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options, write_elsewhere_option
+from rocketstore.cli.options import (
+    PATH,
+    broker_conf_option,
+    broker_config,
+    config_with,
+    geometry_options,
+    size_option,
+    write_elsewhere_option,
+)
 from rocketstore.cli.progress import bar
-from rocketstore.cli.sizes import size_option
-from rocketstore.cli.sources import Piece, Source
+from rocketstore.cli.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.layout.geometry import known_config, require_store
+from rocketstore.index.geometry import IndexGeometry
+from rocketstore.layout.geometry import require_store
 from rocketstore.limits import INT_MAX
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
@@ -34,101 +46,109 @@ from rocketstore.store.message_store import MessageStore
 __all__ = ["import_"]
 
 STATE = "rocketstore-import.json"  # in config/
-BEFORE = {"config", "lock", "lost+found"}  # what may be where a store is made
-SAVE_SECONDS = 1.0
+ALLOWED_ENTRIES = {"config", "lock", "lost+found"}  # a directory with only these may become a store
+SAVE_SECONDS = 1.0  # between writes of the state file
 
 
 @dataclass
 class State:
-    """How far an import came, as it is kept in the store.
+    """The progress of an import, which the state file keeps.
 
-    The rows before ``rows`` are in the log and on the disk, behind ``begin``; what came after them begins at
-    ``phy_offset``. After a kill some of the next rows are there already: they are compared, and not put again.
+    Attributes
+    ----------
+    asked : the file and the options of the import.
+    version : size and modification time of the file; None for standard input.
+    begin : the physical offset where the log ended when the import began.
+    phy_offset : the physical offset after the last stored row that was counted.
+    rows : the number of rows that are in the log and on the disk.
+    stage : "running": the log may have more rows after ``phy_offset``. "stopped": it has no more. "done": it has all.
     """
 
     asked: dict[str, Any]
-    version: list[int] | None  # size and time of the file; None of standard input
+    version: list[int] | None
     begin: int
     phy_offset: int
     rows: int = 0
-    stage: str = "running"  # "stopped": no row came after those; "done"
+    stage: str = "running"
 
 
 @click.command("import")
 @click.argument("source", type=click.Path(path_type=Path, allow_dash=True))
 @click.argument("store", type=PATH)
 @click.option("--format", "form", type=click.Choice(FORMATS), help="[default: by the name of SOURCE]")
-@click.option("--keep-times", is_flag=True, help="Store times and store hosts are those of SOURCE, not new ones.")
-@click.option("--resume", is_flag=True, help="Go on with an import that was interrupted.")
-@click.option("--force", is_flag=True, help="Begin anew, whatever an interrupted import has stored.")
-@click.option("--small", is_flag=True, help="Make a store with files for some megabytes, not a broker's.")
-@click.option("--log-file-size", metavar="SIZE", callback=size_option(1, INT_MAX),
-              help="Of the commit log's files, as 64M.")
+@click.option("--keep-times", is_flag=True, help="Keep the store times and store hosts of SOURCE.")
+@click.option("--resume", is_flag=True, help="Continue an import that was interrupted.")
+@click.option("--force", is_flag=True, help="Start again, even if an interrupted import has stored rows.")
+@click.option("--small", is_flag=True, help="Make a store with small files instead of the sizes of a broker.")
+@size_option("--log-file-size", 1, INT_MAX, help="Size of the files of the commit log, such as 64M.")
 @geometry_options
 @broker_conf_option
 @write_elsewhere_option
 @click.pass_context
 def import_(
     ctx: click.Context, /, source: Path, store: Path, form: str | None, keep_times: bool, resume: bool, force: bool,
-    small: bool, write_elsewhere: bool, **sizes: int | None,
+    small: bool, log_file_size: int | None, geometry: IndexGeometry | None, write_elsewhere: bool,
 ) -> None:
-    """Put the messages of SOURCE, which is a file as export writes it, or "-", into STORE, which is made if need be.
+    """Put the messages of SOURCE into STORE. If STORE is missing, it is made. Stop the broker of STORE first.
 
-    Of the columns only topic and body are needed. Arrow comes as a file, and in "-" as a stream. No broker may run on
-    STORE. SOURCE has no types of topics: a topic that begins with an inner batch gets that of batches; else copy
-    config/topics.json of the old store into STORE/config first. With --resume an import goes on that was interrupted,
-    that ended at a row which is corrected in SOURCE now, or whose SOURCE grew: the rows that are stored have to be its
-    first ones still, and are not stored twice.
+    SOURCE is a file that export writes, or "-" for standard input. Only the columns topic and body are required. On
+    standard input, Arrow must be a stream.
+
+    SOURCE does not contain the types of topics. A topic becomes a topic of batches if its first message is an inner
+    batch. For other cases, copy config/topics.json of the old store into STORE/config first.
+
+    --resume continues an import after an interruption, after a row was corrected in SOURCE, or after SOURCE has grown.
+    The stored rows must still be the first rows of SOURCE. They are not stored again.
     """
     if resume and force:
-        raise click.UsageError("--resume goes on, --force begins anew: give one")
+        raise click.UsageError("--resume and --force: give only one of them")
     rows = Source(source, format_of(source, form, "SOURCE"))
     if rows.is_standard_input and (resume or form == "parquet"):
         raise click.UsageError("SOURCE must be a file for --resume and for Parquet")
-    config = config_of(ctx, small, sizes)
-    if write_elsewhere:
-        config = replace(config or known_config(store), write_elsewhere=True)
+    config = config_with(config_of(ctx, small, log_file_size, geometry), store, write_elsewhere=write_elsewhere)
     check_place(store, config)
     try:
         with rocketstore.open(store, "a", config=config) as opened:
-            Import(opened, rows, begin(opened, rows, keep_times, resume, force)).run()
+            Import(opened, rows, start_import(opened, rows, keep_times, resume, force)).run()
     except (OSError, StoreError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__  # of a store that takes no more messages
+        cause = error if isinstance(error, OSError) else error.__cause__  # the reason why the writer stopped
         if not isinstance(cause, OSError):
             raise
         text = error_text(cause) if cause.filename else f"{store}: {error_text(cause)}"
-        hint = "; what is stored is kept, the same command with --resume goes on" if state_path(store).exists() else ""
-        raise click.ClickException(f"{text}{hint}") from error
+        hint = "; the stored rows are kept; run the same command with --resume to continue"
+        raise click.ClickException(f"{text}{hint if state_path(store).exists() else ''}") from error
 
 
-def config_of(ctx: click.Context, small: bool, sizes: dict[str, int | None]) -> StoreConfig | None:
-    """Make the configuration of options; None if they say nothing."""
+def config_of(
+    ctx: click.Context, small: bool, log_file_size: int | None, geometry: IndexGeometry | None
+) -> StoreConfig | None:
+    """Return the configuration that the options give; None if none of them is given."""
     config = broker_config(ctx)
     if small and config is not None:
-        raise click.UsageError("--small and --broker-conf: give one")
-    given: dict[str, Any] = {
-        "mapped_file_size_commit_log": sizes["log_file_size"],
-        "max_hash_slot_num": sizes["hash_slot_num"],
-        "max_index_num": sizes["index_num"],
-    }
-    given = {name: size for name, size in given.items() if size is not None}
+        raise click.UsageError("--small and --broker-conf: give only one of them")
+    given: dict[str, Any] = {}
+    if log_file_size is not None:
+        given["mapped_file_size_commit_log"] = log_file_size
+    if geometry is not None:
+        given |= {"max_hash_slot_num": geometry.hash_slot_num, "max_index_num": geometry.index_num}
     if small or given:
         config = replace(config or (StoreConfig.small() if small else StoreConfig()), **given)
     return config
 
 
 def check_place(path: Path, config: StoreConfig | None) -> None:
-    """Raise ClickException where a store would be made among other files."""
+    """Raise ClickException if a new store would be made in a directory with other files."""
     try:
         require_store(path, config or StoreConfig())
     except FileNotFoundError:
         pass
     except StoreError:
-        if {entry.name for entry in path.iterdir()} - BEFORE:
-            raise click.ClickException(f"{path}: is no store, and not empty: give one, or a new directory") from None
+        if {entry.name for entry in path.iterdir()} - ALLOWED_ENTRIES:
+            hint = "give a store or a new directory"
+            raise click.ClickException(f"{path}: is not a store, and is not empty: {hint}") from None
 
 
-# ---- going on ----------------------------------------------------------------------------------------------
+# ---- the state ---------------------------------------------------------------------------------------------
 
 
 def version_of(source: Source) -> list[int] | None:
@@ -138,8 +158,11 @@ def version_of(source: Source) -> list[int] | None:
     return [status.st_size, status.st_mtime_ns]
 
 
-def begin(store: MessageStore, source: Source, keep_times: bool, resume: bool, force: bool) -> State:
-    """Give the state to go on from. Raises: ClickException for an unfinished import that is not gone on with."""
+def start_import(store: MessageStore, source: Source, keep_times: bool, resume: bool, force: bool) -> State:
+    """Return the state of a new import, or the saved state with ``resume``.
+
+    Raises: ClickException if another import is unfinished.
+    """
     asked = {"source": str(source.path.absolute()), "format": source.form, "keep_times": keep_times}
     end = store.commit_log.max_phy_offset
     new = State(asked, version_of(source), end, end)
@@ -152,8 +175,8 @@ def begin(store: MessageStore, source: Source, keep_times: bool, resume: bool, f
     if state.stage == "done":
         return new
     raise click.ClickException(
-        f"{path}: an import of {state.asked['source']} is unfinished, with {state.rows} rows stored at least: --resume "
-        "goes on with the same options, --force begins anew"
+        f"{path}: an import of {state.asked['source']} is unfinished, and at least {state.rows} rows are stored: "
+        "--resume with the same options continues it, --force starts again"
     )
 
 
@@ -167,32 +190,32 @@ def read_state(path: Path) -> State | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise CorruptFileError(path, 0, "JSON", f"{error}: --force begins anew") from None
+        raise CorruptFileError(path, 0, "JSON", f"{error}: --force starts again") from None
 
 
 class Import:
-    """Putting the rows of a file into a store, from where the state says on."""
+    """Puts the rows of a file into a store, beginning after the rows that the state counts."""
 
     def __init__(self, store: MessageStore, source: Source, state: State) -> None:
         self.store = store
         self.source = source
         self.state = state
         self.keeps_times = state.asked["keep_times"]
-        self.topics = store.topics  # as they were before
+        self.topics = store.topics  # before the import
         self.batch_topics = batch_topics(self.topics)
         self.saved = 0.0
 
     def run(self) -> None:
         state, source = self.state, self.source
         if state.stage != "done" or state.version != version_of(source):
-            self.put_rest()
+            self.put_missing_rows()
         note(f"{self.store.path}: has all {state.rows} rows of {source.path}")
 
-    def put_rest(self) -> None:
+    def put_missing_rows(self) -> None:
         state, source = self.state, self.source
-        again = "" if source.is_standard_input else "the same command with --resume goes on"
+        again = "" if source.is_standard_input else "run the same command with --resume to continue"
         try:
-            self.find_stored()
+            self.count_stored_rows()
             self.save()
             self.put_all()
         except KeyboardInterrupt:
@@ -201,47 +224,47 @@ class Import:
             raise
         except click.ClickException as error:
             self.save()
-            hint = f"; when it is corrected, {again}" if again and state.rows else ""
+            hint = f"; correct the row, then {again}" if again and state.rows else ""
             raise click.ClickException(f"{error.message} ({state.rows} rows are stored){hint}") from None
         state.stage = "done"
         self.save()
 
-    def find_stored(self) -> None:
-        """Pass over rows that were put before a kill, and have what others put since stay before what comes."""
+    def count_stored_rows(self) -> None:
+        """Count the rows that a killed import put after it saved its state. The next rows follow at the log's end."""
         state, log = self.state, self.store.commit_log
         if not log.min_phy_offset <= state.phy_offset <= log.max_phy_offset:
             raise StoreError(
                 f"{self.store.path}: the log is from {log.min_phy_offset} to {log.max_phy_offset}, but the import "
-                f"stopped at {state.phy_offset}: it is another log, or a part is gone: --force begins anew"
+                f"stopped at {state.phy_offset}: it is another log, or a part of it was deleted: --force starts again"
             )
         self.check_version()
         if state.stage == "running" and state.phy_offset < log.max_phy_offset:
-            self.pass_over(self.messages(state.rows))
+            self.skip_stored(self.messages(state.rows))
         state.phy_offset, state.stage = log.max_phy_offset, "running"
 
     def check_version(self) -> None:
-        """Raise StoreError unless the rows that are stored are the first ones of a file that was changed since."""
+        """Raise StoreError if the file was changed and its first rows are no longer the stored rows."""
         state, version = self.state, version_of(self.source)
         if state.version == version:
             return
-        changed, again = f"{self.source.path}: was changed", "--force begins anew, and stores rows again"
+        changed, again = f"{self.source.path}: was changed", "--force starts again, and stores these rows again"
         if state.stage == "running" and state.phy_offset < self.store.commit_log.max_phy_offset:
             raise StoreError(f"{changed} after a kill, and more than {state.rows} rows may be stored: {again}")
         stored, rows = self.stored(state.begin, state.phy_offset), itertools.islice(self.messages(0), state.rows)
         count = sum(1 for _ in itertools.takewhile(lambda row: any(is_row(row, record) for record in stored), rows))
         if count < state.rows:
-            raise StoreError(f"{changed}: of {state.rows} rows that are stored it has {count} in their place: {again}")
+            raise StoreError(f"{changed}: only the first {count} of {state.rows} stored rows are still in it: {again}")
         state.version = version
 
     def messages(self, skip: int) -> Iterator[Message]:
-        return (message for piece in self.source.read(skip) for _, message in self.source.singly(piece))
+        return (message for rows in self.source.read(skip) for _, message in self.source.singly(rows))
 
     def stored(self, begin: int, end: int | None = None) -> Iterator[Message]:
         columns = ("topic", "raw_body", "phy_offset", "size")
         return itertools.chain.from_iterable(self.store.scan(begin_offset=begin, end_offset=end, columns=columns))
 
-    def pass_over(self, rows: Iterator[Message]) -> int:
-        """Count the next rows that are in the log already."""
+    def skip_stored(self, rows: Iterator[Message]) -> int:
+        """Skip the next rows that are in the log already. Return their number."""
         count = 0
         for record in self.stored(self.state.phy_offset):
             row = next(rows, None)
@@ -259,21 +282,21 @@ class Import:
         try:
             with bar() as progress:
                 task = progress.add_task("import", total=self.source.size)
-                for piece in self.source.read(self.state.rows):
+                for rows in self.source.read(self.state.rows):
                     with without_interrupts():
-                        self.put(piece)
+                        self.put(rows)
                     if time.monotonic() - self.saved >= SAVE_SECONDS:
                         self.save()
-                    progress.update(task, completed=piece.position, description=f"import {self.state.rows:,} rows")
+                    progress.update(task, completed=rows.position, description=f"import {self.state.rows:,} rows")
         finally:
             self.state.stage = "stopped"
 
-    def put(self, piece: Piece) -> None:
-        self.check(piece)
+    def put(self, rows: SourceRows) -> None:
+        self.check(rows)
         try:
-            result = self.store.put_messages(piece.messages, store_timestamp=self.store_timestamp)
-        except ValueError:  # one is refused, or cannot be made; which?
-            self.put_singly(piece)
+            result = self.store.put_messages(rows.messages, store_timestamp=self.store_timestamp)
+        except ValueError:  # put the rows one by one to find the row that is refused
+            self.put_singly(rows)
         else:
             self.advance(len(result), int(result.phy_offsets[-1] + result.sizes[-1]))
 
@@ -281,32 +304,35 @@ class Import:
     def store_timestamp(self) -> str | None:
         return "given" if self.keeps_times else None
 
-    def check(self, piece: Piece) -> None:
-        messages = piece.messages
+    def check(self, rows: SourceRows) -> None:
+        """Check that rows have the columns of --keep-times. Make the topics of inner batches."""
+        messages = rows.messages
         if isinstance(messages, MessageBatch) and not has_inner_batches(messages):
             messages = messages[:1]  # all rows of a table have the same columns
-        for place, message in zip(piece.places, messages, strict=False):
+        for place, message in zip(rows.places, messages, strict=False):
             if self.keeps_times and not hasattr(message, "store_timestamp"):
-                raise self.source.error(place, "column storeTimestamp: is missing, which --keep-times takes")
+                raise self.source.error(place, "column storeTimestamp: is missing, and --keep-times needs it")
             if getattr(message, "sys_flag", 0) & INNER_BATCH and message.topic not in self.batch_topics:
                 self.make_batch_topic(message.topic)
 
     def make_batch_topic(self, topic: str) -> None:
-        """Make a topic whose type no row before its first inner batch tells. Raises: StoreError if that is too late."""
+        """Make a topic of batches for the first inner batch. Raises: StoreError if the topic has another type."""
         try:
             if topic in self.topics:
-                raise ValueError(f"topic {topic!r:.80} is there, and not of type BatchCQ")
+                raise ValueError(f"topic {topic!r:.80} exists and is not of type BatchCQ")
             self.store.create_topic(topic, queue_type="BatchCQ")
         except ValueError as error:
             raise StoreError(
-                f"{self.store.path}: an inner batch comes, but {error}. {self.source.path} has no types of topics: "
-                "copy config/topics.json of the old store into the directory config of a new one, and import there"
+                f"{self.store.path}: the next message is an inner batch, but {error}. {self.source.path} has no types "
+                "of topics: copy config/topics.json of the old store into the directory config of a new store, and "
+                "import into the new store"
             ) from None
         self.batch_topics.add(topic)
 
-    def put_singly(self, piece: Piece) -> None:
-        done = self.pass_over(message for _, message in self.source.singly(piece))
-        for place, message in itertools.islice(self.source.singly(piece), done, None):
+    def put_singly(self, rows: SourceRows) -> None:
+        """Put rows one by one. Rows that are in the log already, because ``put_messages`` failed later, are skipped."""
+        skipped = self.skip_stored(message for _, message in self.source.singly(rows))
+        for place, message in itertools.islice(self.source.singly(rows), skipped, None):
             try:
                 result = self.store.put_message(message, store_timestamp=self.store_timestamp)
             except ValueError as error:
@@ -314,7 +340,7 @@ class Import:
             self.advance(1, result.phy_offset + result.size)
 
     def save(self) -> None:
-        """Keep the state, which says no more than what is on the disk."""
+        """Flush the store, then write the state file, so that it never counts rows that are not on the disk."""
         path = state_path(self.store.path)
         with without_interrupts():
             self.store.flush()
@@ -336,7 +362,7 @@ def is_row(row: Message, record: Message) -> bool:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Have Ctrl-C wait for the end of the block."""
+    """Delay Ctrl-C until the end of the ``with`` block."""
     caught: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: caught.append(number))
     try:

@@ -1,4 +1,4 @@
-"""What a user names: an index directory, or one index file."""
+"""Find the index files of a path from the command line, and look up a key in them."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import click
 
 from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.index import index_directory
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 
@@ -13,21 +14,27 @@ __all__ = ["find_offsets", "index_paths"]
 
 
 def index_paths(path: Path) -> list[Path]:
-    """Return the index files that a path names, oldest first. Raises ClickException if it names none."""
+    """Return the index files of a path, oldest first: the file itself, or the files of the directory.
+
+    Raises ClickException if there is no index file.
+    """
     paths = [path]
     if path.is_dir():
         paths = index_directory.index_paths(path)
-    paths = [path for path in paths if not is_offset_name(path.name)]  # which are of a commit log or a queue
+    paths = [path for path in paths if not is_offset_name(path.name)]  # these are files of a log or queue
     if not paths:
         hint = "give a store, its index directory, or one of the files there"
         raise click.ClickException(f"{path}: no store and no index files here: {hint}")
     return paths
 
 
-def find_offsets(path: Path, geometry: tuple[int | None, int | None], topic: str, key: str,
+def find_offsets(path: Path, geometry: IndexGeometry | None, topic: str, key: str,
                  limits: tuple[int, int, int], index_type: str | None) -> list[int]:
-    """Look for a key in a directory or a file; ``limits``: how many at most, first and last time."""
-    slots, items = geometry
+    """Return the physical offsets of a key in an index directory or an index file.
+
+    Parameters: limits: the largest number of offsets, and the first and the last time, epoch milliseconds.
+    """
+    slots, items = geometry or (None, None)
     index_paths(path)
     if path.is_dir():
         with IndexService.open(path, hash_slot_num=slots, index_num=items) as index:

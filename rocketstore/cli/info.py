@@ -1,4 +1,4 @@
-"""``rocketstore info``: what is in a store, or in index files."""
+"""``rocketstore info``: summarize a store or index files."""
 
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
-from rocketstore.index.geometry import geometry_of
+from rocketstore.index.geometry import IndexGeometry, geometry_of
 from rocketstore.index.index_file import IndexFile
 from rocketstore.store.message_store import MessageStore
 
@@ -21,12 +21,11 @@ __all__ = ["info"]
 @store_or_index_argument
 @geometry_options
 @format_option
-def info(path: MessageStore | Path, hash_slot_num: int | None, index_num: int | None,
-         output_format: str | None) -> None:
-    """Show what is in PATH: a store, an index directory or an index file.
+def info(path: MessageStore | Path, geometry: IndexGeometry | None, output_format: str | None) -> None:
+    """Summarize PATH: a store, an index directory or an index file. Times are UTC.
 
-    Of a store: how much there is, from when to when, which part of the log the index has, and whether it was stopped
-    cleanly. Of index files: slots used are counted as RocketMQ counts them in the header. Times are UTC.
+    For a store: the number of messages, their times, the part of the log that the index covers, and whether the store
+    was stopped cleanly. For index files: the contents of the headers. RocketMQ's own rule counts the slots used.
     """
     if isinstance(path, MessageStore):
         summary = {camel_case(name): value for name, value in path.summary()._asdict().items()}
@@ -34,24 +33,25 @@ def info(path: MessageStore | Path, hash_slot_num: int | None, index_num: int | 
         write_rows([[{"path": str(path.path), **summary}]], output_format)
         for text in notes:
             note(text)
-        finish(dict.fromkeys(problems))  # several parts may lack the same
+        finish(dict.fromkeys(problems))  # report each problem once
     else:
         paths = index_paths(path)
-        geometry = common_geometry(paths) if hash_slot_num is None else (hash_slot_num, index_num)
-        write_parts((partial(rows_of, file, *geometry) for file in paths), output_format)
+        geometry = geometry or common_geometry(paths)
+        write_parts((partial(rows_of, file, geometry) for file in paths), output_format)
 
 
-def common_geometry(paths: list[Path]) -> tuple[int, int] | tuple[None, None]:
-    """The geometry of the first file that shows it: an empty one does not, and a damaged one need not."""
+def common_geometry(paths: list[Path]) -> IndexGeometry | None:
+    """Return the geometry of the first file that shows it. An empty file does not; a damaged one may not."""
     for path in paths:
         try:
             return geometry_of([path], for_writing=False)
         except (OSError, StoreError, ValueError):
             continue
-    return None, None
+    return None
 
 
-def rows_of(path: Path, slots: int | None, items: int | None) -> list[Row]:
+def rows_of(path: Path, geometry: IndexGeometry | None) -> list[Row]:
+    slots, items = geometry or (None, None)
     with IndexFile.open(path, hash_slot_num=slots, index_num=items) as file:
         header = file.header
         return [{

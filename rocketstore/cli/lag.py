@@ -1,10 +1,10 @@
-"""``rocketstore lag``: how far consumers are behind."""
+"""``rocketstore lag``: show how far consumers are behind."""
 
 import click
 
-from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, note, write_list
 from rocketstore.cli.options import store_argument
+from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.config import camel_case
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.lag import ConsumerLag
@@ -15,12 +15,12 @@ __all__ = ["lag"]
 
 @click.command()
 @store_argument
-@click.option("--group", help="Of this consumer group only.")
+@click.option("--group", help="Only this consumer group.")
 @format_option
 def lag(store: MessageStore, group: str | None, output_format: str | None) -> None:
-    """Show how many messages consumer groups have still to consume, by queue.
+    """Show the number of messages that each consumer group has not consumed yet, for each queue.
 
-    Their offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
+    The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
     config/lmqConsumerOffset.json instead.
     """
     store.layout.require_config_files("read")

@@ -1,29 +1,29 @@
-"""``rocketstore ls``: the queues of a store."""
+"""``rocketstore ls``: list the queues of a store."""
 
 from functools import partial
 
 import click
 
-from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import Row, format_option, write_parts
-from rocketstore.cli.options import store_argument, unknown_topics
+from rocketstore.cli.options import store_argument
+from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.missing import describe_lost_queues
 
 __all__ = ["ls"]
 
 COLUMNS = ("topic", "queueId", "minOffset", "maxOffset", "messages", "bytes")
-UNITS = 1 << 20  # to read at once
+UNITS = 1 << 20  # units that are read at once
 
 
 @click.command()
 @store_argument
-@click.option("--topic", "topics", multiple=True, help="Of this topic only; may be given again.")
+@click.option("--topic", "topics", multiple=True, help="Only this topic. May be repeated.")
 @format_option
 def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) -> None:
     """List the topics and queues of STORE, with their queue offsets.
 
-    maxOffset is that of the next message; bytes are those of the messages' records in the commit log.
+    maxOffset is the offset that the next message will get. bytes is the size of the records in the commit log.
     """
     queues = [queue for queue in store.queues() if not topics or queue[0] in topics]
     parts = (partial(rows_of, store, *queue) for queue in queues)
@@ -39,6 +39,6 @@ def rows_of(store: MessageStore, topic: str, queue_id: int) -> list[Row]:
     size = 0
     for first in range(begin, end, UNITS):
         units = queue[first : min(first + UNITS, end)]
-        own = ~units.is_filler & (units.queue_offsets >= first)  # a batch that began before was counted there
+        own = ~units.is_filler & (units.queue_offsets >= first)  # a batch that began earlier was counted already
         size += int(units.sizes[own].sum(dtype="int64"))
     return [dict(zip(COLUMNS, (topic, queue_id, begin, end, end - begin, size), strict=True))]

@@ -1,4 +1,4 @@
-"""``rocketstore offset``: from a time to offsets."""
+"""``rocketstore offset``: find offsets by time."""
 
 from functools import partial
 
@@ -15,12 +15,12 @@ __all__ = ["offset"]
 @store_argument
 @time_option("--time", "ISO 8601, UTC if it names no zone, or epoch ms.", required=True)
 @once_option("--topic", help="Show queue offsets of this topic, not the physical offset.")
-@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Of this queue id only; more may be given.")
-@click.option("--upper", is_flag=True, help="Of a topic: the last message of that time or earlier.")
+@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Only this queue id. May be repeated.")
+@click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
 @format_option
 def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
            output_format: str | None) -> None:
-    """Find the first message in STORE of a store time or later."""
+    """Find the first message of STORE that was stored at a time or later."""
     if topic is None:
         if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")

@@ -1,9 +1,7 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands share."""
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +11,34 @@ import rocketstore
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
-from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.errors import StoreError
+from rocketstore.index.geometry import IndexGeometry
+from rocketstore.layout.geometry import known_config
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import parse_size, parse_time
 
 __all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
-__all__ += ["broker_config", "refusing", "scan_conditions", "selection_options", "store_argument"]
-__all__ += ["store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["unknown_topics", "utc_text", "write_elsewhere_option"]
+__all__ += ["broker_config", "config_with", "refusing", "scan_conditions", "selection_options", "size_option"]
+__all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
+__all__ += ["write_elsewhere_option"]
 
 Command = Callable[..., Any]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-BROKER_CONF = "rocketstore.broker_conf"
+BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
+GEOMETRY = "rocketstore.geometry"
 LEFTOVERS = "rocketstore.leftovers"
 
 
 class StorePath(click.Path):
-    """A path, or where ``remote`` a URI too. What is remote is refused elsewhere before anything is done."""
+    """The type of a path argument. With ``remote`` it also accepts the URI of a remote store."""
 
     def __init__(self, *, remote: bool) -> None:
         super().__init__()
         self.remote = remote
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":  # of a variable that is not set, and no name of the current directory
-            self.fail("it is empty: . is the current directory", param, ctx)
+        if value == "":  # probably a shell variable that is not set; pathlib would read it as the current directory
+            self.fail("the path is empty: use . for the current directory", param, ctx)
         if value == "-":  # standard input or output
             return Path(value)
         try:
@@ -47,17 +48,17 @@ class StorePath(click.Path):
 
 
 def number(least: int, most: int) -> Callable[[Any], int]:
-    """Make the type of a number whose range is told where it is left, and not in the help, as IntRange's is."""
+    """Return an integer type that names its range in the error message but not in the help, unlike click.IntRange."""
     values = click.IntRange(least, most)
 
-    def n(value: Any) -> int:  # the help has this name
+    def n(value: Any) -> int:  # the help shows the name of this function
         return int(values.convert(value, None, None))
 
     return n
 
 
 def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Make the callback of an option whose value a function refuses with ValueError."""
+    """Return an option callback that reports the ValueError of ``check`` as wrong usage."""
     def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         try:
             if value is not None:
@@ -70,7 +71,7 @@ def refusing(check: Callable[[Any], object]) -> Callable[[click.Context, click.P
 
 
 def compat_option(text: str) -> Callable[[Command], Command]:
-    """Give the option --compat, a release as ``compat``. Parameters: text: its help."""
+    """Return the option --compat, a RocketMQ release. Parameters: text: the help text."""
     return click.option("--compat", metavar="RELEASE", callback=refusing(Compat.of), help=text)
 
 
@@ -88,66 +89,57 @@ def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Com
 
 def once(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
     if len(values) > 1:
-        raise click.BadParameter("may be given once only", ctx, param)
+        raise click.BadParameter("give it only once", ctx, param)
     return values[0] if values else None
 
 
 def once_option(name: str, **settings: Any) -> Callable[[Command], Command]:
-    """Make an option that is refused the second time, where click would take the last."""
+    """Return an option that may be given only once. Click itself would silently use the last value."""
     return click.option(name, multiple=True, callback=once, **settings)
 
 
-# ---- times -------------------------------------------------------------------------------------------------
+# ---- sizes and times ---------------------------------------------------------------------------------------------
 
 
-def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Turn an option's time into epoch milliseconds."""
-    if value is None:
-        return None
-    if re.fullmatch("[0-9]{4}|[0-9]{10}", value):
-        meant = "seconds" if len(value) == 10 else "a year"
-        raise click.BadParameter(f"{value!r} looks like {meant}: give an ISO 8601 time or epoch milliseconds")
-    is_number = re.fullmatch(r"-?[0-9]{1,19}", value) and abs(int(value)) <= LONG_MAX
-    if is_number and len(value) != len("20261121"):
-        return int(value)
-    try:
-        time = datetime.fromisoformat(value)
-    except ValueError:
-        if is_number:
-            return int(value)
-        raise click.BadParameter(f"{value!r} is neither an ISO 8601 time nor epoch milliseconds") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return (time - EPOCH) // timedelta(milliseconds=1)
+def convert_text(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """Return an option callback that converts a text, and reports the ValueError of ``parse`` as wrong usage."""
+    def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+        try:
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return callback
+
+
+def size_option(name: str, least: int, most: int, **settings: Any) -> Callable[[Command], Command]:
+    """Return an option for a number of bytes from ``least`` to ``most``, such as 4096, 64M or 2G."""
+    def parse(text: str) -> int:
+        size = parse_size(text)
+        if not least <= size <= most:
+            raise ValueError(f"{text} is not from {least} to {most} bytes")
+        return size
+
+    return click.option(name, metavar="SIZE", callback=convert_text(parse), **settings)
 
 
 def time_option(name: str, meaning: str, **settings: Any) -> Callable[[Command], Command]:
-    """Make an option that a command gets as epoch milliseconds, or None."""
-    return click.option(name, metavar="TIME", callback=parse_time, help=meaning, **settings)
+    """Return an option for a time. The command gets epoch milliseconds, or None."""
+    return click.option(name, metavar="TIME", callback=convert_text(parse_time), help=meaning, **settings)
 
 
 def time_options(command: Command) -> Command:
     """Add ``--since`` and ``--until``."""
-    since = "Stored at this time or later: ISO 8601, UTC if it names no zone, or epoch ms."
-    return with_all(command, time_option("--since", since), time_option("--until", "Stored before this time."))
+    since = "Only messages stored at this time or later: ISO 8601, UTC without a zone, or epoch ms."
+    until = "Only messages stored before this time."
+    return with_all(command, time_option("--since", since), time_option("--until", until))
 
 
 def time_range(since: int | None, until: int | None) -> tuple[int | None, int | None]:
-    """Turn --since and --until into the first and the last millisecond. Raises UsageError if there is none."""
+    """Return the first and the last millisecond, inclusive. Raises UsageError if --until is not after --since."""
     if since is not None and until is not None and until <= since:
         raise click.UsageError("--until must be after --since")
     return since, None if until is None else until - 1
-
-
-def utc_text(timestamp: int) -> str | None:
-    """Write epoch milliseconds as ISO 8601 in UTC; None for 0, which says that there is no time yet."""
-    if timestamp == 0:
-        return None
-    try:
-        time = EPOCH + timedelta(milliseconds=timestamp)
-    except OverflowError:
-        return f"{timestamp} ms"
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # ---- stores and index files --------------------------------------------------------------------------------
@@ -166,10 +158,23 @@ def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig 
     return None if path is None else StoreConfig.from_broker_conf(path, compat=compat or DEFAULT_COMPAT)
 
 
+def config_with(
+    config: StoreConfig | None, store: Path, *, replaced: Collection[str] = (), **settings: Any
+) -> StoreConfig | None:
+    """Return a configuration with the settings that an option gave. Without such a setting, return ``config`` itself.
+
+    Parameters: config: None stands for the known configuration of the store. replaced: as for ``known_config``.
+    settings: fields of StoreConfig; a setting that is None or False was not given.
+    """
+    given = {name: value for name, value in settings.items() if value}
+    return replace(config or known_config(store, replaced=replaced), **given) if given else config
+
+
 def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:
     config = broker_config(ctx)
-    slots, items = (ctx.params.get(name) for name in ("hash_slot_num", "index_num"))
-    if slots is not None:
+    geometry = ctx.params.get("geometry")
+    if geometry is not None:
+        slots, items = geometry
         config = replace(config or StoreConfig(), max_hash_slot_num=slots, max_index_num=items)
     return ctx.with_resource(rocketstore.open(path, config=config, leftovers=ctx.meta.get(LEFTOVERS, False)))
 
@@ -183,7 +188,7 @@ def open_store_if_any(ctx: click.Context, param: click.Parameter, path: Path) ->
 
 broker_conf_option = click.option(
     "--broker-conf", type=PATH, is_eager=True, expose_value=False, callback=keep_broker_conf,
-    help="The broker's properties file, if it gives other directories, or sizes that files do not show.",
+    help="The broker's properties file. It is needed for directories elsewhere and for sizes that files do not show.",
 )
 
 
@@ -193,94 +198,88 @@ def keep_leftovers(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 leftovers_option = click.option(
     "--leftovers", is_flag=True, is_eager=True, expose_value=False, callback=keep_leftovers,
-    help="Also read records and units that a broker cut off but left in the files, behind the ends of log and queues.",
+    help="Also read old records and units after the ends of log and queues, which a broker cut off but did not erase.",
 )
 
 
 write_elsewhere_option = click.option(
     "--write-elsewhere", is_flag=True,
-    help="Also change directories that belong to another store. That store's lock is taken too.",
+    help="Allow changes in directories of another store. The command also takes the lock of that store.",
 )
 
 
 def store_argument(command: Command) -> Command:
-    """Add STORE, which a command gets as an open MessageStore, ``--broker-conf`` and ``--leftovers``."""
+    """Add STORE, ``--broker-conf`` and ``--leftovers``. The command gets STORE as an open MessageStore."""
     argument = click.argument("store", type=STORE, callback=open_store)
     return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
 def store_or_index_argument(command: Command) -> Command:
-    """Add PATH, which a command gets as an open MessageStore, or as a Path if no store is there."""
+    """Add PATH, ``--broker-conf`` and ``--leftovers``. The command gets an open MessageStore, or else a Path."""
     argument = click.argument("path", type=STORE, callback=open_store_if_any)
     return with_all(command, argument, broker_conf_option, leftovers_option)
 
 
 def geometry_options(command: Command) -> Command:
-    """Add ``--slots`` and ``--items``, which a command gets as ``hash_slot_num`` and ``index_num``."""
-    def option(name: str, parameter: str, least: int, meaning: str) -> Callable[[Command], Command]:
-        settings: dict[str, Any] = {"type": number(least, INT_MAX), "is_eager": True, "callback": both_or_none}
-        return click.option(name, parameter, help=meaning, **settings)
+    """Add ``--slots`` and ``--items``. The command gets both as ``geometry``, an IndexGeometry or None."""
+    def option(name: str, least: int, meaning: str) -> Callable[[Command], Command]:
+        settings: dict[str, Any] = {"type": number(least, INT_MAX), "is_eager": True, "callback": keep_geometry}
+        return click.option(name, expose_value=False, help=meaning, **settings)
 
     return with_all(
         command,
-        option("--slots", "hash_slot_num", 1, "The broker's maxHashSlotNum, for index files that do not show it."),
-        option("--items", "index_num", 2, "The broker's maxIndexNum: a file has one item less."),
+        option("--slots", 1, "The broker's maxHashSlotNum, if the index files do not show it."),
+        option("--items", 2, "The broker's maxIndexNum. A file has room for one item less."),
     )
 
 
-def both_or_none(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
-    """Refuse one half of a geometry, when the second half has been read."""
-    other = {"index_num": "hash_slot_num", "hash_slot_num": "index_num"}[param.name or ""]
-    if other in ctx.params and (ctx.params[other] is None) != (value is None):
-        raise click.UsageError("--slots and --items: give both or none", ctx)
-    return value
+def keep_geometry(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
+    """Keep the value of one of the two options. Pass the geometry to the command when both values are known."""
+    numbers = ctx.meta.setdefault(GEOMETRY, {})
+    numbers[param.name] = value
+    if len(numbers) == 2:
+        slots, items = numbers["slots"], numbers["items"]
+        if (slots is None) != (items is None):
+            raise click.UsageError("--slots and --items: give both or none", ctx)
+        ctx.params["geometry"] = None if slots is None else IndexGeometry(slots, items)
 
 
 # ---- which messages ----------------------------------------------------------------------------------------
 
 
 def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Turn a subscription's expression into tags with || between them; None for all. Source: FilterAPI."""
+    """Return the tags of a subscription expression, separated by ||. Return None for all tags. Source: FilterAPI."""
     if not values or "" in values or "*" in map(str.strip, values):
         return None
     tags = dict.fromkeys(tag for value in values for part in value.split("||") if (tag := part.strip()))
     if not tags:
-        raise click.BadParameter(f"{values[0]!r} has no tag: 'a || b' has two, '*' is all", ctx, param)
+        hint = "write 'a || b' for two tags, '*' for all messages"
+        raise click.BadParameter(f"{values[0]!r} has no tag: {hint}", ctx, param)
     return "||".join(tags)
 
 
 def tags_option(meaning: str) -> Callable[[Command], Command]:
-    """Make ``--tag``, which all commands read as RocketMQ reads a subscription."""
+    """Return the option ``--tag``. All commands read it as RocketMQ reads the expression of a subscription."""
     return click.option("--tag", "tags", metavar="TAGS", multiple=True, callback=parse_tags, help=meaning)
 
 
-def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:
-    """Say of which topics a store has no queue, if its queues can be read."""
-    try:
-        known = {topic for topic, _ in store.queues()}
-    except UnsupportedFormatError:
-        return []
-    unknown = [topic for topic in topics if topic not in known]
-    return [f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all" for topic in unknown]
-
-
 def selection_options(command: Command) -> Command:
-    """Add what ``scan_conditions`` takes."""
+    """Add the options that select messages. ``scan_conditions`` converts their values."""
     return with_all(
         command,
-        click.option("--topic", "topics", multiple=True, help="Of this topic; may be given again."),
-        click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Of this queue id; more may be given."),
-        tags_option('With one of these tags: "a || b".'),
-        click.option("--key", "keys", multiple=True, help="With this key, or unique key; may be given again."),
+        click.option("--topic", "topics", multiple=True, help="Only messages of this topic. May be repeated."),
+        click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Only this queue id. May be repeated."),
+        tags_option('Only messages with one of these tags: "a || b".'),
+        click.option("--key", "keys", multiple=True, help="Only messages of this key or unique key. May be repeated."),
         time_options,
-        click.option("--begin-offset", type=OFFSET, help="At this physical offset or later."),
-        click.option("--end-offset", type=OFFSET, help="Before this physical offset."),
-        click.option("--verify-crc", is_flag=True, help="Compare bodies with their CRC."),
+        click.option("--begin-offset", type=OFFSET, help="Only messages at this physical offset or later."),
+        click.option("--end-offset", type=OFFSET, help="Only messages before this physical offset."),
+        click.option("--verify-crc", is_flag=True, help="Compare each body with its CRC."),
     )
 
 
 def scan_conditions(since: int | None, until: int | None, **options: Any) -> dict[str, Any]:
-    """Make the arguments of CommitLog.scan of options."""
+    """Convert the values of ``selection_options`` to the arguments of CommitLog.scan."""
     begin, end = time_range(since, until)
     conditions = {name: None if value == () else value for name, value in options.items()}
     return conditions | {"begin_timestamp": begin, "end_timestamp": end}

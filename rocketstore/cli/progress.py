@@ -1,4 +1,4 @@
-"""The bars of commands that take long."""
+"""Progress bars of commands that can take long."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +18,17 @@ __all__ = ["bar", "byte_progress"]
 
 
 def bar(*columns: ProgressColumn) -> Progress:
-    """Make a bar on standard error, which only a terminal shows."""
+    """Return a progress bar on standard error. It is shown only on a terminal."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
 
 
 @contextmanager
 def byte_progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, with rate and time left, and give what is told the bytes done, and all."""
+    """Show a progress bar with rate and remaining time in a ``with`` block.
+
+    Yield the function that updates the bar. Its arguments are the number of bytes processed and the total.
+    """
     columns = TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     with bar(*columns) as progress:
         task = progress.add_task(name, total=None)

@@ -1,4 +1,4 @@
-"""``rocketstore query``: messages by key, unique key, tag, id or time."""
+"""``rocketstore query``: find messages by key, unique key, tag, id or time."""
 
 from itertools import chain, islice
 from pathlib import Path
@@ -7,11 +7,9 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from rocketstore.cli.cat import left_out
-from rocketstore.cli.elsewhere import note_elsewhere
 from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.messages import BODY_RULE, message_rows, note_bad_bodies, result_for_people, row_names
+from rocketstore.cli.messages import BODY_RULE, result_for_people
 from rocketstore.cli.options import (
     COUNT,
     geometry_options,
@@ -20,14 +18,16 @@ from rocketstore.cli.options import (
     tags_option,
     time_options,
     time_range,
-    unknown_topics,
 )
+from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, unknown_topics
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 
@@ -37,7 +37,11 @@ INDEX_TYPES = {"key": None, "unique_key": "U", "tags": "T"}
 
 
 class Question(NamedTuple):
-    """What is asked for: ``by`` "key", "unique_key", "tags", "id" or "time"; first and last time; how many at most."""
+    """The question of a query.
+
+    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: the first and the
+    last store time, epoch milliseconds, inclusive; None without a limit. most: the largest number of messages.
+    """
 
     by: str
     values: list[str]
@@ -53,38 +57,40 @@ class Question(NamedTuple):
 
 @click.command(epilog=BODY_RULE)
 @store_or_index_argument
-@once_option("--topic", help="The messages' topic.")
-@once_option("--key", help="One of the messages' keys, or the unique key.")
-@once_option("--unique-key", help="The unique key, which a client gives as message id.")
-@tags_option('With one of these tags, "a || b", which RocketMQ indexes since 5.4.0.')
-@once_option("--id", help="The offset message id, which needs no topic.")
+@once_option("--topic", help="The topic of the messages.")
+@once_option("--key", help="A key of the messages, or the unique key.")
+@once_option("--unique-key", help="The unique key. Clients show it as the message id.")
+@tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
+@once_option("--id", help="The offset message id. It needs no topic.")
 @time_options
-@click.option("--max", "most", type=COUNT, default=64, show_default=True, help="At most so many.")
+@click.option("--max", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
 @geometry_options
 @format_option
 def query(path: MessageStore | Path, most: int, since: int | None, until: int | None, topic: str | None,
-          hash_slot_num: int | None, index_num: int | None, output_format: str | None, **names: str | None) -> None:
+          geometry: IndexGeometry | None, output_format: str | None, **names: str | None) -> None:
     """Find messages in PATH: a store, an index directory or an index file.
 
-    In a store by --key, --unique-key or --tag, newest first, each compared on its record; by --id; or by --since and
-    --until alone, oldest first. In index files as a broker does: physical offsets by hash and whole seconds, so a
-    message of another key may be among them.
+    In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
+    first). Each message that the index finds is compared with the question.
+
+    In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
+    messages with other keys may be among them.
     """
     asked = question_of(names, topic, since, until, most)
     if isinstance(path, MessageStore):
         query_store(path, asked, output_format)
     else:
-        query_index_files(path, asked, (hash_slot_num, index_num), output_format)
+        query_index_files(path, asked, geometry, output_format)
 
 
 def question_of(
     names: dict[str, str | None], topic: str | None, since: int | None, until: int | None, most: int
 ) -> Question:
-    """Make one question of options. Raises: UsageError if they are none, or several."""
+    """Return the question that the options ask. Raises: UsageError if they ask none, or more than one."""
     wanted = {name: value for name, value in names.items() if value is not None}
     if len(wanted) > 1 or not (wanted or since is not None or until is not None):
-        hint = "cat shows messages of all keys and tags"
-        raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or else --since or --until: {hint}")
+        hint = "rocketstore cat shows messages of all keys and tags"
+        raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or only --since or --until: {hint}")
     by, value = next(iter(wanted.items()), ("time", ""))
     if by in INDEX_TYPES and topic is None:
         raise click.UsageError("--key, --unique-key and --tag need --topic")
@@ -97,7 +103,7 @@ def question_of(
 
 
 def query_store(store: MessageStore, asked: Question, output_format: str | None) -> None:
-    """Ask for one message more than is shown, which tells whether there are more."""
+    """Show the answer of a store, and whether more messages were found than --max allows."""
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
     found, problems = ask(store, asked, one_more)
@@ -105,7 +111,7 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     write_rows([message_rows(shown)], output_format, result_for_people, columns=row_names())
     bad_bodies.add(error for message in shown if (error := message.find_body_error()) is not None)
     note_bad_bodies(bad_bodies)
-    more = ", the most that --max allows, and there are more" if len(found) > asked.most else ""
+    more = ", the limit of --max; there are more" if len(found) > asked.most else ""
     note(f"{min(len(found), asked.most)} found{more}")
     note_elsewhere(store, None if asked.topic is None else [asked.topic])
     finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
@@ -127,11 +133,11 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
     result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
     found = newest_first(store.commit_log, result.messages)
-    return found[:most], [f"perhaps not all: {reason}" for reason in result.reasons]
+    return found[:most], [f"the answer may be incomplete: {reason}" for reason in result.reasons]
 
 
 def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
-    """Return the messages of a batch, with their bodies, newest first."""
+    """Return the messages of a batch with their bodies, newest first."""
     found = chain.from_iterable(log.with_bodies(batch, INT_MAX, BadBodies()))
     return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True)
 
@@ -152,17 +158,17 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
 
 
 def query_index_files(
-    path: Path, asked: Question, geometry: tuple[int | None, int | None], output_format: str | None
+    path: Path, asked: Question, geometry: IndexGeometry | None, output_format: str | None
 ) -> None:
     if asked.by not in INDEX_TYPES:
-        raise click.UsageError("index files know neither ids nor all messages: give --key, --unique-key or --tag")
+        raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
     if asked.most > MAX_MSGS_NUM_BATCH:
-        raise click.UsageError(f"--max: of index files a broker takes {MAX_MSGS_NUM_BATCH} at most")
+        raise click.UsageError(f"--max: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
     limits, index_type = (asked.most, *asked.time_limits), INDEX_TYPES[asked.by]
     topic = asked.topic or ""
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(asked.values) > 1:
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
     write_list(["phyOffset"], ([offset] for offset in offsets), output_format)
-    more = ", perhaps of more," if len(offsets) == asked.most else ""
-    note(f"{len(offsets)} found{more} by the key's hash: look into the messages to be sure")
+    more = " (there may be more)" if len(offsets) == asked.most else ""
+    note(f"{len(offsets)} found{more} by the hash of the key: compare the messages to be sure")

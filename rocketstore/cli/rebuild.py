@@ -1,6 +1,5 @@
-"""``rocketstore rebuild``: consume queues and index from the commit log alone."""
+"""``rocketstore rebuild``: build consume queues and index from the commit log."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ from rocketstore.cli.options import (
     broker_conf_option,
     broker_config,
     compat_option,
+    config_with,
     refusing,
+    size_option,
     write_elsewhere_option,
 )
 from rocketstore.cli.progress import byte_progress
-from rocketstore.cli.sizes import size_option
 from rocketstore.config import DEFAULT_SIZES
-from rocketstore.layout.geometry import known_config
 from rocketstore.limits import LONG_MAX
 from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import rebuild as rebuild_store
@@ -30,16 +29,15 @@ __all__ = ["rebuild"]
 
 @click.command()
 @click.argument("store", type=PATH)
-@click.option("--index", is_flag=True, help="Only the index, unless --consume-queue is given, too.")
-@click.option("--consume-queue", is_flag=True, help="Only the consume queues, unless --index is given, too.")
-@click.option("--topic", "topics", multiple=True, help="Only the consume queues of this topic; may be given again.")
-@click.option("--out", type=PATH, help="Build in this new directory; STORE is only read then.")
-@compat_option("The RocketMQ release to build as: 5.3.3 indexes no tags, for one.")
+@click.option("--index", is_flag=True, help="Build only the index, unless --consume-queue is also given.")
+@click.option("--consume-queue", is_flag=True, help="Build only the consume queues, unless --index is also given.")
+@click.option("--topic", "topics", multiple=True, help="Build only the consume queues of this topic. May be repeated.")
+@click.option("--out", type=PATH, help="Build in this new directory, and leave STORE unchanged.")
+@compat_option("The RocketMQ release to build for. For example, releases before 5.4 do not index tags.")
 @click.option("--tz", metavar="ZONE", callback=refusing(zone_of),
-              help="Zone of the times that index files are named by, as UTC.  [default: local]")
-@click.option("--memory", metavar="SIZE", default="1G", show_default=True, callback=size_option(0, LONG_MAX),
-              help="About the most.")
-@click.option("--threads", type=COUNT, metavar="N", help="That read the log.  [default: one a processor]")
+              help="Time zone of the names of index files, for example UTC.  [default: local]")
+@size_option("--memory", 0, LONG_MAX, default="1G", show_default=True, help="Approximate limit of the memory.")
+@click.option("--threads", type=COUNT, metavar="N", help="Threads that read the log.  [default: one per processor]")
 @broker_conf_option
 @write_elsewhere_option
 @format_option
@@ -48,26 +46,23 @@ def rebuild(
     ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
     compat: str | None, write_elsewhere: bool, output_format: str | None, **options: Any,
 ) -> None:
-    """Build the consume queues and the index of STORE, which no broker may run on, from its commit log alone.
+    """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.
 
-    The old ones are kept as *.bak-TIME until they are deleted. A torn tail of the log is cut as recover does. STORE is
-    not changed before everything is built. Run the same command again after an interruption: it begins anew.
+    The old directories are kept as *.bak-TIME. A torn tail of the log is cut as by recover. STORE is not changed until
+    everything is built. After an interruption, run the same command again. It starts from the beginning.
     """
     if index and topics:
-        raise click.UsageError("--index: is built of all topics, so not with --topic")
+        raise click.UsageError("--index and --topic: the index has all topics, so give only one of the options")
     both = index == consume_queue
     options |= {"index": index or both, "consume_queue": consume_queue or both, "topics": topics or None, "out": out}
     with byte_progress("rebuild") as options["progress"]:
         try:
-            config = broker_config(ctx, compat)
-            if config is None and compat is not None:
-                # rebuild_store finds the file sizes of the parts that it keeps.
-                config = replace(known_config(store, replaced=DEFAULT_SIZES), compat=compat)
-            if write_elsewhere:
-                config = replace(config or known_config(store, replaced=DEFAULT_SIZES), write_elsewhere=True)
+            settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere}
+            # rebuild_store finds the file sizes of the parts that it keeps.
+            config = config_with(broker_config(ctx, compat), store, replaced=DEFAULT_SIZES, **settings)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
-            note(f"{out or store}: was interrupted; run the same command again, it begins anew")
+            note(f"{out or store}: was interrupted; run the same command again, it starts from the beginning")
             raise
     row = {
         "minPhyOffset": report.min_phy_offset,

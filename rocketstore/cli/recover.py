@@ -1,13 +1,18 @@
-"""``rocketstore recover``: a store that a crash left is made sound."""
+"""``rocketstore recover``: make a store sound after a crash."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from rocketstore.cli.formats import format_option, note, write_list
-from rocketstore.cli.options import PATH, broker_conf_option, broker_config, compat_option, write_elsewhere_option
-from rocketstore.layout.geometry import known_config
+from rocketstore.cli.options import (
+    PATH,
+    broker_conf_option,
+    broker_config,
+    compat_option,
+    config_with,
+    write_elsewhere_option,
+)
 from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.report import RecoveryReport
@@ -18,7 +23,7 @@ __all__ = ["recover"]
 @click.command()
 @click.argument("store", type=PATH)
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only show the steps.")
 @compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
 @broker_conf_option
 @write_elsewhere_option
@@ -28,16 +33,14 @@ def recover(
     ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, write_elsewhere: bool,
     output_format: str | None,
 ) -> None:
-    """Recover STORE, which no broker may run on, and show each step. The exit status is 1 if the log was cut.
+    """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 
-    complete: only a torn tail of the commit log is cut, and kept in rocketstore-cut; queues and index are completed.
-    broker: what a broker of 5.3.3, 5.5.0 or 5.5.1 does at its next start.
+    complete: cut only a torn tail of the commit log, keep its bytes in rocketstore-cut, and complete queues and index.
+    broker: do the same as a broker of 5.3.3, 5.5.0 or 5.5.1 at its next start.
+
+    The exit status is 1 if the log was cut.
     """
-    config = broker_config(ctx, compat)
-    if config is None and compat is not None:
-        config = replace(known_config(store), compat=compat)
-    if write_elsewhere:
-        config = replace(config or known_config(store), write_elsewhere=True)
+    config = config_with(broker_config(ctx, compat), store, compat=compat, write_elsewhere=write_elsewhere)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format)

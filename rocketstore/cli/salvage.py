@@ -1,4 +1,4 @@
-"""``rocketstore salvage``: the messages that are still found in a damaged store, in a new one."""
+"""``rocketstore salvage``: copy the sound messages of a damaged store into a new store."""
 
 from pathlib import Path
 
@@ -20,14 +20,13 @@ __all__ = ["salvage"]
 @format_option
 @click.pass_context
 def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | None) -> None:
-    """Copy all messages that are still found in STORE into a new sound store, and show what was lost.
+    """Copy all sound messages of STORE into a new store, and show the bytes that were lost. STORE is not changed.
 
-    STORE may be the root of a store, a directory of commit log files of any names, or one such file; nothing in it is
-    changed. The exit status is 0 if nothing was lost, 1 if something was.
+    STORE is the root of a store, a directory of commit log files with any names, or one of these files. Each row shows
+    a range of bytes without a sound message. The exit status is 1 if there is one.
 
-    Each row is a range of bytes of a commit log file of which nothing was taken. Messages keep all but their physical
-    offsets behind a loss, and their queue offsets before one: the newest of a queue keeps its own, so that no consumer
-    misses a message.
+    After a lost range, messages get other physical offsets. Before a lost range, messages get other queue offsets: the
+    newest message of a queue keeps its offset, so that no consumer misses a message.
     """
     with byte_progress("salvage") as progress:
         report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
@@ -39,7 +38,7 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
 
 
 def summary(report: SalvageReport) -> str:
-    """Say in a line what the new store has, and what is not as it was."""
+    """Return one line about the new store and its differences from the old one."""
     parts = [f"{report.out}: {report.records:,} records, {report.min_phy_offset} to {report.max_phy_offset}"]
     numbers, queues = sum(report.renumbered.values()), len(report.renumbered)
     misplaced, light_queues = sum(report.misplaced.values()), len(report.misplaced)

@@ -1,10 +1,8 @@
-"""The files that ``rocketstore import`` reads: those that ``export`` writes, as messages to be put."""
+"""Read the messages of a file for ``rocketstore import``: JSON, CSV, Parquet or Arrow, as export writes them."""
 
-import base64
 import csv
 import functools
 import itertools
-import json
 import os
 import stat
 import sys
@@ -15,30 +13,26 @@ from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from rocketstore.cli.formats import Row, error_text
-from rocketstore.config import parse_value
+from rocketstore.cli.formats import error_text
 from rocketstore.disk.small_file import open_at_once
 from rocketstore.extras import import_extra
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS
-from rocketstore.messages.arrow_import import BATCH_NAMES, check_names
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, to_put
+from rocketstore.messages.text_rows import Row, check_row_names, message_fields_of, parse_csv_row, parse_json_row
 
-__all__ = ["Piece", "Source"]
+__all__ = ["Source", "SourceRows"]
 
 STANDARD_INPUT = Path("-")
-PIECE_ROWS, PIECE_BYTES = 4096, 32 << 20
-BASE64 = {"bodyBase64": "body", "rawBodyBase64": "rawBody"}  # how text has bytes
-BODY_ERROR = MESSAGE_FIELDS["body_error"].name
-RANGES = {"i": 2**31, "l": 2**63, "tsm:UTC": 2**63}
-EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.fromkeys(("u", "z", "base64"), "a string")
-EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
+MAX_ROWS, MAX_BYTES = 4096, 32 << 20  # rows, and bytes of their bodies, that are put at once
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MAX_LINE = 1 << 30  # limit of a line of text, bytes, and of a CSV field, characters
 
 
-class Piece(NamedTuple):
-    """Some rows: the messages, where each is in its file, and how much of the file is read after them."""
+class SourceRows(NamedTuple):
+    """Some rows of a source.
+
+    Attributes: places: the number of the line or row of each message. position: how much of ``Source.size`` was read.
+    """
 
     messages: Sequence[Message] | MessageBatch
     places: Sequence[int]
@@ -48,12 +42,12 @@ class Piece(NamedTuple):
 class Source:
     """A file of messages, or standard input.
 
-    Attributes: path; form, its format; place, what a place in it is called; size, of which ``Piece.position`` is a
-    part, None if that is not known.
+    Attributes: form: "json", "csv", "parquet" or "arrow". place: "line" for text, "row" for tables. size: the bytes of
+    a text, the rows of a table; None if it is not known.
     """
 
     def __init__(self, path: Path, form: str) -> None:
-        """Look at a file. Raises: OSError; ClickException if it is none of its format."""
+        """Check that a file can be read. Raises: OSError; ClickException if it does not have the format."""
         self.path = path
         self.form = form
         self.is_text = form in ("json", "csv")
@@ -62,27 +56,33 @@ class Source:
         self.size: int | None = None
         if self.is_standard_input:
             if sys.stdin is None:
-                raise self.error(None, "standard input is closed: < FILE is one that is not")
+                raise self.error(None, "standard input is closed: use < FILE")
             return
         with open(path, "rb", opener=open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise self.error(None, 'is no file: give "-", and this as standard input')
+                raise self.error(None, 'is not a regular file: give "-", and connect it to standard input')
             self.size = file.seek(0, os.SEEK_END)
         if not self.is_text:
             with self._open_table() as (self.size, _):
                 pass
 
-    def error(self, place: int | None, what: object) -> click.ClickException:
-        """Make the error that says what is wrong in a place of the file, or in all of it."""
-        return click.ClickException(f"{self.path}{'' if place is None else f', {self.place} {place}'}: {what}")
+    def error(self, place: int | None, reason: object) -> click.ClickException:
+        """Return an error that names the file, and the line or row unless ``place`` is None."""
+        return click.ClickException(f"{self.path}{'' if place is None else f', {self.place} {place}'}: {reason}")
 
-    def read(self, skip: int) -> Iterator[Piece]:
-        """Give the rows after so many; standard input once. Raises: ClickException, OSError, ModuleNotFoundError."""
+    def read(self, skip: int) -> Iterator[SourceRows]:
+        """Yield the rows after the first ``skip`` rows. Standard input can be read only once.
+
+        Raises: ClickException, OSError, ModuleNotFoundError.
+        """
         return self._read_text(skip) if self.is_text else self._read_table(skip)
 
-    def singly(self, piece: Piece) -> Iterator[tuple[int, Message]]:
-        """Give the messages of a piece to be put one by one, and where each is. Raises: ClickException."""
-        for place, message in zip(piece.places, piece.messages, strict=True):
+    def singly(self, rows: SourceRows) -> Iterator[tuple[int, Message]]:
+        """Yield the place of each message, and the message in the form that ``put_message`` takes.
+
+        Raises: ClickException.
+        """
+        for place, message in zip(rows.places, rows.messages, strict=True):
             try:
                 yield place, message if self.is_text else to_put(message)
             except ValueError as error:
@@ -93,36 +93,36 @@ class Source:
     def _open_text(self) -> AbstractContextManager[BinaryIO]:
         return nullcontext(sys.stdin.buffer) if self.is_standard_input else self.path.open("rb")
 
-    def _read_text(self, skip: int) -> Iterator[Piece]:
-        with self._naming(), self._open_text() as file:
+    def _read_text(self, skip: int) -> Iterator[SourceRows]:
+        with self._naming_errors(), self._open_text() as file:
             messages: list[Message] = []
             places: list[int] = []
             size = 0
             for place, make_row in itertools.islice(self._rows(file), skip, None):
                 try:
-                    message = to_put(Message.of_fields(fields_of(make_row())))
+                    message = to_put(Message.of_fields(message_fields_of(make_row())))
                 except (ValueError, TypeError, RecursionError) as error:
                     raise self.error(place, error) from None
                 messages.append(message)
                 places.append(place)
                 size += len(message.raw_body)
-                if len(messages) >= PIECE_ROWS or size >= PIECE_BYTES:
-                    yield Piece(messages, places, self._tell(file))
+                if len(messages) >= MAX_ROWS or size >= MAX_BYTES:
+                    yield SourceRows(messages, places, self._tell(file))
                     messages, places, size = [], [], 0
             if messages:
-                yield Piece(messages, places, self._tell(file))
+                yield SourceRows(messages, places, self._tell(file))
 
     def _tell(self, file: BinaryIO) -> int:
         return 0 if self.is_standard_input else file.tell()
 
     def _rows(self, file: BinaryIO) -> Iterator[tuple[int, Callable[[], Row]]]:
-        """Give the line of each row, and what makes it."""
+        """Yield the line number of each row, and the function that parses the row."""
         if self.form == "csv":
             yield from self._csv_rows(file)
         else:
             for number, line in enumerate(self._lines(file), 1):
                 if not line.isspace():
-                    yield number, functools.partial(json_row, line)
+                    yield number, functools.partial(parse_json_row, line)
 
     def _lines(self, file: BinaryIO) -> Iterator[bytes]:
         """Yield the lines of a file. Raises: ClickException for a line of more than MAX_LINE bytes."""
@@ -140,11 +140,11 @@ class Source:
         try:
             names = tuple(next(reader, ()))
             if not names:
-                raise self.error(1, "has to name the columns, topic and body at least")
-            check_row(names)
+                raise self.error(1, "must name the columns, at least topic and body")
+            check_row_names(names)
             for values in reader:
                 if values:
-                    yield reader.line_num, functools.partial(csv_row, names, values)
+                    yield reader.line_num, functools.partial(parse_csv_row, names, values)
         except UnicodeDecodeError as error:
             raise self.error(reader.line_num + 1, error) from None
         except (csv.Error, ValueError) as error:
@@ -153,8 +153,8 @@ class Source:
     # ---- Parquet and Arrow -----------------------------------------------------------------------------------
 
     @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Have the errors of a library name the file."""
+    def _naming_errors(self) -> Iterator[None]:
+        """Add the name of the file to errors that libraries raise in a ``with`` block."""
         try:
             yield
         except reading_errors() as error:
@@ -164,12 +164,12 @@ class Source:
 
     @contextmanager
     def _open_table(self) -> Iterator[tuple[int | None, Iterator[Any]]]:
-        """Give how many rows there are, if that is known, and their record batches."""
+        """Open a table in a ``with`` block. Yield its number of rows, None if unknown, and its record batches."""
         arrow = import_extra("pyarrow", "arrow")
-        with self._naming():
+        with self._naming_errors():
             if self.form == "parquet":
                 with import_extra("pyarrow.parquet", "arrow").ParquetFile(self.path) as file:
-                    yield file.metadata.num_rows, file.iter_batches(batch_size=PIECE_ROWS)
+                    yield file.metadata.num_rows, file.iter_batches(batch_size=MAX_ROWS)
             elif self.is_standard_input:
                 with open_stream(arrow) as reader:
                     yield None, iter(reader)
@@ -177,21 +177,21 @@ class Source:
                 with arrow.memory_map(str(self.path)) as source, arrow.ipc.open_file(source) as reader:
                     yield None, map(reader.get_batch, range(reader.num_record_batches))
 
-    def _read_table(self, skip: int) -> Iterator[Piece]:
+    def _read_table(self, skip: int) -> Iterator[SourceRows]:
         with self._open_table() as (_, batches):
             row = 0
             for batch in batches:
                 first, row = max(row, skip), row + batch.num_rows
                 if first < row:
                     for part in MessageBatch.iter_arrow(batch.slice(batch.num_rows - row + first), first_row=first):
-                        for start in range(0, len(part), PIECE_ROWS):
-                            messages = part[start : start + PIECE_ROWS]
+                        for start in range(0, len(part), MAX_ROWS):
+                            messages = part[start : start + MAX_ROWS]
                             places = range(first, first := first + len(messages))
-                            yield Piece(messages, places, first)
+                            yield SourceRows(messages, places, first)
 
 
 def reading_errors() -> tuple[type[Exception], ...]:
-    """Return the exceptions that reading a file can raise. Some of pyarrow's are no subclasses of Python's own."""
+    """Return the exceptions that reading a file can raise. Not all of pyarrow's derive from Python's built-in ones."""
     pyarrow = sys.modules.get("pyarrow")
     own: tuple[type[Exception], ...] = (ValueError, TypeError, OSError, MemoryError)
     return own if pyarrow is None else (*own, pyarrow.ArrowException)
@@ -201,84 +201,11 @@ def open_stream(arrow: Any) -> Any:
     try:
         return arrow.ipc.open_stream(sys.stdin.buffer)
     except (ValueError, OSError) as error:
-        raise ValueError(f"is no Arrow stream; what export writes is an Arrow file: give its name: {error}") from None
-
-
-# ---- rows of text ------------------------------------------------------------------------------------------
+        hint = "export writes an Arrow file: give its path instead of standard input"
+        raise ValueError(f"is not an Arrow stream ({error}); {hint}") from None
 
 
 def text_lines(lines: Iterator[bytes]) -> Iterator[str]:
-    """Decode line by line, so that an error is in the line that has it."""
+    """Yield decoded lines. Decoding line by line raises an error in the line that causes it."""
     for number, line in enumerate(lines):
         yield (line if number else line.removeprefix(BYTE_ORDER_MARK)).decode()
-
-
-def json_row(line: bytes) -> Row:
-    row = json.loads(line)
-    if not isinstance(row, dict):
-        raise ValueError("is no JSON object")
-    return row
-
-
-def csv_row(names: Sequence[str], texts: Sequence[str]) -> Row:
-    """Make a row as JSON has it. An empty field is none, but for that of a body."""
-    if len(texts) != len(names):
-        raise ValueError(f"has {len(texts)} fields, where the first line has {len(names)}")
-    row = {name: csv_value(name, text) for name, text in zip(names, texts, strict=True) if text}
-    if not {"body", BODY_ERROR, *BASE64} & row.keys():
-        row["body"] = ""
-    return row
-
-
-def csv_value(name: str, text: str) -> Any:
-    form = "u" if name in BASE64 else MESSAGE_FIELDS[BATCH_NAMES[name]].format
-    try:
-        return parse_value(text.strip(" \t"), 0) if form in RANGES else json.loads(text) if form in EXAMPLES else text
-    except (ValueError, RecursionError):
-        what = f"{EXPECTED[form]} as JSON, such as {EXAMPLES[form]}," if form in EXAMPLES else "an integer"
-        raise ValueError(f"column {name}: {what} is needed, not {text!r:.60}") from None
-
-
-@functools.lru_cache(64)
-def check_row(names: tuple[str, ...]) -> None:
-    """Raise ValueError unless a row of text can have these names."""
-    if "rawBody" in names:
-        raise ValueError("column rawBody: is rawBodyBase64 in text")
-    check_names(list({BASE64.get(name, name): None for name in names}) + [n for n in names if names.count(n) > 1])
-
-
-def fields_of(row: Row) -> dict[str, Any]:
-    """Check a row of text, and make the fields of a message."""
-    row = {name: value for name, value in row.items() if value is not None}
-    if BODY_ERROR in row and not {"body", *BASE64} & row.keys():
-        reason = "the body could not be decoded, so the row has none: export the message with --raw-body"
-        raise ValueError(f"column {BODY_ERROR}: {reason}")
-    check_row(tuple(row))
-    if "body" in row and "bodyBase64" in row:
-        raise ValueError("columns body, bodyBase64: a row has one of them")
-    fields = {}
-    for name, value in row.items():
-        batch_name = BATCH_NAMES[BASE64.get(name, name)]
-        try:
-            fields[batch_name] = parse("base64" if name in BASE64 else MESSAGE_FIELDS[batch_name].format, value)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"column {name}: {error}") from None
-    return fields
-
-
-def parse(form: str, value: Any) -> Any:
-    """Check a value of JSON; form: "base64", or of the Arrow C data interface."""
-    if form == "+l" and isinstance(value, list):
-        return [parse("u", item) for item in value]
-    if form == "+m" and isinstance(value, dict):
-        return {parse("u", name): parse("u", item) for name, item in value.items()}
-    if form in RANGES and type(value) is int:
-        if not -RANGES[form] <= value < RANGES[form]:
-            raise ValueError(f"{value} does not fit {RANGES[form].bit_length()} bits")
-        return value
-    if form in ("u", "z", "base64") and isinstance(value, str):
-        if form == "base64":
-            return base64.b64decode(value, validate=True)
-        data = value.encode()  # which half of a surrogate pair has not
-        return data if form == "z" else value
-    raise TypeError(f"{EXPECTED.get(form, 'an integer')} is needed, not {value!r:.60}")

@@ -1,4 +1,4 @@
-"""``rocketstore verify``: whether a store is sound."""
+"""``rocketstore verify``: check whether a store is sound."""
 
 from pathlib import Path
 
@@ -17,21 +17,21 @@ COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart"
 
 @click.command()
 @click.argument("store", type=PATH, required=False)
-@click.option("--quick", is_flag=True, help="Look at headers, ends and samples alone.")
-@click.option("--threads", type=COUNT, help="Parts of the log checked at once.  [default: processors, 4 at most]")
-@click.option("--list", "lists_kinds", is_flag=True, help="Show all kinds of findings, and nothing else.")
+@click.option("--quick", is_flag=True, help="Check only headers, ends and samples.")
+@click.option("--threads", type=COUNT, help="Parts of the log to check at once.  [default: processors, at most 4]")
+@click.option("--list", "lists_kinds", is_flag=True, help="Only list all kinds of findings.")
 @broker_conf_option
 @format_option
 @click.pass_context
 def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int | None, lists_kinds: bool,
            output_format: str | None) -> None:
-    """Compare log, queues, index and checkpoint of STORE with each other, and show what is wrong. Changes nothing.
+    """Compare log, queues, index and checkpoint of STORE with each other, and show each problem. Change nothing.
 
     A broker may be running. The exit status is 1 if there is a finding of severity error.
     """
     if lists_kinds:
         if store is not None:
-            raise click.UsageError("--list: is of no store, so not with STORE")
+            raise click.UsageError("--list and STORE: give only one of them")
         kinds = ((name, *kind) for name, kind in KINDS.items())
         write_list(("kind", "severity", "meaning", "atNextStart"), kinds, output_format)
         return
@@ -48,7 +48,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
 
 
 def summary_of(report: VerifyReport) -> str:
-    """Say in one line what was looked at, and what was found."""
+    """Return one line with the extent of the check and the number of findings."""
     found = ", ".join(f"{report.count(severity):,} of severity {severity}" for severity in ("error", "warning", "info")
                       if report.count(severity))
     looked = "samples of" if report.quick else "all of"

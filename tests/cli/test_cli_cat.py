@@ -13,7 +13,7 @@ from reference.record import build_record
 from support import stores
 from support.cli import assert_one_line, golden, on_terminal, rows, run, start
 
-from rocketstore.cli.messages import message_rows
+from rocketstore.messages.text_rows import message_rows
 
 RICH, STEP = "rich-5.5.0", "step-5.5.0"
 

@@ -66,7 +66,7 @@ def test_a_format_is_chosen_by_option_whatever_the_name(tmp_path):
     assert read(export(RICH, tmp_path / "out.data", "--format", "arrow"), "arrow").num_rows == 288
     result = run("export", golden(RICH), tmp_path / "out.dat")
     assert result.exit_code == 2
-    assert "--format is needed" in result.stderr
+    assert "give --format" in result.stderr
 
 
 def test_conditions_choose_the_messages(tmp_path):
@@ -142,7 +142,7 @@ def test_what_is_no_regular_file_is_never_replaced(options, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "fifo")
     for name in ("fifo", "link"):
         result = run("export", golden(RICH), tmp_path / name, "--format", "csv", *options)
-        assert_one_line(result, tmp_path / name, "is no regular file")
+        assert_one_line(result, tmp_path / name, "is not a regular file")
     assert files_in(tmp_path) == ["fifo", "link"]
     assert (tmp_path / "fifo").is_fifo()
 
@@ -225,7 +225,7 @@ def test_an_export_that_is_done_is_not_done_again_by_resume(tmp_path):
     target = export(RICH, tmp_path / "out.jsonl")
     target.write_text("kept")
     result = run("export", golden(RICH), target, "--resume")
-    assert (result.exit_code, result.stderr) == (0, f"{target}: exists, and nothing of it is unfinished\n")
+    assert (result.exit_code, result.stderr) == (0, f"{target}: is complete already\n")
     assert target.read_text() == "kept"
 
 
@@ -320,7 +320,7 @@ def test_ctrl_c_in_a_process(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err == f"{work}: has what is done; the same command with --resume goes on\n"
+    assert err == f"{work}: has the finished pieces; run the same command with --resume to continue\n"
     assert not target.exists()
     assert run("export", tmp_path / "store", target, "--resume").exit_code == 0
     assert target.read_text() == run("cat", tmp_path / "store", "--format", "csv").stdout

@@ -242,7 +242,7 @@ def test_standard_input_that_is_closed_is_an_error(form, tmp_path):
         ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=60, check=False
     )
     assert (answer.returncode, answer.stdout) == (1, "")
-    assert answer.stderr == "Error: -: standard input is closed: < FILE is one that is not\n"
+    assert answer.stderr == "Error: -: standard input is closed: use < FILE\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -317,7 +317,7 @@ def test_no_store_is_made_among_other_files(lines, tmp_path):
     (tmp_path / "docs" / "a.txt").touch()
     for directory in (store / "index", store / "commitlog", store / "consumequeue", tmp_path / "docs"):
         before = sorted(directory.rglob("*"))
-        assert_one_line(run("import", lines, directory, "--small"), directory, "is no store, and not empty")
+        assert_one_line(run("import", lines, directory, "--small"), directory, "is not a store, and is not empty")
         assert sorted(directory.rglob("*")) == before
 
 
@@ -348,7 +348,7 @@ def test_a_device_is_no_source(source, tmp_path):
 def test_a_pipe_by_its_name_is_not_waited_for(form, tmp_path):
     source = tmp_path / f"in.{form}"
     os.mkfifo(source)
-    assert_one_line(run("import", source, tmp_path / "store"), source, "is no file", "standard input")
+    assert_one_line(run("import", source, tmp_path / "store"), source, "is not a regular file", "standard input")
     assert not (tmp_path / "store").exists()
 
 
@@ -373,21 +373,21 @@ GOOD = {"topic": "T", "body": "x"}
     ({"body": "x"}, ["topic and body are missing"]),
     ({"topic": None, "body": "x"}, ["topic and body are missing"]),
     ({"topic": "T"}, ["topic and body are missing"]),
-    ({"topic": 5, "body": "x"}, ["column topic: a string is needed, not 5"]),
-    ({"topic": "T", "body": {}}, ["column body: a string is needed, not {}"]),
+    ({"topic": 5, "body": "x"}, ["column topic: must be a string, not 5"]),
+    ({"topic": "T", "body": {}}, ["column body: must be a string, not {}"]),
     (GOOD | {"bodyBase64": "eA=="}, ["columns body, bodyBase64"]),
     ({"topic": "T", "bodyBase64": "e"}, ["column bodyBase64"]),
     (GOOD | {"rawBodyBase64": "eA=="}, ["rawBody", "sysFlag"]),
     (GOOD | {"rawBody": "x", "sysFlag": 0}, ["rawBodyBase64"]),
     (GOOD | {"tag": "x"}, ["columns tag: are none of topic"]),
-    (GOOD | {"queueId": "1"}, ["column queueId: an integer is needed, not '1'"]),
+    (GOOD | {"queueId": "1"}, ["column queueId: must be an integer, not '1'"]),
     (GOOD | {"queueId": 1.5}, ["column queueId"]),
     (GOOD | {"queueId": True}, ["column queueId"]),
     (GOOD | {"queueId": 2**31}, ["column queueId: 2147483648 does not fit 32 bits"]),
-    (GOOD | {"bornTimestamp": "2026-01-01"}, ["column bornTimestamp: an integer"]),
-    (GOOD | {"keys": "a"}, ["column keys: a list of strings is needed"]),
+    (GOOD | {"bornTimestamp": "2026-01-01"}, ["column bornTimestamp: must be an integer"]),
+    (GOOD | {"keys": "a"}, ["column keys: must be a list of strings"]),
     (GOOD | {"keys": ["a b"]}, ["a key is a word"]),
-    (GOOD | {"properties": {"a": 1}}, ["column properties: a string is needed, not 1"]),
+    (GOOD | {"properties": {"a": 1}}, ["column properties: must be a string, not 1"]),
     (GOOD | {"properties": {"TAGS": "a"}, "tags": "b"}, ["TAGS", "'a'", "'b'"]),
     ({"topic": "T", "body": "\ud800"}, ["column body", "surrogates"]),
     (GOOD | {"bornHost": "here"}, ["'here'", "must be an address and a port"]),
@@ -414,8 +414,8 @@ def test_a_line_that_is_no_object_is_an_error(line, tmp_path):
 
 
 @pytest.mark.parametrize(("data", "words"), [
-    (b"", ["line 1", "has to name the columns, topic and body at least"]),
-    (b"\nT,a\n", ["line 1", "has to name the columns, topic and body at least"]),
+    (b"", ["line 1", "must name the columns, at least topic and body"]),
+    (b"\nT,a\n", ["line 1", "must name the columns, at least topic and body"]),
     (b"topic\nT\n", ["line 1", "topic and body are missing"]),
     (b"topic,body,x\nT,a,b\n", ["line 1", "columns x: are none of"]),
     (b"topic,body,body\nT,a,b\n", ["line 1", "columns body: are there more than once"]),
@@ -423,13 +423,13 @@ def test_a_line_that_is_no_object_is_an_error(line, tmp_path):
     (b"topic,body\nT,a\nT,b,c\n", ["line 3", "has 3 fields"]),
     (b'topic,body\nT,a\nT,"b\n', ["line 3"]),
     (b'topic,body\nT,"a\n\nb"\nT,\xff\n', ["line 5", "utf-8"]),
-    (b"topic,body,queueId\nT,a,x\n", ["line 2", "column queueId: an integer is needed, not 'x'"]),
-    (b"topic,body,queueId\nT,a,1_0\n", ["line 2", "column queueId: an integer is needed, not '1_0'"]),
-    ("topic,body,queueId\nT,a,\u00a07\n".encode(), ["line 2", r"an integer is needed, not '\xa07'"]),
-    ("topic,body,bornTimestamp\nT,a,٣\n".encode(), ["line 2", "column bornTimestamp: an integer is needed, not '٣'"]),
-    (b"topic,body,keys\nT,a,a b\n", ["line 2", 'column keys: a list of strings as JSON, such as ["a", "b"], is needed',
+    (b"topic,body,queueId\nT,a,x\n", ["line 2", "column queueId: must be an integer, not 'x'"]),
+    (b"topic,body,queueId\nT,a,1_0\n", ["line 2", "column queueId: must be an integer, not '1_0'"]),
+    ("topic,body,queueId\nT,a,\u00a07\n".encode(), ["line 2", r"must be an integer, not '\xa07'"]),
+    ("topic,body,bornTimestamp\nT,a,٣\n".encode(), ["line 2", "column bornTimestamp: must be an integer, not '٣'"]),
+    (b"topic,body,keys\nT,a,a b\n", ["line 2", 'column keys: must be a list of strings as JSON, like ["a", "b"], not',
                                      "not 'a b'"]),
-    (b"topic,body,properties\nT,a,x\n", ["line 2", "column properties: an object of strings as JSON", "not 'x'"]),
+    (b"topic,body,properties\nT,a,x\n", ["line 2", "properties: must be an object of strings as JSON", "not 'x'"]),
     (b"topic,body\n,a\n", ["line 2", "topic and body are missing"]),
 ])  # fmt: skip
 def test_a_line_of_csv_that_cannot_be_is_an_error(data, words, tmp_path):
@@ -493,7 +493,7 @@ def broken(monkeypatch):
             with pytest.raises(RuntimeError, match="killed"):
                 run("import", *arguments)
 
-    monkeypatch.setattr("rocketstore.cli.sources.PIECE_ROWS", 50)
+    monkeypatch.setattr("rocketstore.cli.sources.MAX_ROWS", 50)
     return import_some
 
 
@@ -539,9 +539,9 @@ def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lin
     broken(3, False, lines, store, "--small")
     assert_one_line(run("import", lines, store, "--resume", "--keep-times"), "100 rows", "--force")
     lines.write_text(lines.read_text().replace("message 70", "message x"))
-    assert_one_line(run("import", lines, store, "--resume"), lines, "of 100 rows that are stored it has 70", "--force")
+    assert_one_line(run("import", lines, store, "--resume"), lines, "only the first 70 of 100 stored rows", "--force")
     write_json(lines, [GOOD] * 20)
-    assert_one_line(run("import", lines, store, "--resume"), lines, "of 100 rows that are stored it has 0", "--force")
+    assert_one_line(run("import", lines, store, "--resume"), lines, "only the first 0 of 100 stored rows", "--force")
     assert len(messages(store)) == 100
     import_(lines, store, "--force")
     assert len(messages(store)) == 120
@@ -549,7 +549,7 @@ def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lin
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_rows_that_are_corrected_are_gone_on_with(form, tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.cli.sources.PIECE_ROWS", 50)
+    monkeypatch.setattr("rocketstore.cli.sources.MAX_ROWS", 50)
     store, source = tmp_path / "store", tmp_path / f"in.{form}"
     rows = [{"topic": "T", "body": f"message {n}", "keys": [f"k{n}"]} for n in range(300)]
     for bad in (70, 170, 170, None):
@@ -636,7 +636,7 @@ def test_an_import_that_is_done_goes_on_where_its_source_grew(lines, tmp_path):
         file.write('{"topic": "T", "body": "message 300"}\n')
     assert run("import", lines, store, "--resume").stderr == f"{store}: has all 301 rows of {lines}\n"
     lines.write_text(lines.read_text().replace("message 70", "message x"))
-    assert_one_line(run("import", lines, store, "--resume"), lines, "of 301 rows that are stored it has 70", "--force")
+    assert_one_line(run("import", lines, store, "--resume"), lines, "only the first 70 of 301 stored rows", "--force")
     assert bodies(store) == [f"message {n}" for n in range(301)]
 
 
@@ -668,7 +668,7 @@ def test_ctrl_c_leaves_a_sound_store_and_says_how_far_it_came(tmp_path):
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     count = json.loads((store / "config" / "rocketstore-import.json").read_text())["rows"]
-    assert err == f"{store}: has {count} rows of {source}; the same command with --resume goes on\n"
+    assert err == f"{store}: has {count} rows of {source}; run the same command with --resume to continue\n"
     assert not (store / "abort").exists()
     assert bodies(store) == [str(n) for n in range(count)]
     import_(source, store, "--resume")

@@ -97,7 +97,7 @@ def offsets(result):
 def test_query_finds_a_key_in_all_files_newest_first_and_says_that_hashes_were_compared(index):
     result = run("query", index, "--topic", "T", "--key", "k1")
     assert offsets(result) == [99_900, 50_100, 100]
-    assert result.stderr == "3 found by the key's hash: look into the messages to be sure\n"
+    assert result.stderr == "3 found by the hash of the key: compare the messages to be sure\n"
 
 
 def test_query_in_one_file(index):

@@ -166,7 +166,7 @@ def test_ctrl_c_says_that_a_second_call_begins_anew(tmp_path, conf, seed):
         shutil.rmtree(root)
         shutil.copytree(source, root)
     assert out == ""
-    assert err == f"{root}: was interrupted; run the same command again, it begins anew\n"
+    assert err == f"{root}: was interrupted; run the same command again, it starts from the beginning\n"
     assert not files_under(root, *QUEUE_PARTS, "index")
     (row,) = rows(run("rebuild", root, "--broker-conf", conf))
     assert row["maxPhyOffset"] > 1 << 19

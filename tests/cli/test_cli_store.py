@@ -13,7 +13,7 @@ from support.puts import open_store
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, MessageStore
-from rocketstore.cli.messages import row_names
+from rocketstore.messages.text_rows import row_names
 
 BASIC, RICH = "basic-5.5.0", "rich-5.5.0"
 
@@ -254,7 +254,7 @@ def test_get_beyond_the_end_says_where_the_queue_is():
 
 
 def test_get_without_such_a_queue():
-    assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE: there is no such queue")
+    assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE: the queue does not exist")
     assert_one_line(run("get", golden(RICH), "../..", 0, 0), "NO_MATCHED_LOGIC_QUEUE")
 
 
@@ -386,11 +386,11 @@ def test_query_by_tag():
 def test_query_says_that_there_are_more_than_it_shows():
     count = len(stores.dump(BASIC)["message"])
     assert run("query", golden(BASIC), "--since", 0).stderr == (
-        "64 found, the most that --max allows, and there are more\n"
+        "64 found, the limit of --max; there are more\n"
     )
     assert run("query", golden(BASIC), "--since", 0, "--max", count).stderr == f"{count} found\n"
     by_tag = run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--max", 1)
-    assert by_tag.stderr.startswith("1 found, the most that")
+    assert by_tag.stderr.startswith("1 found, the limit of --max")
 
 
 def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
@@ -516,7 +516,7 @@ def test_query_says_that_the_index_is_not_complete(tmp_path):
     assert result.exit_code == 1
     found, error = result.stderr.splitlines()
     assert found == "0 found"
-    assert error.startswith("Error: perhaps not all: messages with keys from offset")
+    assert error.startswith("Error: the answer may be incomplete: messages with keys from offset")
 
 
 def test_query_without_a_commit_log(tmp_path):

@@ -1,0 +1,59 @@
+"""Report on standard error what the rows of a command do not show: damage, leftovers, and topics kept elsewhere."""
+
+from collections.abc import Collection, Iterable
+
+from rocketstore.cli.formats import error_text, note
+from rocketstore.errors import UnsupportedFormatError
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.scan import Scan, Skipped
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.text_rows import BODY_ERROR
+from rocketstore.recovery.leftovers import describe_leftovers
+from rocketstore.store.message_store import MessageStore
+
+__all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "unknown_topics"]
+
+
+def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
+    """Write a note to standard error for each compacted topic, and one if the store uses tiered storage.
+
+    Parameters: topics: report compacted topics only if they are among these; None reports all.
+    """
+    for text in store.layout.notes(topics):
+        note(text)
+
+
+def note_leftovers(log: CommitLog) -> None:
+    """Write a note to standard error if the files have records after the end of the log. They are not an error."""
+    if (text := describe_leftovers(log)) is not None:
+        note(f"{text}. Pass --leftovers to read them.")
+
+
+def note_bad_bodies(bad_bodies: BadBodies) -> None:
+    """Write a warning to standard error with the number of bodies that cannot be decoded, if there are any."""
+    if bad_bodies.count:
+        noun = "message has a body" if bad_bodies.count == 1 else "messages have bodies"
+        first = error_text(bad_bodies.first)
+        note(f"Warning: {bad_bodies.count:,} {noun} that cannot be decoded: {BODY_ERROR} says why. The first: {first}")
+
+
+def left_out(log: CommitLog, scan: Scan) -> list[str]:
+    """Return a text for each part of the log that a scan left out, because it is damaged or was deleted meanwhile."""
+    problems = [*map(skipped_text, scan.skipped)]
+    if scan.has_expired:
+        problems.append(f"{log.directories[0]}: the log before {log.min_phy_offset} was deleted before it was read")
+    return problems
+
+
+def skipped_text(part: Skipped) -> str:
+    return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
+
+
+def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:
+    """Return an error text for each topic without a queue. Return no text if the queues cannot be read."""
+    try:
+        known = {topic for topic, _ in store.queues()}
+    except UnsupportedFormatError:
+        return []
+    unknown = [topic for topic in topics if topic not in known]
+    return [f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all" for topic in unknown]

@@ -1,0 +1,65 @@
+"""Sizes, times and integers as users write them, for options of the command line and of Spark, and for columns."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from rocketstore.limits import LONG_MAX
+
+__all__ = ["format_time", "parse_integer", "parse_size", "parse_time"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
+SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def parse_integer(text: str) -> int:
+    """Return the integer that a text stands for. Raises: ValueError."""
+    if not re.fullmatch("[+-]?[0-9]{1,20}", text):
+        raise ValueError("must be an integer")
+    return int(text)
+
+
+def parse_size(text: str) -> int:
+    """Return a number of bytes. The text is a number and perhaps a unit in any case: k, m, g, t, kb, mb, gb or tb.
+
+    Raises: ValueError.
+    """
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("must be a number of bytes, such as 1048576, 512k, 16m or 1g")
+    return int(match[1]) << SHIFTS[match[2].lower()]
+
+
+def parse_time(text: str) -> int:
+    """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, UTC without a zone, or this number.
+
+    Raises: ValueError, also for a number that is probably a year or a number of seconds.
+    """
+    if re.fullmatch("[0-9]{4}|[0-9]{10}", text):
+        meaning = "seconds" if len(text) == 10 else "a year"
+        raise ValueError(f"{text!r} looks like {meaning}: give an ISO 8601 time or epoch milliseconds")
+    is_number = re.fullmatch("-?[0-9]{1,19}", text) and abs(int(text)) <= LONG_MAX
+    if is_number and len(text) != len("20261121"):
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        if is_number:
+            return int(text)
+        raise ValueError(f"{text!r} is neither an ISO 8601 time nor epoch milliseconds") from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return (time - EPOCH) // timedelta(milliseconds=1)
+
+
+def format_time(timestamp: int) -> str | None:
+    """Return epoch milliseconds as ISO 8601 in UTC. Return None for 0, which means that no time was set."""
+    if timestamp == 0:
+        return None
+    try:
+        time = EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return f"{timestamp} ms"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
