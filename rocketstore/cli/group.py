@@ -12,11 +12,9 @@ import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER
 from rocketstore.cli.cat import cat
 from rocketstore.cli.config import config
-from rocketstore.cli.export import export
 from rocketstore.cli.formats import error_text, printable
 from rocketstore.cli.get import get
 from rocketstore.cli.hexdump import hexdump
-from rocketstore.cli.import_ import import_
 from rocketstore.cli.info import info
 from rocketstore.cli.lag import lag
 from rocketstore.cli.ls import ls
@@ -25,6 +23,8 @@ from rocketstore.cli.query import query
 from rocketstore.cli.rebuild import rebuild
 from rocketstore.cli.recover import recover
 from rocketstore.cli.salvage import salvage
+from rocketstore.cli.transfer.export import export
+from rocketstore.cli.transfer.import_ import import_
 from rocketstore.cli.verify import verify
 from rocketstore.errors import StoreError
 

@@ -493,7 +493,7 @@ def broken(monkeypatch):
             with pytest.raises(RuntimeError, match="killed"):
                 run("import", *arguments)
 
-    monkeypatch.setattr("rocketstore.cli.sources.MAX_ROWS", 50)
+    monkeypatch.setattr("rocketstore.cli.transfer.sources.MAX_ROWS", 50)
     return import_some
 
 
@@ -549,7 +549,7 @@ def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lin
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_rows_that_are_corrected_are_gone_on_with(form, tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketstore.cli.sources.MAX_ROWS", 50)
+    monkeypatch.setattr("rocketstore.cli.transfer.sources.MAX_ROWS", 50)
     store, source = tmp_path / "store", tmp_path / f"in.{form}"
     rows = [{"topic": "T", "body": f"message {n}", "keys": [f"k{n}"]} for n in range(300)]
     for bad in (70, 170, 170, None):
@@ -719,7 +719,7 @@ def test_an_export_with_raw_bodies_makes_the_same_files(form, tmp_path, broker_c
 def short_lines(monkeypatch):
     """Lines of at most 1,000 bytes; the limit of the module csv is one of the whole process."""
     limit = csv.field_size_limit()
-    monkeypatch.setattr("rocketstore.cli.sources.MAX_LINE", 1000)
+    monkeypatch.setattr("rocketstore.cli.transfer.sources.MAX_LINE", 1000)
     yield
     csv.field_size_limit(limit)
 

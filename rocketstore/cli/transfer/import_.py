@@ -17,7 +17,6 @@ from typing import Any
 import click
 
 import rocketstore
-from rocketstore.cli.export import FORMATS, format_of
 from rocketstore.cli.formats import error_text, note
 from rocketstore.cli.options import (
     PATH,
@@ -29,7 +28,8 @@ from rocketstore.cli.options import (
     write_elsewhere_option,
 )
 from rocketstore.cli.progress import bar
-from rocketstore.cli.sources import Source, SourceRows
+from rocketstore.cli.transfer.export import FORMATS, format_of
+from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import replace_file
 from rocketstore.disk.small_file import read_small_file
