@@ -150,7 +150,7 @@ def test_what_is_no_regular_file_is_never_replaced(options, tmp_path):
 @pytest.fixture
 def interrupted(monkeypatch, tmp_path):
     """Export and break off like Ctrl-C when so many pieces are whole; gives the target."""
-    from rocketstore.cli import export as module
+    from rocketstore.cli.transfer import export as module
 
     def export_some(form, pieces, *options):
         publish, count = module.publish, 0

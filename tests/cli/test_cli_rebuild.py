@@ -102,7 +102,7 @@ def test_a_release_does_not_make_damaged_queues_and_an_index_be_asked_for_sizes_
 def test_wrong_usage_is_an_error(store, conf):
     given = ("rebuild", store, "--broker-conf", conf)
     assert run(*given, "--index", "--topic", "T").exit_code == 2
-    for size in ("", "x", "1.5G", "-1", "5T", "9" * 30, "9" * 18 + "G"):
+    for size in ("", "x", "1.5G", "-1", "5P", "9" * 30, "9" * 18 + "G"):
         assert run(*given, "--memory", size).exit_code == 2
     for option, value in (("--compat", "9.9"), ("--compat", "9"), ("--tz", "Nowhere"), ("--tz", "../x")):
         result = run(*given, option, value)

@@ -410,7 +410,7 @@ def test_a_message_is_shown_once_however_often_its_tag_is_given(tmp_path):
         result = run("query", tmp_path, "--topic", "T", *options)
         assert [row["body"] for row in rows(result)] == ["two", "one"]
         assert result.stderr == "2 found\n"
-        assert run("query", tmp_path, "--topic", "T", *options, "--max", 1).stderr.startswith("1 found, the most")
+        assert run("query", tmp_path, "--topic", "T", *options, "--max", 1).stderr.startswith("1 found, the limit")
 
 
 # ---- tags --------------------------------------------------------------------------------------------------
