@@ -7,7 +7,8 @@ import click
 from rocketstore.cli.formats import format_option, note, write_list, write_rows
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
-from rocketstore.verify.report import KINDS, VerifyReport
+from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
 __all__ = ["verify"]

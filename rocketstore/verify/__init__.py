@@ -1,9 +1,9 @@
 """Verify a store: compare log, queues, index, checkpoint and configuration, and report findings.
 
-Verification changes no byte and takes no lock. ``verify`` is the entry. ``KINDS`` in ``report`` lists every kind of
+Verification changes no byte and takes no lock. ``verify`` is the entry. ``KINDS`` in ``kinds`` lists every kind of
 finding, and what a broker does about it at its next start. These invariants are checked:
 
-Commit log (``log``, ``bodies``)
+Commit log (``log``)
     - All files have one length; their names are multiples of it; no file is missing between others.
     - Each record begins where the record before it ends. A blank fills the end of each file but the last.
     - Magic code, sizes and lengths of a record agree. Body and record have their CRC. The record names its own offset.
@@ -11,7 +11,7 @@ Commit log (``log``, ``bodies``)
     - Store times do not fall. The queue offsets of each queue rise without gaps and without repetition.
     - Only zeros are behind the last record.
 
-Consume queues (``store_files``, ``queues``, ``units``, ``ext``)
+Consume queues (``file_listing``, ``queues``)
     - All files of a kind of queue have one length; no file is missing between others.
     - Each queue is under the directory of its kind, as topics.json says.
     - Each record has exactly one unit in its queue, at its queue offset, and one in each light queue that it names.
@@ -20,7 +20,7 @@ Consume queues (``store_files``, ``queues``, ``units``, ``ext``)
     - Nothing is behind the last unit.
     - Each address of an ext unit leads to one, with the tags code and store time of the record.
 
-Index (``store_files``, ``index``)
+Index (``file_listing``, ``index``)
     - All files have the length of one geometry; each file except the newest is full; files are in the order of the log.
     - The header counts the items and slots of its file, and has the times and offsets of the first and last item.
     - Each slot leads to its newest item, and each item to the item before it in its slot.

@@ -1,4 +1,4 @@
-"""Verification of the files of a broker's configuration."""
+"""Kinds of problems with the files of a broker's configuration."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MUST_LOAD = {TOPICS, "topicQueueMapping.json", OFFSETS, LMQ_OFFSETS, "subscripti
              "consumerFilter.json", "consumerOrderInfo.json", "delayOffset.json"}
 
 
-def kind_of_problem(path: Path, what: str, config: StoreConfig, offsets_file: str) -> str:
-    """Return the kind of what is wrong with a file of config.
+def kind_of_problem(path: Path, problem: str, config: StoreConfig, offsets_file: str) -> str:
+    """Return the kind of a problem with a file of config.
 
     A broker ends if it can decode neither a file nor its .bak. A .bak that is missing or empty counts as no data.
     Parameters: config: the broker's. offsets_file: the name of the file from which the broker takes offsets.
@@ -26,7 +26,7 @@ def kind_of_problem(path: Path, what: str, config: StoreConfig, offsets_file: st
     name = path.name.removesuffix(".bak")
     if (name in (OFFSETS, LMQ_OFFSETS) and name != offsets_file) or not _is_loaded(name, config):
         return "config-not-read"
-    if what.endswith("is used"):
+    if problem.endswith("is used"):
         return "config-bak-used"
     if not has_content(path.with_name(f"{name}.bak")):
         return "config-damaged"

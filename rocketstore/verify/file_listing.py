@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,15 @@ class FileListing:
 
     def entries(self, directory: Path) -> list[os.DirEntry[str]]:
         """Return the entries of a directory by name, none of a directory that is missing or cannot be listed."""
+        missing = contextlib.suppress(FileNotFoundError)
         found: list[os.DirEntry[str]] = []
-        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        return found
+        with self.findings.reporting_errors(directory), missing, os.scandir(directory) as entries:
+            found = list(entries)
+        return sorted(found, key=lambda entry: entry.name)
 
     def check_stray_files(self, directory: Path) -> None:
         """Report stray files beside the numbered files of a file run: a broker would try to load them."""
-        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+        with self.findings.reporting_errors(directory), contextlib.suppress(FileNotFoundError):
             os.scandir(directory).close()
         for end, path, detail in stray_files(directory):
             self.findings.add(f"foreign-file{end}", path, 0, detail)
@@ -77,7 +79,7 @@ class FileListing:
             name, size, is_batch = kind.directory_name, getattr(self.config, kind.size_name), kind is BatchConsumeQueue
             found: dict[QueueId, QueueFiles] = {}
             for queue, directory in self._queue_directories(name):
-                with self.findings.noted(directory):
+                with self.findings.reporting_errors(directory):
                     self.check_stray_files(directory)
                     ext_files = self._ext_files(ext[queue]) if queue in ext and not is_batch else None
                     found[queue] = QueueFiles(directory, is_batch, size, ext_files)
@@ -90,11 +92,7 @@ class FileListing:
         files = ExtFiles(directory, self.config.mapped_file_size_consume_queue_ext)
         for end, path, detail in stray_files(directory):
             self.findings.add(f"ext-foreign-file{end}" if end else "foreign-file", path, 0, detail)
-        for file in files.files:
-            if file.size == 0 and file is files.files[-1]:
-                self.findings.add("ext-file-empty", file.path, 0, "no bytes")
-            elif file.size != files.size:
-                self.findings.add("ext-file-size", file.path, file.size, f"{file.size} bytes, not {files.size}")
+        self.findings.check_lengths("ext", files.files, files.size)
         return files
 
     def _check_lengths(self, queues: dict[QueueId, QueueFiles]) -> None:
@@ -107,15 +105,9 @@ class FileListing:
         for files in queues.values():
             size = files.given_size or most
             files.set_size(size)
-            for file in files.files:
-                if file.size == 0 and file is files.files[-1]:
-                    self.findings.add("queue-file-empty", file.path, 0, "no bytes")
-                elif file.size != size:
-                    self.findings.add("queue-file-size", file.path, file.size, f"{file.size} bytes, not {size}")
-                if size and file.file_from_offset % size:
-                    detail = f"{file.file_from_offset} is no multiple of {size}"
-                    self.findings.add("queue-file-name", file.path, 0, detail)
-            for before, file in zip(files.files, files.files[1:], strict=False):
+            self.findings.check_lengths("queue", files.files, size)
+            self.findings.check_names("queue", files.files, size)
+            for before, file in pairwise(files.files):
                 if file.file_from_offset - before.file_from_offset > size > 0:
                     self.findings.add("queue-file-missing", file.path, 0, f"{before.path.name} is the one before")
 
@@ -124,13 +116,13 @@ class FileListing:
         directory = self.root / "index"
         self._check_index_names(directory)
         checked: list[CheckedIndexFile] = []
-        with self.findings.noted(directory), contextlib.suppress(FileNotFoundError):
+        with self.findings.reporting_errors(directory), contextlib.suppress(FileNotFoundError):
             paths = [path for path in index_paths(directory) if len(path.name) == 17]
             geometry = self._find_geometry(paths)
             if geometry is None:
                 return []
             for path in paths:
-                with self.findings.noted(path):
+                with self.findings.reporting_errors(path):
                     if self._has_length(path, geometry):
                         checked.append(CheckedIndexFile(path, geometry, self.is_locked, not self.last_exit_ok))
         return checked

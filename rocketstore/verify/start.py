@@ -1,4 +1,4 @@
-"""Verification of the small files that a broker opens when it starts: lock, abort, timers and compacted topics."""
+"""Check the small files that a broker opens when it starts: lock, abort, timers and compacted topics."""
 
 from __future__ import annotations
 
@@ -65,11 +65,14 @@ def stray_files(directory: Path) -> Iterator[Stray]:
         elif path is paths[-1] and _java_length(path) == 0:
             yield "-empty", path, "no bytes"
         else:
-            yield "-fatal", path, "its name or type is none of a log's"
+            yield "-fatal", path, "its name or type is not that of a log file"
 
 
 def _timer_faults(root: Path, config: StoreConfig) -> Iterator[tuple[Path, int, str]]:
-    """Yield path, offset and detail of what stops the timers. Source: TimerWheel, TimerCheckpoint, TimerLog.load."""
+    """Yield path, offset and detail of each fault that stops the timers.
+
+    Source: TimerWheel, TimerCheckpoint, TimerLog.load.
+    """
     for name in ("timerwheel", "config/timercheck"):
         if not can_be_opened(root / name):
             yield root / name, 0, "no regular file"
@@ -98,7 +101,7 @@ def _timer_log_sizes(paths: list[Path], config: StoreConfig) -> Iterator[tuple[P
 
 
 def _entries(directory: Path) -> list[Path]:
-    """Return what is in a directory, by name; nothing of one that cannot be listed, which RocketMQ takes as empty."""
+    """Return the entries of a directory by name. RocketMQ treats a directory that cannot be listed as empty."""
     try:
         return sorted(directory.iterdir())
     except OSError:

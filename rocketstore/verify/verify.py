@@ -97,7 +97,7 @@ class Verification:
         self.root = root
         self.findings = Findings()
         saved: dict[str, Any] = {}
-        with self.findings.noted(saved_path(root), "sizes-damaged"):
+        with self.findings.reporting_errors(saved_path(root), "sizes-damaged"):
             saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
         sizes: dict[str, Any] = {name: getattr(config, name, None) or saved.get(name) for name in DEFAULT_SIZES}
         self.config: Any = replace(config or StoreConfig(**saved), **sizes)
@@ -217,7 +217,7 @@ class Verification:
             if not self.is_locked:  # a broker writes it at its next flush
                 add("checkpoint-missing", path, 0, "no such file")
             return
-        with self.findings.noted(path, "checkpoint-damaged"):
+        with self.findings.reporting_errors(path, "checkpoint-damaged"):
             self.checkpoint = StoreCheckpoint.open(path)
             if path.stat().st_size != FILE_SIZE:
                 add("checkpoint-size", path, path.stat().st_size, f"{path.stat().st_size} bytes")
@@ -263,7 +263,7 @@ class Verification:
 
     def _check_offset(self, queues: QueueVerifier, name: str, owner: str, queue: QueueId, offset: int) -> None:
         """Report an offset to consume next that is beyond the end of its queue."""
-        with self.findings.noted(self.root / "consumequeue" / queue[0]):
+        with self.findings.reporting_errors(self.root / "consumequeue" / queue[0]):
             if offset > (end := queues.end(queue)):
                 detail = f"{owner} of {queue[0]}/{queue[1]}: {offset} is beyond the queue's end, {end}"
                 self.findings.add("config-offset", self.root / "config" / name, 0, detail)

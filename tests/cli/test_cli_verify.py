@@ -6,7 +6,7 @@ import shutil
 import pytest
 from support import cli, planted
 
-from rocketstore.verify.report import KINDS
+from rocketstore.verify.kinds import KINDS
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from interop.broker import Client
 from interop.test_verify import RELEASES
 from rocketstore import StoreConfig
 from rocketstore.config import camel_case
-from rocketstore.verify.report import KINDS
+from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.verify import verify
 
 pytestmark = [pytest.mark.interop, pytest.mark.broker]

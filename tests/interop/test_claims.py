@@ -7,7 +7,7 @@ from support import planted
 
 from interop.test_verify import RELEASES, kinds_of, options_of
 from interop.test_verify import sound as sound
-from rocketstore.verify.report import KEEPS, KINDS, STAYS, STAYS_IN_INDEX
+from rocketstore.verify.kinds import KEEPS, KINDS, STAYS, STAYS_IN_INDEX
 
 pytestmark = pytest.mark.interop
 

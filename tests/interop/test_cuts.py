@@ -7,7 +7,7 @@ from support import planted
 
 from interop.test_verify import RELEASES, kinds_of, options_of
 from interop.test_verify import sound as sound
-from rocketstore.verify.report import CUTS, KINDS
+from rocketstore.verify.kinds import CUTS, KINDS
 
 pytestmark = pytest.mark.interop
 

@@ -12,7 +12,7 @@ from interop.harness import JavaError
 from rocketstore import verify
 from rocketstore.config import camel_case
 from rocketstore.messages.compression import compress
-from rocketstore.verify.report import KINDS
+from rocketstore.verify.kinds import KINDS
 
 pytestmark = pytest.mark.interop
 

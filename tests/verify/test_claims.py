@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.claims import CLAIMS, NOTHING
 
-from rocketstore.verify.report import KINDS
+from rocketstore.verify.kinds import KINDS
 
 INTEROP = Path(__file__).parent.parent / "interop"
 

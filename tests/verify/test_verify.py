@@ -26,9 +26,10 @@ from support.puts import PROFILES, Pair
 import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, rebuild
 from rocketstore.limits import LONG_MAX
+from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.log import log_verifier
 from rocketstore.verify.queues.ranges import Ranges
-from rocketstore.verify.report import KINDS, SHOWN
+from rocketstore.verify.report import SHOWN
 from rocketstore.verify.verify import verify
 
 SEVERITIES = ("error", "warning", "info")

@@ -32,7 +32,7 @@ from rocketstore.verify.report import Findings, Place, log_place
 
 __all__ = ["IndexDifferences", "IndexVerifier"]
 
-NOTED = 64  # findings of one kind that get a place
+MAX_PLACES = 64  # findings of one kind that get a place
 FAULTS = {
     WRONG_LINK: ("index-chain", "prevIndex is not the item before it in its slot"),
     NEWER_LINK: ("index-chain-cycle", "prevIndex is no older item"),
@@ -85,8 +85,8 @@ class IndexVerifier:
 
         Records with a key that equals the text of the tags item are left out. None if no record decides.
         """
-        first = max(part.count + 1 - NOTED, 1) if at_end else 1
-        items = part.items(first, min(first + NOTED, part.count + 1))
+        first = max(part.count + 1 - MAX_PLACES, 1) if at_end else 1
+        items = part.items(first, min(first + MAX_PLACES, part.count + 1))
         for at in sorted(set(items["phy_offset"].tolist()), reverse=at_end):
             record = self.log.find_message(at) if at >= 0 else None
             if record is not None and record.tags and f"T#{record.tags}" not in (*record.keys, record.uniq_key):
@@ -97,7 +97,7 @@ class IndexVerifier:
     # ---- chains ----------------------------------------------------------------------------------------------
 
     def _check_chains(self, part: CheckedIndexFile) -> None:
-        with self.findings.noted(part.path), closing(MappedFile(part.path)) as file:
+        with self.findings.reporting_errors(part.path), closing(MappedFile(part.path)) as file:
             newest = np.zeros(part.geometry.hash_slot_num, np.int32)
             filled, faults = check_chains(file.buffer, part.count, newest)
             for fault, (count, ordinals) in faults.items():
@@ -110,7 +110,7 @@ class IndexVerifier:
             slots = np.frombuffer(read_path_at(part.path, end - begin, begin), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
             places = []
-            for slot in wrong[:NOTED].tolist():
+            for slot in wrong[:MAX_PLACES].tolist():
                 detail = f"slot {slot} leads to {slots[slot]}, its newest item is {newest[slot]}"
                 places.append(Place(part.path, slot_offset(slot), detail))
             self.findings.add_many("index-slot", places, len(wrong))
@@ -149,7 +149,7 @@ class IndexVerifier:
         return result
 
     def _find_items(self, begin: int, end: int) -> list[tuple[CheckedIndexFile, int, int]]:
-        """Return the files with items of a part of the log, with the first such item and the item after the last.
+        """Return the files with items of a part of the log, their first item of it, and the item after their last.
 
         Bounds of files are compared as arrays: there may be thousands of files and of chunks.
         """
@@ -186,7 +186,7 @@ class IndexVerifier:
         if len(hashes) == 0:
             required = without_tags() if required is None else required
             at = required["phy_offset"]
-            result.n_missing, result.missing = len(at), np.unique(at)[:NOTED].tolist()
+            result.n_missing, result.missing = len(at), np.unique(at)[:MAX_PLACES].tolist()
             result.n_behind, result.n_before = int((at >= self.end).sum()), int((at < self.begin).sum())
             return np.empty(0, np.int64)
         allowed, times_of = counted(items["phy_offset"], items["key_hash"], items["store_timestamp"])
@@ -198,7 +198,7 @@ class IndexVerifier:
         result.n_missing = sum(max(count - have.get(key, 0), 0) for key, count in needed.items())
         result.n_behind = sum(max(n - have.get(key, 0), 0) for key, n in needed.items() if key[0] >= self.end)
         result.n_before = sum(max(n - have.get(key, 0), 0) for key, n in needed.items() if key[0] < self.begin)
-        result.missing = [at for at in missing if self.begin <= at < self.end][:NOTED] or missing[:NOTED]
+        result.missing = [at for at in missing if self.begin <= at < self.end][:MAX_PLACES] or missing[:MAX_PLACES]
         keys = list(zip(phy_offsets.tolist(), hashes.tolist(), strict=True))
         seen: dict[tuple[int, int], int] = {}
         extra = []
@@ -250,7 +250,7 @@ class IndexVerifier:
             seconds = np.where(begins > 0, np.clip((times[rows] - begins) // 1000, 0, INT_MAX), 0)
             wrong = np.flatnonzero((seconds != diffs[rows]) & (diffs[rows] >= 0))
             places = []
-            for i in wrong[:NOTED].tolist():
+            for i in wrong[:MAX_PLACES].tolist():
                 ordinal = int(ordinals[rows[i]])
                 detail = f"item {ordinal}: {diffs[rows[i]]} s after the begin time, its record {seconds[i]}"
                 places.append(part.place(ordinal, detail))
@@ -269,7 +269,7 @@ class IndexVerifier:
         total.n_before += items.n_before
         total.n_behind += items.n_behind
         rest = [at for at in items.missing if not self.begin <= at < self.end]
-        total.missing += rest[: NOTED - len(total.missing)]
+        total.missing += rest[: MAX_PLACES - len(total.missing)]
 
     def _add_missing(self, phy_offsets: list[int], count: int) -> None:
         places = [log_place(self.log, at, "a key has no item") for at in phy_offsets]
@@ -297,7 +297,7 @@ class IndexVerifier:
         elif total.n_behind:
             self._add_missing([at for at in total.missing if at >= self.end], total.n_behind)
         for part in self.files:
-            with self.findings.noted(part.path):
+            with self.findings.reporting_errors(part.path):
                 part.is_live = part.is_live or is_live
                 self._check_header(part, is_behind)
                 first = part.find(end) if self.is_checked else part.count + 1
@@ -343,7 +343,7 @@ class IndexVerifier:
 def counted(
     phy_offsets: np.ndarray, hashes: np.ndarray, times: np.ndarray | None = None
 ) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """Count items by (physical offset, hash). Also return the store time of each such pair."""
+    """Count items by (physical offset, hash). Also return the store time of each pair."""
     counts: dict[tuple[int, int], int] = {}
     keys = list(zip(phy_offsets.tolist(), hashes.tolist(), strict=True))
     for key in keys:

@@ -20,7 +20,7 @@ def bad_bodies(window: Window, phy_offsets: Iterable[int]) -> Iterator[tuple[str
     A body that is larger than rocketstore decompresses is left out: a consumer reads it.
 
     Parameters: phy_offsets: of sound records whose bodies begin as no codec writes them, within the window.
-    Source: MessageDecoder.decode, which gives up at such a body, so that decodesBatch ends there.
+    Source: MessageDecoder.decode, which gives up at a bad body, so that decodesBatch ends there.
     """
     for offset in phy_offsets:
         fields = read_message(*window, offset)[1]

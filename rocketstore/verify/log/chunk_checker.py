@@ -41,23 +41,28 @@ WITH_SOUND_RECORDS = {
 
 @dataclass
 class CheckedChunk:
-    """What a thread found in a chunk: records, or damage before them, from ``begin`` to ``end``; -1 for neither."""
+    """The result of checking one chunk of the log.
+
+    Attributes: bounds: the chunk. begin, end: where its records, and the damage before them, begin and end; -1 without
+    any. Offsets are physical.
+    """
 
     bounds: tuple[int, int]
     begin: int = -1
     end: int = -1
-    status: int = OK  # why it ended
-    damages: list[tuple[int, int, int]] = field(default_factory=list)  # from, to, status
+    status: int = OK  # why the walk ended
+    damages: list[tuple[int, int, int]] = field(default_factory=list)  # begin, end, status
     faults: list[tuple[str, int, str, int]] = field(default_factory=list)  # kind, physical offset, detail, count
     n_records: int = 0
     last_phy_offset: int = -1
-    times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first, of the last, the latest
+    times: tuple[int, int, int] = (0, 0, 0)  # store times: of the first record, of the last record, the latest
     rows: list[QueueRows] = field(default_factory=list)
     items: IndexDifferences | None = None
-    unreadable: list[tuple[int, int]] = field(default_factory=list)  # physical offsets, begin and end
+    unreadable: list[tuple[int, int]] = field(default_factory=list)  # begin and end of each range
 
     @property
     def first_record(self) -> int:
+        """The physical offset of the first record, behind damage at the begin of the chunk."""
         return self.damages[0][1] if self.damages and self.damages[0][0] == self.begin else self.begin
 
 
@@ -67,7 +72,7 @@ class ChunkChecker:
     def __init__(self, log: CommitLog, config: StoreConfig, queues: QueueVerifier, index: IndexVerifier) -> None:
         self.log, self.queues, self.index = log, queues, index
         has_crc = config.enabled_append_prop_crc and Compat.of(config.compat).has_prop_crc
-        self.buffers: dict[Buffer, int] = {}  # that a chunk was read from, and where they begin in the log
+        self.buffers: dict[Buffer, int] = {}  # the buffers that the chunk was read from, with their physical offsets
         self.checker = LogChecker(force_prop_crc=config.force_verify_prop_crc, expects_prop_crc=has_crc)
         self.scanner, self.plain_scanner = (
             RequestScanner(message_delay_level=config.message_delay_level, indexes_tags=indexes_tags, anywhere=True)
@@ -75,7 +80,10 @@ class ChunkChecker:
         )
 
     def check(self, begin: int, end: int, is_record: bool) -> CheckedChunk:
-        """Check the records that begin in a part of one file. Parameters: is_record: one is to begin at ``begin``."""
+        """Check the records that begin in a part of one file.
+
+        Parameters: is_record: a record must begin at ``begin``. Otherwise the first record is searched for.
+        """
         chunk = CheckedChunk((begin, end))
         self.checker.begin()
         self.scanner.take()
@@ -111,7 +119,7 @@ class ChunkChecker:
         return chunk
 
     def _scan_step(self, chunk: CheckedChunk, offset: int, end: int) -> tuple[int, int]:
-        """Check records from ``offset`` on, at least one. Return where they end and the status there."""
+        """Check at least one record, from ``offset`` on. Return where the records end, and the status there."""
         following, status = offset, NO_FILE
         for window in self.log.windows(offset):
             self.buffers[window.buffer] = window.from_offset
@@ -134,7 +142,10 @@ class ChunkChecker:
         chunk.end = self.log.end_of(file)
 
     def _collect(self, scanner: RequestScanner, window: Window, begin: int, end: int, faults: list[Any] | None) -> None:
-        """Parse for what is dispatched what is known to be records."""
+        """Collect dispatch requests and items from bytes that are known to be records.
+
+        Parameters: faults: gets the findings; None: they are known from an earlier call.
+        """
         while begin < end:
             try:
                 following = scanner.scan(*window, begin, end)
@@ -172,7 +183,7 @@ class ChunkChecker:
     def _leave_out_unreadable(
         self, chunk: CheckedChunk, requests: np.ndarray, items: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Drop what was made of records that the disk cannot read in full: zeros stand for the missing bytes."""
+        """Drop requests and items of records that the disk cannot read in full. Missing bytes were read as zeros."""
         begins, ends = requests["phy_offset"], requests["phy_offset"] + requests["size"]
         lost = np.array([*chunk.unreadable, (LONG_MAX, LONG_MAX)], np.int64)
         is_lost = lost[np.searchsorted(lost[:, 1], begins, "right"), 0] < ends
@@ -187,7 +198,7 @@ class ChunkChecker:
         return find_overlap(chunk.unreadable, phy_offset, phy_offset + max(size, 1)) is not None
 
     def _items_without_tags(self, chunk: CheckedChunk) -> np.ndarray:
-        """The items of a chunk as a release that indexes no tags puts them."""
+        """Return the items of a chunk as a release that indexes no tags puts them."""
         offset, end = chunk.begin, chunk.end
         for begin, stop in [*((a, b) for a, b, _ in chunk.damages), (end, end)]:
             while offset < begin and (window := self.log.queue.read(offset, begin - offset, "sequential")):

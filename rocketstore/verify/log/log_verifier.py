@@ -1,4 +1,4 @@
-"""Verification of the commit log: its records, in chunks and threads, each compared with its units and items."""
+"""LogVerifier: check the log in chunks, in several threads, and merge the results in the order of the log."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from rocketstore.verify.report import Findings
 __all__ = ["LogVerifier"]
 
 CHUNK = 8 << 20  # bytes of the log that one thread checks at a time
-SPAN = 1 << 20  # bytes that are read at once if a file cannot be mapped
-SAMPLE = 64 << 10
+SPAN = 1 << 20  # bytes to read at once if a file cannot be mapped
+SAMPLE = 64 << 10  # bytes of the log in one sample of a quick verification
 
 
 class LogVerifier:
     """Checks the log: threads check chunks, and their results are merged in the order of the log.
 
-    Attributes: begin, end, physical offsets, of the first file and behind the last record or blank; n_records;
-    last_phy_offset; max_store_timestamp; is_growing: somebody writes on; is_sampled: not all was looked at.
+    Attributes: begin: physical offset of the first file. end: physical offset behind the last record or blank.
+    n_records. last_phy_offset. max_store_timestamp: epoch ms. is_growing: another process is appending records.
+    is_sampled: only samples were checked.
     """
 
     def __init__(self, log: CommitLog, config: StoreConfig, findings: Findings, queues: QueueVerifier,
@@ -46,9 +47,10 @@ class LogVerifier:
 
     def run(self, stop: int | None, cut: int | None, quick: bool, threads: int,
             progress: Callable[[int, int], None] | None) -> None:
-        """Check all, or samples of it.
+        """Check the whole log, or only samples.
 
-        Parameters: stop: the end, where a broker writes on. cut: the end, where a broker cut off what stands behind it.
+        Parameters: stop: the end of the log while a broker is appending to it. cut: the end of the log if a broker cut
+        it and left old records behind the end.
         """
         self.is_sampled = quick
         self._check_files()
@@ -72,9 +74,9 @@ class LogVerifier:
             chains: list[Future[None]] = [] if quick else self.index.start(pool)
             with read_ahead(pool, threads, check, chunks) as results:
                 for (begin, end, _), future in results:
-                    with self.findings.noted(self.log.directories[0]):
+                    with self.findings.reporting_errors(self.log.directories[0]):
                         checked = future.result()
-                        # A chunk that began within a body, or found no record, is checked again: see join_chunks.
+                        # A chunk that began inside a body, or found no record, is checked again: see join_chunks.
                         if not quick and checked.begin < place and begin <= place < end:
                             checked = check(place, end, True)
                         place = self._merge(checked, place, quick)
@@ -85,7 +87,7 @@ class LogVerifier:
                 chain.result()
         self._add_unreadable()
         self.end = max(place, self.begin)
-        if quick and chunks and place < chunks[-1][0]:  # its samples are all in one large record
+        if quick and chunks and place < chunks[-1][0]:  # all samples are in one large record
             self.end = self.log.max_phy_offset
         if cut is None:
             self._check_end(stop)
@@ -95,10 +97,10 @@ class LogVerifier:
     # ---- parts -----------------------------------------------------------------------------------------------
 
     def _chunks(self, limit: int) -> Iterator[tuple[int, int, bool]]:
-        """Split the files into parts, and leave out those that are holes."""
+        """Yield chunks of the files, as begin, end and whether a record must begin there. Leave out holes."""
         for file in list(self.log.queue.files):
             start, stop = file.file_from_offset, min(limit, self.log.end_of(file))
-            with self.findings.noted(file.path):
+            with self.findings.reporting_errors(file.path):
                 data = merge_ranges(data_ranges(file.path, 0, file.size))
                 for at in range(start, stop, CHUNK):
                     position = at - start
@@ -106,11 +108,11 @@ class LogVerifier:
                         yield at, min(at + CHUNK, stop), at == start
 
     def _samples(self, limit: int) -> Iterator[tuple[int, int, bool]]:
-        """The beginning and the middle of each file; of the last one that has data, the end."""
+        """Yield samples, as ``_chunks`` does: the first bytes, the middle and the last bytes of each file."""
         files = [file for file in self.log.queue.files if file.file_from_offset < limit]
         for i, file in enumerate(files):
             start, used = file.file_from_offset, 0
-            with self.findings.noted(file.path):
+            with self.findings.reporting_errors(file.path):
                 used = nonzero_end(file.path, 0, min(file.size, limit - start)) if i >= len(files) - 2 else file.size
             middle, last = used // 2, max(used - SAMPLE, SAMPLE)
             if used:
@@ -122,13 +124,8 @@ class LogVerifier:
 
     def _check_files(self) -> None:
         files, size = self.log.queue.files, self.log.mapped_file_size
-        for file in files:
-            if file.size == 0 and file is files[-1]:
-                self.findings.add("log-file-empty", file.path, 0, "no bytes")
-            elif file.size != size:
-                self.findings.add("log-file-size", file.path, file.size, f"{file.size} bytes, {size} were expected")
-            if size and file.file_from_offset % size:
-                self.findings.add("log-file-name", file.path, 0, f"{file.file_from_offset} is no multiple of {size}")
+        self.findings.check_lengths("log", files, size)
+        self.findings.check_names("log", files, size)
         for before, file in pairwise(files):
             missing = file.file_from_offset - before.file_from_offset - max(size, before.size)
             if missing > 0:
@@ -171,10 +168,10 @@ class LogVerifier:
         self.findings.add_at(self.log, kind, offset, detail, count)
 
     def _add_gap(self, begin: int, end: int) -> None:
-        """Bytes between two chunks that are no records."""
+        """Report the bytes between two chunks, which are no records."""
         self.index.add_gap(begin, end)
         if self.log.queue.find(begin) is None:
-            return  # a file is missing, or too short, which was said already
+            return  # a file is missing or too short, which has its own finding
         step = self.log.step(self.log.scanner(()), begin, begin + 1)
         self._add_damage(begin, end, END if step is None else step[1], merge_ranges(self._unreadable))
 
@@ -184,7 +181,7 @@ class LogVerifier:
 
     def _add_damage(self, begin: int, end: int, status: int, unreadable: Sequence[tuple[int, int]] = ()) -> None:
         if find_overlap(unreadable, begin, end):
-            return  # they are reported as unreadable
+            return  # the finding disk-unreadable has them
         file = self.log.queue.find(begin)
         is_last = file is not None and end >= self.log.end_of(file)
         if status == END:
@@ -202,7 +199,7 @@ class LogVerifier:
             self.findings.add("log-leftovers", tail.file.path, tail.begin - tail.file.file_from_offset, detail)
 
     def _check_end(self, stop: int | None) -> None:
-        """What stands behind the last record, if nobody writes it just now."""
+        """Report bytes and files behind the last record, unless another process is appending records."""
         self.is_growing = stop is not None or self.log.begins_record(self.end)
         if self.is_growing:
             return

@@ -1,4 +1,4 @@
-"""Verification of ext files: the tags codes and store times that units lead to."""
+"""ExtFiles: the ext files of one queue, their units and the faults in them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rocketstore.verify.report import Place
 
 __all__ = ["ExtFiles"]
 
-MOST = 16 << 20  # bytes
-NOTED = 16
-END = -1  # in the place of a size: the next unit is in the next file
+MOST = 16 << 20  # bytes to read at once
+MAX_PLACES = 16  # findings of one kind that get a place
+END = -1  # stands in place of a size: the next unit is in the next file
 Fault = tuple[str, list[Place], int]  # kind, the first places, number of all
 
 
@@ -31,8 +31,10 @@ class ExtFiles:
 
     @staticmethod
     def resolve(ext: ExtFiles | None, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Give what units' tags codes, int64[n], stand for: (tags codes, which have no ext unit, their store times).
+        """Replace the addresses of ext units by the tags codes in them.
 
+        Parameters: codes: the tags codes of units, int64[n]. Returns: tags codes, int64[n]; which addresses lead to no
+        ext unit, bool[n]; the store times in the ext units, or None without an address.
         Source: ConsumeQueueExt.get.
         """
         addresses = codes <= MAX_ADDRESS
@@ -53,7 +55,9 @@ class ExtFiles:
         return resolved, lost, times
 
     def faults(self, is_live: bool) -> Iterator[Fault]:
-        """Walk the units by their sizes, as a broker does when it loads them. Parameters: is_live: one may be writing.
+        """Walk the units by their sizes, as a broker does when it loads them.
+
+        Parameters: is_live: a broker may be writing the last file.
 
         Source: ConsumeQueueExt.recover.
         """
@@ -64,7 +68,7 @@ class ExtFiles:
     @staticmethod
     def _gather(file: LogFile, at: np.ndarray) -> np.ndarray:
         first, end = int(at.min()), int(at.max()) + EXT_UNIT.itemsize
-        if end - first > MOST:  # damaged: units that follow each other are near each other
+        if end - first > MOST:  # the units are damaged: ext units of neighbours are near each other
             found = [read_path_at(file.path, EXT_UNIT.itemsize, place) for place in at.tolist()]
             return np.frombuffer(b"".join(found), EXT_UNIT)
         data = np.frombuffer(read_path_at(file.path, end - first, first), np.uint8)
@@ -73,6 +77,7 @@ class ExtFiles:
 
 
 def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
+    """Yield the faults of one ext file."""
     data, begin, at = b"", 0, 0
     while True:
         if at + EXT_UNIT.itemsize > begin + len(data):
@@ -88,7 +93,7 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
         wrong = np.flatnonzero(units["bitmap_size"] != size - EXT_UNIT.itemsize)
         yield "ext-size", [
             Place(file.path, at + size * i, f"{size} bytes, and {units['bitmap_size'][i]} of them of a bitmap")
-            for i in wrong[:NOTED].tolist()
+            for i in wrong[:MAX_PLACES].tolist()
         ], len(wrong)
         at += size * len(units)
     if size != END and (size < 0 or not is_last):
@@ -96,7 +101,7 @@ def faults_in(file: LogFile, is_last: bool) -> Iterator[Fault]:
 
 
 def run_of(data: bytes, at: int, size: int) -> np.ndarray:
-    """The units from a position on, as long as they have the same size."""
+    """Return the units from a position on, up to the first unit of another size."""
     count = max((len(data) - at - EXT_UNIT.itemsize) // max(size, EXT_UNIT.itemsize) + 1, 0)
     units: np.ndarray = np.ndarray(count, EXT_UNIT, data, at, (size,))
     others = np.flatnonzero(units["size"] != size)

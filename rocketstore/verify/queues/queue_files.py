@@ -28,7 +28,7 @@ class QueueFiles:
     """The files of one queue. Units are numbered from the beginning of the file run, expired files included.
 
     Attributes: spans: for each file the first unit it has room for, the unit after the last, and the file. covered:
-    units that belong to a record. missing: units that a record should have and has not. behind: unit and physical
+    units that belong to a record. missing: units that records should have. behind: unit and physical
     offset of the records after the last record with a unit; ``count_behind`` of them. count_deleted: records of a
     deleted topic of the same name.
     """
@@ -75,7 +75,7 @@ class QueueFiles:
         return b"".join(parts)
 
     def _span_number(self, unit: int) -> int:
-        """Return the number of the last span that begins at or before a unit, -1 if there is none."""
+        """Return the number of the last span that begins at or before a unit, -1 without one."""
         return bisect.bisect_right(self.spans, unit, key=FIRST) - 1
 
     def add_unreadable(self, findings: Findings) -> None:

@@ -30,7 +30,7 @@ __all__ = ["QueueRows", "QueueVerifier"]
 FIELDS = {"size": "unit-size", "tags_code": "unit-tags-code", "msg_base_offset": "unit-batch-base",
           "batch_size": "unit-batch-size", "store_timestamp": "unit-store-time"}
 CONSTANTS = {"compacted_offset": -1, "reserved": 0}  # of batch units
-NOTED = 100
+MAX_KEPT = 100  # missing units and breaks whose places are kept for each chunk and queue
 
 
 @dataclass
@@ -94,7 +94,7 @@ class QueueVerifier:
         first, last = rows["phy_offset"][[0, -1]].tolist()
         result = QueueRows(queue, int(base[0]), int(base[-1]) + int(count[-1]), first, last, len(rows))
         broken = np.flatnonzero(base[1:] != following)
-        for i in broken[:NOTED].tolist():
+        for i in broken[:MAX_KEPT].tolist():
             result.breaks.append((int(rows["phy_offset"][i + 1]), int(following[i]), int(base[i + 1])))
         self._compare_units(result, rows, packed, len(broken) == 0)
         return result
@@ -289,7 +289,7 @@ class QueueVerifier:
             files.behind, files.count_behind = [], 0
         within = [pair for pair in rows.missing if pair[1] < rows.last_phy_offset]
         self.add_missing(files, within, len(within))
-        files.behind += rows.missing[len(within) :][: NOTED - len(files.behind)]
+        files.behind += rows.missing[len(within) :][: MAX_KEPT - len(files.behind)]
         files.count_behind += len(rows.missing) - len(within)
         for kind, unit, detail in rows.faults:
             self.findings.add(kind, *files.place(unit, f"unit {unit}: {detail}"))
@@ -299,7 +299,7 @@ class QueueVerifier:
 
         Parameters: pairs: unit and physical offset of all ``count`` records, or of the first.
         """
-        looked = pairs[:NOTED]
+        looked = pairs[:MAX_KEPT]
         left = [pair for pair in looked if not files.has(*pair)]
         places = [files.place(unit, f"unit {unit}: of the record at {phy_offset}") for unit, phy_offset in left]
         self.findings.add_many("unit-missing", places, len(left) + count - len(looked))

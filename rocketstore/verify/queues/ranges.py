@@ -1,4 +1,4 @@
-"""Sets of numbers, such as the units of a queue that belong to a record."""
+"""Ranges: a set of numbers, for example the units of a queue that belong to a record."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ranges:
         return self._ranges
 
     def gaps(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Give the ranges between ``begin`` and ``end`` that are not in the set."""
+        """Yield the ranges between ``begin`` and ``end`` that are not in the set."""
         ranges = self.sorted()
         at = bisect_right(ranges, begin, key=END)
         while begin < end:
@@ -61,7 +61,7 @@ class Ranges:
     def are_in(self, numbers: np.ndarray) -> np.ndarray:
         """Return which of some numbers, int64[n], are in the set, bool[n]."""
         if self._bounds is None:
-            # The end of what a damaged queue offset makes may be beyond a long, where no unit is.
+            # A damaged queue offset may make a range that ends beyond a long. No unit is there.
             self._bounds = np.array([min(bound, LONG_MAX) for part in self.sorted() for bound in part], np.int64)
         inside: np.ndarray = np.searchsorted(self._bounds, numbers, "right") % 2 == 1
         return inside

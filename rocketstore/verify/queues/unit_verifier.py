@@ -1,4 +1,4 @@
-"""Verification of consume queues against the log: units that no record is the reason for."""
+"""UnitVerifier: after the whole log was compared with the queues, check the units that no record needs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rocketstore.verify.report import Findings
 
 __all__ = ["UnitVerifier"]
 
-BLOCK = 8192  # units that are looked at at once
-SAMPLES = 8
-NOTED = 16  # findings of one kind that get a place
+BLOCK = 8192  # units to read at once
+SAMPLES = 8  # units of a file in a quick verification
+MAX_PLACES = 16  # findings of one kind that get a place
 COLUMNS = ["topic", "queue_id", "queue_offset", "size", "tags_code", "store_timestamp", "phy_offset", "properties"]
 
 
 class UnitVerifier(NamedTuple):
-    """Looks at units when all of the log from ``begin`` to ``end`` has been seen.
+    """Checks units after the log from ``begin`` to ``end`` was compared with the queues.
 
-    ``dispatch_from``: where a broker dispatches again from at its next start, None after a clean stop. ``is_live``: a
-    broker writes on. ``is_stopped``: the store was stopped cleanly.
+    Attributes: dispatch_from: the physical offset from which a broker dispatches records at its next start, None after
+    a clean stop. is_live: another process is writing the store. is_stopped: the store was stopped cleanly.
     """
 
     log: CommitLog
@@ -47,13 +47,13 @@ class UnitVerifier(NamedTuple):
     is_stopped: bool
 
     def finish(self, root: Path, batch_topics: set[str], *, has_database: bool, is_in_database: bool) -> None:
-        """Look at the units that were not met, and say which records have none.
+        """Check the units that belong to no record, and report queues that are missing.
 
-        Parameters: has_database: light queues may be in RocksDB alone. is_in_database: all queues are.
+        Parameters: has_database: light queues may be in RocksDB only. is_in_database: all queues are in RocksDB.
         """
         made_again: dict[str, int] = {}
         for queue, files in sorted(self.queues.queues.items()):
-            with self.findings.noted(files.directory):
+            with self.findings.reporting_errors(files.directory):
                 self._check_behind(files)
                 self._check_units(queue, files)
                 for kind, places, total in files.ext.faults(self.is_live) if files.ext is not None else ():
@@ -79,7 +79,7 @@ class UnitVerifier(NamedTuple):
         return self.is_live or (self.dispatch_from is not None and phy_offset >= self.dispatch_from)
 
     def _check_behind(self, files: QueueFiles) -> None:
-        """The last records of a queue may wait for their dispatch."""
+        """Report the last records of a queue that have no units. They may be waiting for their dispatch."""
         if files.behind and self._is_behind(files.behind[0][1]):
             unit, phy_offset = files.behind[0]
             detail = f"{files.count_behind} records, the first at {phy_offset}"
@@ -95,7 +95,7 @@ class UnitVerifier(NamedTuple):
             self.findings.add("queue-file-zeros", last.path, 0, f"{last.size} bytes of zeros")
         ranges = files.covered.sorted()
         first_covered, end_covered = (ranges[0][0], ranges[-1][1]) if ranges else (-1, -1)
-        is_first, before = True, -1  # whether no unit came yet; the offset of the one before
+        is_first, before = True, -1  # no unit was checked yet; physical offset in the unit before
         kept = self._find_kept(files)
         for low, high in self._uncovered(files):
             if low >= kept:
@@ -106,22 +106,22 @@ class UnitVerifier(NamedTuple):
             units = files.units(low, high)
             good = are_valid(units)
             if is_tail and not good.all():
-                self._note_tail(files, low + int(good.argmin()), units[good.argmin() :])
+                self._add_tail(files, low + int(good.argmin()), units[good.argmin() :])
                 units = units[: int(good.argmin())]
             elif not good.all():
-                self._note_invalid(files, low + np.flatnonzero(~good))
+                self._add_invalid(files, low + np.flatnonzero(~good))
             numbers = low + np.arange(len(units))
             blanks, good = are_fillers(units), are_valid(units)
             real = np.flatnonzero(good & ~blanks)
             allowed = (np.arange(len(units)) < (real[0] if len(real) else len(units))) & is_first & is_leading
-            self._note(files, "unit-filler", numbers[blanks & ~allowed], "a filler")
+            self._add_units(files, "unit-filler", numbers[blanks & ~allowed], "a filler")
             before = self._check_real(queue, files, units[real], numbers[real], before if is_leading else LONG_MAX)
             is_first = is_first and len(real) == 0
             if is_tail and len(units) < high - low:
                 break
 
     def _find_kept(self, files: QueueFiles) -> int:
-        """Find the unit before which a broker ends the queue of a store that was stopped; report what is behind it."""
+        """Return the unit before which a broker ends the queue of a stopped store. Report the units behind it."""
         spans = [(first, last) for first, last, _ in files.spans if first < last]
         if not self.is_stopped or not spans:
             return LONG_MAX
@@ -147,41 +147,42 @@ class UnitVerifier(NamedTuple):
     def _uncovered(self, files: QueueFiles) -> Iterator[tuple[int, int]]:
         for first, last, file in files.spans:
             for low, high in files.covered.gaps(first, last):
-                if high == last:  # there may be a hole
+                if high == last:  # the rest of the file may be a hole
                     size = files.unit.itemsize
                     used = nonzero_end(file.path, (low - first) * size, (high - first) * size)
                     high = first + -(-used // size) if used > (low - first) * size else low
                     if high == low and files.covered.end > last:
-                        high = last  # zeros in the middle of a queue
+                        high = last  # the zeros are in the middle of the queue
                 for begin in range(low, high, BLOCK):
                     yield begin, min(begin + BLOCK, high)
 
-    def _note(self, files: QueueFiles, kind: str, numbers: np.ndarray, detail: str) -> None:
-        places = [files.place(unit, f"unit {unit}: {detail}") for unit in numbers[:NOTED].tolist()]
+    def _add_units(self, files: QueueFiles, kind: str, numbers: np.ndarray, detail: str) -> None:
+        places = [files.place(unit, f"unit {unit}: {detail}") for unit in numbers[:MAX_PLACES].tolist()]
         self.findings.add_many(kind, places, len(numbers))
 
-    def _note_tail(self, files: QueueFiles, unit: int, units: np.ndarray) -> None:
-        """The queue ends at this unit; what is behind it is old."""
+    def _add_tail(self, files: QueueFiles, unit: int, units: np.ndarray) -> None:
+        """Report old units behind the end of a queue. Parameters: unit: the end of the queue."""
         left = np.flatnonzero(units.view(np.uint8).reshape(len(units), -1).any(axis=1)) + unit
         left = left[~files.missing.are_in(left)]
         if len(left):
             place = files.place(int(left[0]), f"the queue ends at {unit}")
             self.findings.add_many("unit-tail", [place], len(left))
 
-    def _note_invalid(self, files: QueueFiles, numbers: np.ndarray) -> None:
+    def _add_invalid(self, files: QueueFiles, numbers: np.ndarray) -> None:
         unclaimed = numbers[~files.missing.are_in(numbers)]
-        self._note(files, "unit-invalid", unclaimed, "is none, and no record is known for it")
+        self._add_units(files, "unit-invalid", unclaimed, "is no unit, and no record belongs to it")
 
     def _check_real(
         self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray, before: int
     ) -> int:
-        """Find out what units lead to. Returns the offset of the last one whose record has expired."""
+        """Check where units lead. Return the physical offset in the last unit, ``before`` if there are no units."""
         phy_offsets = units["phy_offset"].astype(np.int64)
         expired, beyond = phy_offsets < self.begin, phy_offsets >= self.end
         previous = np.concatenate([[before], phy_offsets[:-1]])
-        self._note(files, "unit-order", numbers[expired & (phy_offsets < previous)], "of a record older than the last")
+        is_older = expired & (phy_offsets < previous)
+        self._add_units(files, "unit-order", numbers[is_older], "of a record older than the last")
         if not self.is_live:
-            self._note(files, "unit-beyond-log", numbers[beyond], f"the log ends at {self.end}")
+            self._add_units(files, "unit-beyond-log", numbers[beyond], f"the log ends at {self.end}")
         within = ~expired & ~beyond
         for message, unit, place in self._look_up(queue, files, phy_offsets[within], numbers[within]):
             if not self.is_live and (files.is_batch or place != unit):
@@ -192,11 +193,14 @@ class UnitVerifier(NamedTuple):
     def _look_up(
         self, queue: QueueId, files: QueueFiles, phy_offsets: np.ndarray, numbers: np.ndarray
     ) -> Iterator[tuple[Message, int, int]]:
-        """Read what units lead to. Gives each message that is the queue's, the unit, and the message's offset in it."""
+        """Yield each message of the queue to which a unit leads, the unit, and the queue offset of the message.
+
+        Report the other units.
+        """
         if len(numbers) == 0:
             return
         batch, statuses = self.log.find_messages(phy_offsets, columns=COLUMNS)
-        self._note(files, "unit-no-record", numbers[statuses != OK], "no record begins where it leads")
+        self._add_units(files, "unit-no-record", numbers[statuses != OK], "no record begins where it leads")
         for message, unit in zip(batch, numbers[statuses == OK].tolist(), strict=True):
             place = self._offset_in(queue, message)
             if place is None:
@@ -207,7 +211,7 @@ class UnitVerifier(NamedTuple):
                 yield message, unit, place
 
     def _offset_in(self, queue: QueueId, message: Message) -> int | None:
-        """The queue offset of a message in a queue, its own or one that its properties name."""
+        """Return the queue offset of a message in its own queue or a light queue, None if it is not in the queue."""
         own = QueueId(message.topic, int(message.queue_id or 0))
         if own == queue:
             return int(message.queue_offset)
@@ -216,9 +220,9 @@ class UnitVerifier(NamedTuple):
     # ---- quick -----------------------------------------------------------------------------------------------
 
     def sample(self) -> None:
-        """Look at the first, the last and some other units of each queue."""
+        """Check the first, the last and some other units of each queue."""
         for queue, files in sorted(self.queues.queues.items()):
-            with self.findings.noted(files.directory):
+            with self.findings.reporting_errors(files.directory):
                 self._check_behind(files)
                 self._sample_queue(queue, files)
 
@@ -241,7 +245,7 @@ class UnitVerifier(NamedTuple):
             if not self.is_live:
                 beyond = wanted[good & (phy_offsets >= self.end)]
                 kind = "unit-leftover" if self.is_stopped else "unit-beyond-log"
-                self._note(files, kind, beyond, f"the log ends at {self.end}")
+                self._add_units(files, kind, beyond, f"the log ends at {self.end}")
             self._compare_samples(queue, files, units[inside], wanted[inside])
 
     def _compare_samples(self, queue: QueueId, files: QueueFiles, units: np.ndarray, numbers: np.ndarray) -> None:

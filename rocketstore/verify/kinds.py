@@ -1,0 +1,210 @@
+"""KINDS: every kind of finding, what it means, and what a broker does about it at its next start."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["KINDS", "SEVERITIES", "Kind"]
+
+SEVERITIES = ("error", "warning", "info")
+
+
+class Kind(NamedTuple):
+    """A kind of finding.
+
+    Attributes
+    ----------
+    severity : "error": messages are lost, wrong or not found, or a broker does not start. "warning": messages may be
+        lost or wrong later, or were for some time. "info": everything else.
+    meaning : what the finding says about the store.
+    at_next_start : what a broker does about it at its next start.
+    """
+
+    severity: str
+    meaning: str
+    at_next_start: str
+
+
+CUTS = "cuts the log here if recovery reads this file, and loses all that follows; else it stays"
+STOPS = "does not start: the load fails"
+ONLY_WITH_EXT = "only with enableConsumeQueueExt=true, else it reads no ext files"
+STOPS_WITH_EXT = f"does not start: the load fails; {ONLY_WITH_EXT}"
+DELETES_EMPTY = "deletes it; before 5.1.3, it does not start"
+KEEPS = "does not notice"
+STAYS = "keeps it; it is not repaired"
+STAYS_IN_INDEX = "keeps it, unless it deletes the file after a crash; it is not repaired"
+LEAVES_UNIT = "leaves it; records behind a queue's end that it dispatches again get the next offsets, which are wrong"
+MAKES_QUEUE = "makes it of the records that it dispatches again, and leaves out older ones"
+GOES_PAST = "reads on behind the gap, and logs it"
+ERROR, WARNING, INFO = SEVERITIES
+
+# Kinds are named after RocketMQ's files. Docs, --help and tests read this table.
+KINDS = {
+    # commit log
+    "log-missing": Kind(ERROR, "queues or an index exist, but the commit log is missing",
+                        "destroys all consume queues"),
+    "log-file-size": Kind(ERROR, "a file has another length than the others", STOPS),
+    "log-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "finds records at wrong places"),
+    "log-file-missing": Kind(ERROR, "a file between others is missing",
+                             f"{GOES_PAST}; consumers are sent past its messages"),
+    "log-file-overlap": Kind(ERROR, "a file begins before the one before it ends", "reads the wrong one of the two"),
+    "log-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
+    "log-file-ahead": Kind(INFO, "a file behind the end was made ahead", "deletes it"),
+    "log-zeros": Kind(ERROR, "zeros where a record should be, and records behind them", CUTS),
+    "log-magic": Kind(ERROR, "no magic code where a record should begin", CUTS),
+    "log-size": Kind(ERROR, "the size of a record is impossible, or is not the sum of its parts", CUTS),
+    "log-body-length": Kind(ERROR, "the body of a record would end beyond the file", CUTS),
+    "log-topic-length": Kind(ERROR, "the topic of a record would end beyond the file", CUTS),
+    "log-properties-length": Kind(ERROR, "the properties of a record would end beyond the file", CUTS),
+    "log-body-crc": Kind(ERROR, "a body does not have its CRC: its bytes changed", CUTS),
+    "log-body-compression": Kind(WARNING, "a body that is marked as compressed is not compressed: consumers get "
+                                 "neither this message nor those behind it in the same pull", KEEPS),
+    "log-property-crc": Kind(ERROR, "a record does not have its CRC: its bytes changed",
+                             f"{CUTS}, with forceVerifyPropCRC"),
+    "log-property-crc-missing": Kind(WARNING, "a record lacks the CRC property that this store's writer adds",
+                                     f"{KEEPS}; {CUTS}, with forceVerifyPropCRC"),
+    "log-phy-offset": Kind(ERROR, "the physical offset in a record is not its place",
+                           "dispatches it to the place it says"),
+    "log-delay": Kind(ERROR, "the property DELAY is no number", CUTS),
+    "log-inner-batch": Kind(ERROR, "the property INNER_NUM or INNER_BASE is no number", CUTS),
+    "log-light-offset": Kind(ERROR, "a queue offset in a light queue is no number",
+                             "does not start if it dispatches this record; if it runs, it dispatches no more"),
+    "log-queue-offset-gap": Kind(ERROR, "a queue has records before and after missing queue offsets",
+                                 "appends the unit all the same"),
+    "log-queue-offset-again": Kind(ERROR, "two records of a queue have one queue offset", "gives the record no unit"),
+    # Source: DefaultMessageStore.load, which does not catch the InternalError that Java makes of a fault in a mapping.
+    "disk-unreadable": Kind(ERROR, "the disk cannot read some bytes of a file",
+                            "fails with an InternalError when it reads them, and does not start if recovery does"),
+    "log-blank-missing": Kind(ERROR, "a file that others follow ends without a blank", CUTS),
+    "log-blank-size": Kind(WARNING, "a blank is not as long as the rest of its file",
+                           f"does not notice a shorter one; at a longer one (5.5.1: or a negative one), {CUTS}"),
+    "log-blank-bytes": Kind(INFO, "old bytes are left in a blank", KEEPS),
+    "log-time-falls": Kind(INFO, "a record is older than the one before it: a clock went back", KEEPS),
+    "log-tail": Kind(WARNING, "bytes behind the last record are no record", "cuts the log here, and writes on"),
+    "log-leftovers": Kind(WARNING, "records are left behind the end of the log, where a broker cut them off",
+                          "ends the log before them, and writes over them"),
+    "log-torn-record": Kind(WARNING, "the last record ends in zeros, like a half written record", "accepts it"),
+    # consume queues
+    "queue-no-directory": Kind(ERROR, "a file stands where the directory of a queue should be",
+                               "starts without the queue, and cannot make it"),
+    "queue-missing": Kind(ERROR, "a queue has records, but no files", MAKES_QUEUE),
+    "topic-deleted": Kind(INFO, "a topic was deleted: its records are in the log, but in no queue",
+                          "makes queues of those that recovery reads after a crash"),
+    "queue-behind": Kind(INFO, "a queue's last records have no units yet", "dispatches them"),
+    "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS),
+    "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS),
+    "queue-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets"),
+    "queue-file-missing": Kind(ERROR, "a file between others is missing",
+                               f"{GOES_PAST}; consumers are sent past it, those of a batch queue to 0"),
+    "queue-file-empty": Kind(INFO, "the last file has no length yet", DELETES_EMPTY),
+    "queue-file-zeros": Kind(WARNING, "the last file has no unit", "may take its first zeros for a unit"),
+    "unit-missing": Kind(ERROR, "a record has no unit in its queue", LEAVES_UNIT),
+    "unit-shifted": Kind(ERROR, "a record's unit is not at its queue offset", STAYS),
+    "unit-size": Kind(ERROR, "a unit has another size than its record", STAYS),
+    "unit-tags-code": Kind(ERROR, "a unit has another tags code than its record", STAYS),
+    "unit-delivery-time": Kind(INFO, "a delayed message's unit has another time than by the levels of now",
+                               "delivers it then; at once if by its level it would be sooner"),
+    "unit-batch-base": Kind(ERROR, "a batch unit has another first queue offset than its record", STAYS),
+    "unit-batch-size": Kind(ERROR, "a batch unit counts other messages than its record", STAYS),
+    "unit-batch-constant": Kind(WARNING, "compactedOffset of a batch unit is not -1, or reserved not 0", KEEPS),
+    "unit-store-time": Kind(ERROR, "a batch unit has another store time than its record", STAYS),
+    "unit-invalid": Kind(ERROR, "the values of a unit are impossible",
+                         "ends the queue here if it is in the last three files"),
+    "unit-no-record": Kind(ERROR, "a unit leads to no record", STAYS),
+    "unit-of-another-queue": Kind(ERROR, "a unit leads to a record of another queue", STAYS),
+    "unit-beyond-log": Kind(ERROR, "a unit leads beyond the end of the log", "removes it"),
+    "unit-again": Kind(ERROR, "a unit leads to a record that has a unit elsewhere", STAYS),
+    "unit-order": Kind(ERROR, "a unit of an older record is behind a unit of a newer record", STAYS),
+    "unit-filler": Kind(ERROR, "a filler is behind units", STAYS),
+    "unit-tail": Kind(INFO, "old units are left behind the end", "may take them back when new ones reach them"),
+    "unit-leftover": Kind(INFO, "units are left behind the end of the queue: they lead behind the end of the log",
+                          "ends the queue before them, and writes over them"),
+    "ext-missing": Kind(ERROR, "a unit leads to no unit in the ext files", "filters by no tags code"),
+    "ext-tags-code": Kind(ERROR, "an ext unit has another tags code than the record", STAYS),
+    "ext-store-time": Kind(WARNING, "an ext unit has another store time than the record", STAYS),
+    "ext-size": Kind(ERROR, "the size of an ext unit is wrong", "may lose those behind it"),
+    "ext-beyond-file": Kind(ERROR, "an ext unit would end beyond its file", STOPS_WITH_EXT),
+    "ext-end": Kind(WARNING, "an ext file does not end with -1 behind its last unit", KEEPS),
+    "ext-file-size": Kind(ERROR, "an ext file has another length than the others", STOPS_WITH_EXT),
+    "ext-file-empty": Kind(INFO, "the last ext file has no length yet", f"{DELETES_EMPTY}; {ONLY_WITH_EXT}"),
+    "ext-foreign-file-empty": Kind(WARNING, "an empty file stands behind ext files",
+                                   f"{DELETES_EMPTY}; {ONLY_WITH_EXT}"),
+    "ext-foreign-file-fatal": Kind(ERROR, "a stray file is among the ext files, and a broker loads every file there",
+                                   STOPS_WITH_EXT),
+    # index
+    "index-missing": Kind(WARNING, "the index is missing, and the log has messages",
+                          "makes a new index, of new messages only"),
+    "index-begins-late": Kind(WARNING, "older records are not in the index", STAYS),
+    "index-behind": Kind(INFO, "the newest records are not in the index yet", "indexes what recovery reads"),
+    "index-to-be-deleted": Kind(INFO, "an index file is newer than the checkpoint of a crashed store",
+                                "deletes it, and indexes again only what recovery reads"),
+    "index-geometry": Kind(WARNING, "the numbers of slots and items are unknown, so the index was not checked",
+                           "has them configured"),
+    "index-file-size": Kind(ERROR, "a file has another length than slots and items need",
+                            "reads wrong items; a file that is too short is filled with zeros"),
+    "index-file-name": Kind(WARNING, "a file's name is not a time of 17 digits", "sorts it elsewhere"),
+    "index-file-order": Kind(ERROR, "a file has older records than the one before it", "finds less"),
+    "index-file-not-full": Kind(WARNING, "a file that others follow has room", KEEPS),
+    "index-count": Kind(ERROR, "the header has a wrong count of items", "overwrites items, or reads none"),
+    "index-torn-put": Kind(INFO, "the process ended while it put items", "overwrites them"),
+    "index-slot-count": Kind(WARNING, "the header has a wrong count of used slots", KEEPS),
+    "index-begin-time": Kind(ERROR, "the header's begin time is not that of the first item", "finds wrong times"),
+    "index-end-time": Kind(ERROR, "the header's end time is not that of the last item", "skips the file"),
+    "index-begin-offset": Kind(WARNING, "the header's begin offset is not that of the first item", KEEPS),
+    "index-end-offset": Kind(ERROR, "the header's end offset is not that of the last item", "indexes again, or less"),
+    "index-chain": Kind(ERROR, "an item does not lead to the one before it in its slot", "does not find older keys"),
+    "index-chain-cycle": Kind(ERROR, "an item leads to a newer item, or to itself", "may walk in a circle"),
+    "index-slot": Kind(ERROR, "a slot does not lead to its newest item", "does not find its keys"),
+    "index-hash": Kind(ERROR, "the hash of an item is negative", "never finds it"),
+    "index-time-negative": Kind(ERROR, "the time of an item is negative", "does not find it, nor older ones"),
+    "index-order": Kind(ERROR, "an item is of an older record than the one before it", STAYS_IN_INDEX),
+    "index-item-no-record": Kind(ERROR, "an item leads to no record", "skips it in a query"),
+    "index-item-no-key": Kind(ERROR, "an item leads to a record without this key", "answers with the wrong message"),
+    "index-item-beyond-log": Kind(WARNING, "an item leads beyond the end of the log", STAYS_IN_INDEX),
+    "index-item-time": Kind(WARNING, "an item has another time than its record", "finds it at a wrong time"),
+    "index-item-again": Kind(INFO, "a key of a record has two items", KEEPS),
+    "index-key-missing": Kind(ERROR, "a key of a record is not in the index", "does not index it again"),
+    # state
+    "abort": Kind(INFO, "the store was not stopped cleanly", "recovers as after a crash"),
+    "write-unfinished": Kind(WARNING, "an atomic write was interrupted: some of its messages may be in the log",
+                             KEEPS),
+    "lock-held": Kind(INFO, "a broker, or another writer, has the store open", "does not start beside it"),
+    "lock-no-file": Kind(ERROR, "lock is no file", STOPS),
+    "abort-no-file": Kind(ERROR, "abort, or abort.bak, is no file", "does not start: it cannot write this file"),
+    "timer-damaged": Kind(ERROR, "a file of the timers cannot be loaded",
+                          "does not start, from 5.0 on and with timerWheelEnable=true, which is the default"),
+    "compaction-queue-name": Kind(ERROR, "a directory of a compacted topic is not named after a queue",
+                                  "does not start, from 5.1 on and with enableCompaction=true, which is the default"),
+    "checkpoint-missing": Kind(WARNING, "the checkpoint is missing",
+                               "takes zeros: after a crash it reads the last commitLogRecoverMaxNum files again "
+                               "(10 by default), and all files before 5.4"),
+    "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
+                            "fills a shorter one with zeros, and ignores what is behind"),
+    "checkpoint-damaged": Kind(ERROR, "the checkpoint cannot be read", STOPS),
+    "checkpoint-negative": Kind(WARNING, "a number of the checkpoint is negative", "uses it as a time or an offset"),
+    "checkpoint-ahead": Kind(WARNING, "the checkpoint is ahead of the log: its end was lost",
+                             "dispatches too little after a crash"),
+    "checkpoint-offset": Kind(WARNING, "an offset of the checkpoint is not where a record begins", KEEPS),
+    "checkpoint-index-ahead": Kind(WARNING, "the checkpoint is ahead of the index: its newest files were lost",
+                                   "keeps a later file after a crash that may not be whole"),
+    "checkpoint-index-behind": Kind(WARNING, "the checkpoint does not know of a full index file",
+                                    "deletes that file after a crash"),
+    "config-damaged": Kind(ERROR, "a file of config cannot be read, and no .bak replaces it",
+                           "deletes the file, but no .bak, and starts without what it had"),
+    "config-bak-damaged": Kind(ERROR, "a file of config and its .bak cannot be read",
+                               "does not start, and deletes the file, but not the .bak"),
+    "config-not-read": Kind(WARNING, "a file of config cannot be read, and the broker does not use it",
+                            "does not read it"),
+    "sizes-damaged": Kind(ERROR, "the sizes that a rocketstore writer noted cannot be read", "does not read them"),
+    "config-bak-used": Kind(WARNING, "a file of config cannot be read, its .bak can",
+                            "uses the .bak, and deletes the file"),
+    "config-offset": Kind(WARNING, "an offset to be consumed next is beyond the end of its queue",
+                          "sets that of a delay level to the end; a consumer is sent to the end when it asks"),
+    "foreign-file": Kind(INFO, "a file or directory does not belong to a store", "leaves it alone"),
+    "foreign-file-empty": Kind(WARNING, "an empty file stands behind the files that a broker loads", DELETES_EMPTY),
+    "foreign-file-fatal": Kind(ERROR, "a stray file is among files that a broker loads", STOPS),
+    "not-checked": Kind(INFO, "a part of the store is in a format that rocketstore does not read", "reads it"),
+    "unreadable": Kind(ERROR, "a file cannot be read", STOPS),
+    "directory-unreadable": Kind(ERROR, "a directory cannot be listed, or a file stands in its place",
+                                 "starts as if it were empty, and cannot write into it"),
+}
