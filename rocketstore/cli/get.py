@@ -12,7 +12,7 @@ from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
-from rocketstore.queue.consume_queue import ConsumeQueueUnits
+from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["get"]

@@ -20,8 +20,9 @@ from rocketstore.kernels.dispatch import MORE_DISPATCH, RequestScanner, by_queue
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import is_file_name
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 __all__ = ["Dispatcher"]
 

@@ -16,8 +16,9 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import subscribed_tags
 from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.units import CqUnit
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "get_message"]
 

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rocketstore.kernels.columns import int32_column, int64_column
-from rocketstore.kernels.consume_queue import decode_batch_units
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.consume_queue import (
-    ConsumeQueue,
-    ConsumeQueueUnits,
-    CqUnit,
-    Span,
-    beside_expiry,
-    queue_offsets_of,
-)
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.consume_queue import ConsumeQueue, beside_expiry
+from rocketstore.queue.time_search import search_batches
+from rocketstore.queue.unit_run import BatchUnitRun
+from rocketstore.queue.units import queue_offsets_of
 
 __all__ = ["QUEUE_KINDS", "BatchConsumeQueue"]
-
-MSG_BASE_OFFSET = 28  # where it is in a unit
 
 
 class BatchConsumeQueue(ConsumeQueue):
@@ -35,14 +25,14 @@ class BatchConsumeQueue(ConsumeQueue):
     __slots__ = ()
     directory_name = "batchconsumequeue"
     size_name = "mapper_file_size_batch_consume_queue"
-    unit_size = 46
-    rounded_to = 1
+    run_type = BatchUnitRun
     writer_type = BatchConsumeQueueWriter
+    unit_size = BatchUnitRun.unit_size
 
     def put_unit(  # type: ignore[override]
         self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *, batch_num: int, store_timestamp: int
     ) -> bool:
-        """Append the unit of one record. Whether it was: as ``put_units``, and see there."""
+        """Append the unit of one record; see ``put_units``. Return whether it was appended."""
         columns = [phy_offset], [size], [tags_code], queue_offset
         return self.put_units(*columns, batch_nums=[batch_num], store_timestamps=[store_timestamp]) == 1
 
@@ -56,10 +46,10 @@ class BatchConsumeQueue(ConsumeQueue):
         batch_nums: Any,
         store_timestamps: Any,
     ) -> int:
-        """Append batch units in order, but none of a record up to the last unit's.
+        """Append batch units in order. Skip records that begin before the last unit's record, or with it.
 
-        Parameters: as ``ConsumeQueue.put_units``, and queue_offset: of each record's first message. batch_nums: the
-        records' messages, int16[n]. store_timestamps: epoch ms, int64[n].
+        Parameters: as ``ConsumeQueue.put_units``, and queue_offset: of each record's first message. batch_nums: how
+        many messages each record has, int16[n]. store_timestamps: epoch ms, int64[n].
         Returns, raises: as ``ConsumeQueue.put_units``. Source: BatchConsumeQueue.putBatchMessagePositionInfo.
         """
         n = len(phy_offsets)
@@ -71,78 +61,44 @@ class BatchConsumeQueue(ConsumeQueue):
     @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: BatchConsumeQueue.reviseMaxOffsetInQueue."""
-        held = self._held()
-        if not held:
+        spans = self._spans()
+        if not spans:
             return 0
-        last = self._unit_at(held[-1][1] - 46)
+        last = self.run.unit_at(spans[-1][1] - self.unit_size)
         return min(last.queue_offset + last.batch_num, LONG_MAX)
 
     @property
     @beside_expiry
     def min_queue_offset(self) -> int:
-        """The first queue offset whose record the commit log still has, as the first file shows; -1: no unit.
+        """The first queue offset whose record is still in the commit log, by the first file only; -1 without a unit.
 
         Source: BatchConsumeQueue.correctMinOffset.
         """
-        self._run(again=True)
-        held = self._held()
-        if not held:
+        self.run.list_files()
+        spans = self._spans()
+        if not spans:
             return -1
-        live = self._find_live(held[0])
-        unit = self._unit_at(max(live - 46, held[0][0]))
-        # Damaged bases may be larger than the last.
-        return min(unit.queue_offset + (unit.batch_num if live > held[0][0] else 0), self.max_queue_offset)
+        begin, live = spans[0][0], self._find_live(spans[0])
+        unit = self.run.unit_at(max(live - self.unit_size, begin))
+        first = unit.queue_offset + (unit.batch_num if live > begin else 0)
+        return min(first, self.max_queue_offset)  # in a damaged file, the first offset may be larger than the last
 
     def _position(self, queue_offset: int) -> int:
-        held = self._held()
-        if not held:
+        spans = self._spans()
+        if not spans:
             return 0
-        at = bisect.bisect_right(held, queue_offset, key=lambda span: self._unit_at(span[0]).queue_offset) - 1
-        return self._find(held[max(at, 0)], MSG_BASE_OFFSET, min(queue_offset + 1, LONG_MAX)) - 46
+        at = bisect.bisect_right(spans, queue_offset, key=lambda span: self.run.unit_at(span[0]).queue_offset) - 1
+        return self.run.find(spans[max(at, 0)], "msg_base_offset", min(queue_offset + 1, LONG_MAX)) - self.unit_size
 
     def _end_after(self, first: int, stop: int) -> int:
         return self.max_queue_offset
 
     def _offset_at(self, position: int) -> int:
-        at_end = position >= self._held()[-1][1] or self._run().find(position) is None
-        return self.max_queue_offset if at_end else self._unit_at(position).queue_offset
+        at_end = position >= self._spans()[-1][1] or self.run.queue.find(position) is None
+        return self.max_queue_offset if at_end else self.run.unit_at(position).queue_offset
 
-    def _unit_at(self, position: int) -> CqUnit:
-        return next(iter(self._decode([(position, position + 46)])))
-
-    def _decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
-        n = sum(end - start for start, end in spans) // 46
-        longs, ints = np.empty((4, n), np.int64), np.empty((3, n), np.int32)
-        first = 0
-        for span in spans:
-            buffer, pos, count = self._units_of(span)
-            decode_batch_units(buffer, pos, longs, ints, first, first + count)
-            first += count
-        return ConsumeQueueUnits(longs[0], longs[1], ints[0], longs[2], ints[1], longs[3], ints[2])
-
-    def _search_time(self, timestamp: int, lower: bool, first: int) -> int:
-        """As RocketMQ, whose upper boundary gives the smallest offset for most times between two batches.
-
-        Source: BatchConsumeQueue.getOffsetInQueueByTime, binarySearchRight.
-        """
-        held = self._held()
-        if not held:
-            return first
-        at = bisect.bisect_right(held, timestamp, key=lambda span: self._unit_at(span[0]).store_timestamp) - 1
-        units = self._decode([held[max(at, 0)]])
-        times: Any = units.store_timestamps
-        firsts = units.queue_offsets
-        left, right = 0, len(times) - 1
-        if timestamp >= times[right]:
-            return int(firsts[right])
-        while right - left > 1:
-            middle = (left + right) // 2
-            if times[middle] < timestamp or (times[middle] == timestamp and not lower):
-                left = middle + lower
-            else:
-                right = middle - (not lower)
-        found = left if times[left] >= timestamp else right
-        return int(firsts[found]) if times[found] >= timestamp else -1
+    def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:
+        return search_batches(self.run, self._spans(), first, timestamp, is_lower=is_lower)
 
 
 QUEUE_KINDS = ConsumeQueue, BatchConsumeQueue

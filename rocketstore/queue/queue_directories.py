@@ -1,23 +1,33 @@
-"""The directories of queues, each consumequeue/TOPIC/QUEUE ID, and so those of batch queues and of ext files."""
+"""The directories of queues: ``consumequeue/TOPIC/QUEUE ID``, and the same for batch queues and ext files."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rocketstore.disk.storage import scandir
-from rocketstore.queue.consume_queue import is_queue_name
+from rocketstore.limits import INT_MAX, INT_MIN
 
-__all__ = ["queue_directories", "queue_ids_in", "topics_in"]
+__all__ = ["is_queue_name", "queue_directories", "queue_ids_in", "topics_in"]
 
 NO_DIRECTORY = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
+def is_queue_name(name: str) -> bool:
+    """Return whether a name is that of a queue's directory: an int as Java writes one.
+
+    For other spellings of a number, like 007, RocketMQ loads the directory of the usual spelling.
+    Source: ConsumeQueueStore.loadConsumeQueues.
+    """
+    return re.fullmatch("0|-?[1-9][0-9]{0,9}", name) is not None and INT_MIN <= int(name) <= INT_MAX
+
+
 def queue_directories(directory: Path) -> Iterator[Path]:
-    """Give the directories of all queues, by topic and name. Raises: OSError for one that cannot be listed."""
+    """Yield the directories of all queues, by topic and name. Raises: OSError if a directory cannot be listed."""
     for topic in topics_in(directory):
         of_topic = directory / topic
         yield from (of_topic / name for name in _queue_names(of_topic))
@@ -36,7 +46,7 @@ def _queue_names(topic_directory: Path) -> list[str]:
 
 
 def _entries_of(directory: Path) -> Iterator[Any]:
-    """Give what is in a directory, nothing if there is none."""
+    """Yield the entries of a directory, none if it is missing."""
     try:
         with scandir(directory) as entries:
             yield from entries

@@ -1,13 +1,124 @@
-"""Where a broker ends a queue whose file also has units of records behind the end of the log."""
+"""Where a queue ends: before its first invalid unit, or earlier, before units that lead behind the end of the log."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-__all__ = ["find_own_end", "find_truncated_end"]
+from rocketstore.disk.mapped_file_queue import LogFile
+from rocketstore.disk.storage import is_remote
+from rocketstore.kernels.consume_queue import read_unit
+from rocketstore.limits import LONG_MAX
+from rocketstore.log.end_rule import StoreState
+from rocketstore.queue.unit_run import Span, UnitRun
 
-Span = tuple[int, int]  # the valid units of one file: where they begin and end, bytes of the run
+__all__ = ["QueueEnding", "find_own_end", "find_truncated_end"]
+
+
+class BoundedEnd(NamedTuple):
+    """An end of a queue that was found, and the files for which it is right.
+
+    Attributes: files: the files of the queue at that time. run_end: the position where their valid units ended.
+    end: the position where the queue ended.
+    """
+
+    files: Sequence[LogFile]
+    run_end: int
+    end: int
+
+
+class QueueEnding:
+    """Finds where a queue ends.
+
+    Without a commit log, or if the end of the log is not known, a queue ends where its valid units end. Otherwise it
+    ends before its first unit that leads behind the log, as for a broker, and before units of uncommitted records.
+
+    Attributes: commit_log: as for ``ConsumeQueue.open``. known_end: the position that the last call of ``find``
+    returned, -1 before the first call.
+    """
+
+    __slots__ = ("_bounded", "commit_log", "known_end", "run")
+
+    def __init__(self, run: UnitRun, commit_log: Any) -> None:
+        self.run = run
+        self.commit_log = commit_log
+        self.known_end = -1
+        self._bounded: BoundedEnd | None = None
+
+    def find(self) -> int:
+        """Return the position where the queue ends now."""
+        run_end, log = self.run.find_end(), self.commit_log
+        ending = getattr(log, "ending", None)
+        state = StoreState.CRASHED if ending is None else ending.state
+        is_bounded = state != StoreState.CRASHED and log.queue.files
+        end = self._find_end_by_log(run_end, state) if is_bounded else run_end
+        limit = LONG_MAX if ending is None else log.find_limit()
+        self.known_end = end if limit == LONG_MAX else self._find_end_before(limit, end)
+        return self.known_end
+
+    def count_leftover_units(self) -> int:
+        """Return the number of valid units behind the end of the queue."""
+        end, run_end = self.find(), self.run.find_end()
+        if end == run_end:
+            return 0
+        behind = [(max(begin, end), stop) for begin, stop in self.run.spans_until(run_end) if stop > end]
+        return sum(stop - begin for begin, stop in behind) // self.run.unit_size
+
+    def _find_end_before(self, limit: int, end: int) -> int:
+        """Return the end of those units before ``end`` that lead to records before the physical offset ``limit``."""
+        spans = self.run.spans_until(end)
+        if not spans or self.run.skip_before(spans[-1][0], end, limit) == end:
+            return end
+        return max(find_truncated_end(spans, limit, self.run.read_phy_offset, self.run.skip_before), spans[0][0])
+
+    def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
+        """Return the end of the queue by the records that its units lead to."""
+        files, known = self.run.files, self._bounded
+        if known is None or known.files is not files or known.end != known.run_end or known.run_end > run_end:
+            known = None
+        elif known.run_end == run_end:
+            return run_end
+        if is_remote(self.run.directory):  # a walk over the log would fetch all of it: check the last unit's record
+            end = run_end if self._is_before_last_file(run_end) else self._find_own_end(run_end)
+        else:
+            end = self._find_bounded_end(run_end, 0 if known is None else known.end)
+            end = self._find_own_end(end) if state == StoreState.RUNNING else end
+        self._bounded = BoundedEnd(files, run_end, end)
+        return end
+
+    def _find_bounded_end(self, run_end: int, checked: int) -> int:
+        """Return the end of the queue. Only units from position ``checked`` on may lead behind the log."""
+        run, ending = self.run, self.commit_log.ending
+        spans = run.spans_until(run_end)
+        if not spans:
+            return run_end
+        # Finding the end of the log is slow. It is not needed if all units lead to earlier files of the log.
+        place = run.skip_before(max(spans[-1][0], checked), run_end, ending.begin())
+        if place == run_end or run.skip_before(place, run_end, log_end := ending.bound_of_queues()) == run_end:
+            return run_end
+        return find_truncated_end(spans, log_end, run.read_phy_offset, run.skip_before)
+
+    def _is_before_last_file(self, run_end: int) -> bool:
+        """Return whether the last unit leads to a record before the last log file that begins with a record."""
+        last = run_end - self.run.unit_size
+        return not self.run.spans_until(run_end) or self.run.read_phy_offset(last) < self.commit_log.ending.begin()
+
+    def _find_own_end(self, end: int) -> int:
+        return find_own_end(self.run.spans_until(end), self.run.unit_size, self._is_own) if end > 0 else end
+
+    def _is_own(self, position: int) -> bool:
+        """Return whether the unit at a position is a filler, or leads to an expired record or one of this queue."""
+        window, offset, _ = self.run.map_span((position, position + self.run.unit_size))
+        phy_offset, *_, is_filler = read_unit(window, offset)
+        if is_filler or phy_offset < self.commit_log.min_phy_offset:
+            return True
+        record = self.commit_log.find_message(phy_offset)
+        if record is None:
+            return False
+        topic, queue_id = self.run.directory.parent.name, int(self.run.directory.name)
+        light_queues = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        return (record.topic, record.queue_id) == (topic, queue_id) or topic in light_queues
 
 
 def find_truncated_end(

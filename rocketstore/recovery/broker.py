@@ -26,8 +26,8 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.system_flags import TRANSACTION_COMMIT, TRANSACTION_TYPE
 from rocketstore.messages.topics import split_names
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
-from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
+from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.recovery.begin import is_head_before_checkpoint, is_index_safe
 from rocketstore.recovery.queues import QUEUE_PARTS
 from rocketstore.recovery.report import RecoveryAction, RecoveryReport

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,20 @@ from rocketstore.disk.positioned_read import read_at
 from rocketstore.dispatch.light_queues import with_more
 from rocketstore.dispatch.request_chunks import RequestChunks
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.consume_queue import count_valid_units, read_unit
+from rocketstore.kernels.consume_queue import read_unit
+from rocketstore.kernels.layout import UNIT, read_field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import values_of
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
-from rocketstore.queue.consume_queue import ConsumeQueue, CqUnit
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
+from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit
+from rocketstore.queue.units import CqUnit
 from rocketstore.recovery.ext import QueueExt, queue_files
 
 __all__ = ["QUEUE_PARTS", "QueueEnd", "empty_ext_files", "find_missing", "find_queues", "step_back", "units_agree"]
@@ -51,7 +55,7 @@ class QueueEnd:
     mapped_file_size: int
     end: int = 0
     unit: CqUnit | None = None
-    written: tuple[tuple[int, int], ...] = ()
+    written: tuple[Span, ...] = ()
     begins_at: int = 0
     flushed: int = 0
     ext: QueueExt | None = None
@@ -75,66 +79,67 @@ class QueueEnd:
 
     def before(self, end: int, min_phy_offset: int) -> QueueEnd:
         """Return the queue that ends with the last unit of a record that ends by ``end``, a physical offset."""
-        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
-            written = self._find_written(queue)
-            last = self._find_last(queue, written, end)
+        with self._open_run() as run:
+            written = self._find_written()
+            last = self._find_last(run, written, end)
             if last is None:
                 return replace(self.emptied(), written=written)
-            first = queue._unit_at(written[0][0])
+            first = run.unit_at(written[0][0])
             is_late = first.queue_offset > 0 and first.phy_offset > min_phy_offset
             begins_at = first.phy_offset if is_late else 0
-            unit = queue._unit_at(last - queue.unit_size)
+            unit = run.unit_at(last - run.unit_size)
             return replace(self, end=last, unit=unit, written=written, begins_at=begins_at)
+
+    def _open_run(self) -> contextlib.closing[UnitRun]:
+        return contextlib.closing(self.kind.run_type(self.directory, self.mapped_file_size))
 
     def emptied(self) -> QueueEnd:
         """Return the queue without units, so that it is built again."""
         return replace(self, end=0, unit=None, begins_at=0)
 
-    def _find_last(self, queue: ConsumeQueue, written: tuple[tuple[int, int], ...], end: int) -> int | None:
+    def _find_last(self, run: UnitRun, written: tuple[Span, ...], end: int) -> int | None:
         """Return where the last unit of a record ends that ends by ``end``, bytes of the queue; None without one."""
-        size = queue.unit_size
+        size = run.unit_size
         for number, (begin, stop) in reversed(list(enumerate(written))):
             ahead = written[number - 1][1] if number else 0
-            before = self._phy_offset_at(queue, stop - size if stop - begin > size else ahead)
-            last = queue._unit_at(stop - size)
+            before = self._phy_offset_at(run, stop - size if stop - begin > size else ahead)
+            last = run.unit_at(stop - size)
             if not last.is_filler and before < last.phy_offset <= end - last.size:
                 return stop
-            units = queue._decode([(begin, stop)])
+            units = run.decode([(begin, stop)])
             order = np.where(units.is_filler, -1, units.phy_offsets)
-            order = np.concatenate([[self._phy_offset_at(queue, ahead)], order])
+            order = np.concatenate([[self._phy_offset_at(run, ahead)], order])
             good = (order[1:] > order[:-1]) & (units.phy_offsets + units.sizes <= end)
             if good.any():
                 return begin + (int(good.nonzero()[0][-1]) + 1) * size
         return None
 
     @staticmethod
-    def _phy_offset_at(queue: ConsumeQueue, end: int) -> int:
+    def _phy_offset_at(run: UnitRun, end: int) -> int:
         """Return the physical offset in the unit that ends at ``end``, -1 without a unit or for a filler unit."""
-        unit = queue._unit_at(end - queue.unit_size) if end else None
+        unit = run.unit_at(end - run.unit_size) if end else None
         return -1 if unit is None or unit.is_filler else unit.phy_offset
 
-    def _find_written(self, queue: ConsumeQueue) -> tuple[tuple[int, int], ...]:
+    def _find_written(self) -> tuple[Span, ...]:
         """Return where units begin and end in each file, up to the first unit that was not written.
 
         Only two kinds of files are read: those that the checkpoint does not know to be on the disk, and the last files,
         in which a writer searches the end of the queue: it would end the queue at a bad unit there.
         """
-        written: list[tuple[int, int]] = []
-        files, size = self.files(), queue.unit_size
+        written: list[Span] = []
+        files, size = self.files(), self.kind.unit_size
         for number, (start, path, length) in enumerate(files):
             if length == 0 or (written and start != files[number - 1][0] + self.mapped_file_size):
                 break
-            count = length // size
-            with Path(path).open("rb", buffering=0) as file:
-                last = read_at(file.fileno(), 12, (count - 1) * size, path)
-                phy_offset, record_size = int.from_bytes(last[:8], "big", signed=True), int.from_bytes(last[8:], "big")
-                is_flushed = record_size and 0 <= phy_offset < self.flushed
+            end = limit = start + length // size * size
+            with _reader(path, start) as read:
+                last = read(limit - size, UNIT.itemsize)
+                is_flushed = read_field(last, UNIT, "size") and 0 <= read_field(last, UNIT, "phy_offset") < self.flushed
                 if number >= len(files) - RECOVERED_FILES or not is_flushed:
-                    units = Buffer(read_at(file.fileno(), length, 0, path), path)
-                    count = count_valid_units(units, 0, count, size)
-            if count:
-                written.append((start, start + count * size))
-            if count < length // size:
+                    end = find_invalid_unit(read, start, limit, size)
+            if end > start:
+                written.append((start, end))
+            if end < limit:
                 break
         return tuple(written)
 
@@ -145,19 +150,14 @@ class QueueEnd:
             return self.before(LONG_MAX, 0)
         if size == 0:
             return self
-        end, last = self.end, self.unit
-        count, n, valid = 0, UNITS_READ, UNITS_READ
-        with Path(path).open("rb", buffering=0) as file:
-            while valid == n and (data := read_at(file.fileno(), 20 * UNITS_READ, 20 * count, path)):
-                units, n = Buffer(data, self.directory), len(data) // 20
-                valid = count_valid_units(units, 0, n, 20)
-                if valid:
-                    count += valid
-                    end = start + 20 * count
-                    before = read_unit(units, 20 * (valid - 2))[0] if valid > 1 else -1
-                    unit = CqUnit(end // 20 - 1, *read_unit(units, 20 * (valid - 1)))
-                    last = unit if before < unit.phy_offset else None
-        return replace(self, end=end, unit=last)
+        with _reader(path, start) as read:
+            end = find_invalid_unit(read, start, start + size // 20 * 20, 20, units_read=UNITS_READ)
+            if end == start:
+                return self
+            last = Buffer(read(end - 20, 20), path)
+            before = read_field(read(end - 40, 20), UNIT, "phy_offset") if end > start + 20 else -1
+        unit = CqUnit(end // 20 - 1, *read_unit(last, 0))
+        return replace(self, end=end, unit=unit if before < unit.phy_offset else None)
 
     def ext_files(self) -> list[tuple[int, str, int]]:
         """Return the ext files of the queue, as ``queue_files`` does; none if it has no ext units."""
@@ -170,17 +170,17 @@ class QueueEnd:
         in a sector that never reached the disk. Units that were on the disk before the crash are not read.
         """
         size = self.kind.unit_size
-        parts: Sequence[tuple[int, int]] = self.written
+        parts: Sequence[Span] = self.written
         if self.ext is None:
             parts = [(stop - size, stop) for _, stop in self.written if stop < self.end]
         if self.unit is None or not parts:
             return LONG_MAX
         least = max(self.flushed, log.min_phy_offset)
-        with self.kind.open(self.directory, mapped_file_size=self.mapped_file_size) as queue:
+        with self._open_run() as run:
             step = UNITS_READ * size
             for begin, stop in parts:
                 for start in range(begin, min(stop, self.end), step):
-                    units = queue._decode([(start, min(start + step, stop, self.end))])
+                    units = run.decode([(start, min(start + step, stop, self.end))])
                     is_read = ~units.is_filler & (units.phy_offsets >= least)
                     offsets = units.phy_offsets[is_read]
                     records, statuses = log.find_messages(offsets, columns=("size", "tags_code", "store_timestamp"))
@@ -209,6 +209,13 @@ class QueueEnd:
     def files(self) -> list[tuple[int, str, int]]:
         """Return the files of the queue, as ``queue_files`` does."""
         return queue_files(self.directory, self.mapped_file_size)
+
+
+@contextlib.contextmanager
+def _reader(path: str, start: int) -> Iterator[Callable[[int, int], bytes]]:
+    """Open a file that begins at the position ``start``; yield a function that reads bytes at a position of the run."""
+    with Path(path).open("rb", buffering=0) as file:
+        yield lambda position, size: read_at(file.fileno(), size, position - start, path)
 
 
 def find_queues(root: Path, config: StoreConfig, flushed: int = 0) -> list[QueueEnd]:

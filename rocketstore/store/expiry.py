@@ -13,7 +13,8 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.index.index_service import IndexService
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 __all__ = ["Deleted", "ExpiredFiles", "delete_expired_files", "expired_files"]
 

@@ -271,7 +271,7 @@ class StoreParts:
                 size = getattr(self.config, kind.size_name)
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     queue = kind.open(directory, mapped_file_size=size, commit_log=commit_log_or_none(self))
-                    queue.mappings = self._mappings
+                    queue.run.mappings = self._mappings
                     return queue
         if self._layout is not None:
             self._layout.require_file_queues("read", topic)

@@ -18,8 +18,8 @@ from rocketstore.index.index_directory import index_paths
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.layout import StoreLayout
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
-from rocketstore.queue.consume_queue import is_queue_name
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.queue_directories import is_queue_name
 from rocketstore.state.java_numbers import parse_long
 from rocketstore.verify.index.checked_index_file import CheckedIndexFile
 from rocketstore.verify.queues.ext_files import ExtFiles

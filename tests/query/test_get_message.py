@@ -16,7 +16,7 @@ import rocketstore
 from rocketstore import GetMessageStatus
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.query import get_message as get_message_module
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.unit_run import UnitRun
 
 UNITS = 10  # in a file of a queue
 FILE_SIZE = 20 * UNITS
@@ -695,8 +695,8 @@ def test_as_broker_a_read_of_a_batch_queue_ends_with_its_file(tmp_path):
 
 @pytest.mark.parametrize("is_batch", [False, True], ids=["units", "batch units"])
 def test_a_read_looks_at_each_file_of_a_queue_some_times_and_not_once_for_each_other(is_batch, tmp_path, monkeypatch):
-    files, calls, limit = 150, [], ConsumeQueue._limit
-    monkeypatch.setattr(ConsumeQueue, "_limit", lambda queue, file: calls.append(file) or limit(queue, file))
+    files, calls, limit = 150, [], UnitRun.limit
+    monkeypatch.setattr(UnitRun, "limit", lambda run, file: calls.append(file) or limit(run, file))
     if is_batch:
         store = batch_store(tmp_path, *[1] * files, per_file=1)
     else:

@@ -17,6 +17,7 @@ import rocketstore
 from rocketstore import CorruptFileError, Message, StoreClosedError, StoreConfig
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.queue.unit_run import UnitRun
 
 UNIT = struct.Struct(">qiq")
 FILLER = UNIT.pack(0, 2**31 - 1, 0)
@@ -248,13 +249,13 @@ def test_the_hole_behind_the_units_of_a_queue_is_never_mapped(directory, monkeyp
         file.write(b"".join(units_of(count)))
         file.truncate(60_000)
     looked = []
-    real = ConsumeQueue._units_of
+    real = UnitRun.map_span
 
-    def units_of_span(queue, span):
+    def units_of_span(run, span):
         looked.append(span)
-        return real(queue, span)
+        return real(run, span)
 
-    monkeypatch.setattr(ConsumeQueue, "_units_of", units_of_span)
+    monkeypatch.setattr(UnitRun, "map_span", units_of_span)
     queue = ConsumeQueue.open(directory, mapped_file_size=60_000)
     for _ in range(3):
         assert queue.max_queue_offset == count
@@ -509,7 +510,7 @@ def test_opening_reads_no_file_and_holds_little(directory):
     queue = ConsumeQueue.open(directory)
     held = [queue, *(getattr(queue, name) for name in queue.__slots__)]
     assert sum(map(sys.getsizeof, held)) < 1024
-    assert queue._queue is None
+    assert queue.run._queue is None
 
 
 # ---- batch queues ------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from support import queue_ops
 
 from rocketstore import CorruptFileError, StoreClosedError, StoreError
 from rocketstore.disk.file_run import FileRun
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 FILE_SIZE, BATCH_FILE_SIZE = 200, 460  # ten units
 INT_MAX = 2**31 - 1

@@ -12,7 +12,8 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.store.expiry import delete_expired_files, expired_files
 
 FILE = 1000  # of the log; a record each 100 bytes

@@ -11,8 +11,9 @@ import numpy as np
 from reference import consume_queue as oracle
 from reference.consume_queue import BATCH_UNIT_SIZE, UNIT_SIZE
 
+from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
-from rocketstore.queue.consume_queue_writer import BatchConsumeQueueWriter, ConsumeQueueWriter
+from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 START = 1_700_000_000_000
 

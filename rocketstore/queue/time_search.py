@@ -1,0 +1,95 @@
+"""Searching the units of a queue by the store time of their records, exactly as RocketMQ does."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Any
+
+from rocketstore.queue.unit_run import Span, UnitRun
+from rocketstore.queue.units import ConsumeQueueUnits
+
+__all__ = ["search_batches", "search_units"]
+
+
+def search_units(
+    run: UnitRun, spans: Sequence[Span], log: Any, first: int, timestamp: int, *, is_lower: bool
+) -> int:
+    """Return the queue offset of a store time in a plain queue.
+
+    Parameters: spans: the units of the queue. log: with ``min_phy_offset`` and ``pickup_store_timestamp``. first: the
+    first queue offset whose record is in the log. timestamp: epoch ms. is_lower: find the first unit of that time, else
+    the last. Source: ConsumeQueue.binarySearchInQueueByTime.
+    """
+    span = _find_span(run, spans, log, timestamp, is_lower=is_lower)
+    if span is None:
+        return 0
+    start, units, least = span[0] // 20, run.decode([span]), log.min_phy_offset
+    low = floor = max(first - start, 0)
+    high = ceiling = len(units) - 1
+    below = above = -1
+    if _read_time(log, units, ceiling) < timestamp:
+        return start + ceiling + is_lower
+    if floor <= ceiling and _read_time(log, units, floor) > timestamp:
+        return start if is_lower else 0
+    while low <= high:
+        middle = (low + high) // 2
+        if units.phy_offsets[middle] < least:
+            low, below = middle + 1, middle
+            continue
+        time = _read_time(log, units, middle)
+        if time < 0:
+            return 0
+        if time == timestamp:
+            step, last = (-1, floor) if is_lower else (1, ceiling)
+            while middle != last and _read_time(log, units, middle + step) == timestamp:
+                middle += step
+            return start + middle
+        if time > timestamp:
+            high, above = middle - 1, middle
+        else:
+            low, below = middle + 1, middle
+    return start + (above if is_lower else below)
+
+
+def _find_span(run: UnitRun, spans: Sequence[Span], log: Any, timestamp: int, *, is_lower: bool) -> Span | None:
+    """Return the units of the file that RocketMQ searches. Source: MappedFileQueue.getConsumeQueueMappedFileByTime."""
+
+    def time_at(position: int) -> int:
+        time = _read_time(log, run.decode([(position, position + 20)]), 0)
+        return time if time > 0 else -1
+
+    if not is_lower:
+        return next((span for span in reversed(spans) if time_at(span[0]) <= timestamp), None)
+    found = (span for span in spans[:-1] if time_at(span[1] - 20) >= timestamp)
+    return next(found, spans[-1] if spans else None)
+
+
+def _read_time(log: Any, units: ConsumeQueueUnits, i: int) -> int:
+    time: int = log.pickup_store_timestamp(int(units.phy_offsets[i]), int(units.sizes[i]))
+    return time
+
+
+def search_batches(run: UnitRun, spans: Sequence[Span], first: int, timestamp: int, *, is_lower: bool) -> int:
+    """Return the queue offset of a store time in a batch queue; ``first`` if the queue has no unit.
+
+    Between the times of two batches, the upper boundary usually gives the smallest queue offset, as in RocketMQ.
+    Source: BatchConsumeQueue.getOffsetInQueueByTime, binarySearchRight.
+    """
+    if not spans:
+        return first
+    at = bisect.bisect_right(spans, timestamp, key=lambda span: run.unit_at(span[0]).store_timestamp) - 1
+    units = run.decode([spans[max(at, 0)]])
+    times: Any = units.store_timestamps
+    firsts = units.queue_offsets
+    left, right = 0, len(times) - 1
+    if timestamp >= times[right]:
+        return int(firsts[right])
+    while right - left > 1:
+        middle = (left + right) // 2
+        if times[middle] < timestamp or (times[middle] == timestamp and not is_lower):
+            left = middle + is_lower
+        else:
+            right = middle - (not is_lower)
+    found = left if times[left] >= timestamp else right
+    return int(firsts[found]) if times[found] >= timestamp else -1

@@ -1,0 +1,314 @@
+"""UnitRun: the units of one queue, file by file, and where the valid ones end."""
+
+from __future__ import annotations
+
+import bisect
+import mmap
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from rocketstore.disk.mapped_file_queue import (
+    FROM_OFFSET,
+    RECOVERED_FILES,
+    LogFile,
+    MappedFileQueue,
+    Mappings,
+    Window,
+)
+from rocketstore.disk.remote.remote_file_queue import open_queue
+from rocketstore.disk.storage import identity, to_path
+from rocketstore.errors import CorruptFileError, StoreClosedError
+from rocketstore.kernels.buffer import Buffer
+from rocketstore.kernels.consume_queue import (
+    count_valid_units,
+    decode_batch_units,
+    decode_units,
+    find_unit,
+    read_unit,
+)
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT
+from rocketstore.limits import LONG_MAX
+from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
+
+__all__ = ["READ_UNITS", "BatchUnitRun", "Span", "UnitRun", "find_invalid_unit"]
+
+READ_UNITS = 4096  # units read at once where the end is searched: behind the units the rest of a file is one hole
+BEGIN = operator.itemgetter(0)
+Span = tuple[int, int]  # positions: where the units of one file begin and end
+
+
+def find_invalid_unit(
+    read: Callable[[int, int], bytes],
+    begin: int,
+    end: int,
+    unit_size: int,
+    *,
+    last_phy_offset: int = LONG_MAX,
+    units_read: int = READ_UNITS,
+) -> int:
+    """Return the position of the first unit that is invalid, or that leads behind ``last_phy_offset``.
+
+    Parameters: read: returns the bytes at a position, at most a given number. Mapped memory is not used: on a full
+    tmpfs, reading a hole through a mapping kills the process. begin, end: positions in one file.
+    Returns: ``end`` if all units are valid; where the bytes end if the file is shorter.
+    """
+    while begin < end:
+        units = Buffer(read(begin, min(end - begin, units_read * unit_size)))
+        n = units.size // unit_size
+        count = count_valid_units(units, 0, n, unit_size, last_phy_offset)
+        begin += count * unit_size
+        if count < n or n == 0:
+            break
+    return begin
+
+
+class UnitRun:
+    """The units of one queue, in numbered files of one length. The files are listed when they are first needed.
+
+    The position of a unit is the offset of its first byte in the file run. The bytes at the end of a file that have no
+    room for a unit are unused.
+
+    Attributes: directory. given_size: the length of a complete file, bytes; None: what the files show. mappings: those
+    that the run shares with other queues, or None. file_size: as ``given_size``, as it was found; 0 before files were
+    listed.
+    """
+
+    __slots__ = ("_closed", "_end", "_queue", "_shown_spans", "directory", "file_size", "given_size", "mappings")
+    layout: ClassVar[np.dtype] = UNIT
+    unit_size: ClassVar[int] = UNIT.itemsize
+    rounded_to: ClassVar[int] = UNIT.itemsize  # the length of every complete file is a multiple, bytes
+
+    def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int | None) -> None:
+        """Raises: ValueError if a unit does not fit into a file."""
+        if mapped_file_size is not None:
+            mapped_file_size = operator.index(mapped_file_size)  # arithmetic with a NumPy integer could overflow
+            if mapped_file_size < self.unit_size:
+                raise ValueError(f"mapped_file_size={mapped_file_size}: a unit has {self.unit_size} bytes")
+            mapped_file_size = -(-mapped_file_size // self.rounded_to) * self.rounded_to
+        self.directory = to_path(directory)
+        self.given_size = mapped_file_size
+        self.mappings: Mappings | None = None
+        self.file_size = 0
+        self._queue: MappedFileQueue | None = None
+        self._shown_spans: tuple[Sequence[LogFile], list[Span]] = ([], [])
+        self._end = -1
+        self._closed = False
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    @property
+    def queue(self) -> MappedFileQueue:
+        """The file run, as it was listed last. Raises: CorruptFileError; FileNotFoundError; StoreClosedError."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+        return self.list_files() if self._queue is None else self._queue
+
+    @property
+    def files(self) -> Sequence[LogFile]:
+        return self.queue.files
+
+    def list_files(self) -> MappedFileQueue:
+        """List the files as they are now."""
+        if self._closed:
+            raise StoreClosedError(f"{self.directory} is closed")
+        if self._queue is None:
+            self._queue = open_queue([self.directory], mapped_file_size=self.given_size, mappings=self.mappings)
+        else:
+            self._queue.refresh()
+        self.file_size = self._queue.mapped_file_size
+        for file in self._queue.files:
+            if file.file_from_offset % (self.given_size or self.rounded_to) or file.size > self.file_size:
+                reason = f"{file.size} bytes from {file.file_from_offset} on: files of {self.file_size} are expected"
+                raise CorruptFileError(file.path, file.size, "file size", reason)
+        return self._queue
+
+    def forget(self) -> None:
+        """Forget the files, because a writer changed them. The next use lists them again."""
+        self._queue = None
+
+    def close(self) -> None:
+        self._closed = True
+        if self._queue is not None:
+            self._queue.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.directory, self.given_size)
+
+    # ---- spans ---------------------------------------------------------------------------------------------
+
+    def limit(self, file: LogFile) -> int:
+        """Return the position where the last unit ends that a file has room for."""
+        return file.file_from_offset + file.size // self.unit_size * self.unit_size
+
+    def spans(self) -> list[Span]:
+        """Return where the units begin and end that each file has room for. A queue may have thousands of files."""
+        files, spans = self._shown_spans  # another thread may replace them
+        if files is not self.files:
+            files = self.files
+            spans = [(file.file_from_offset, self.limit(file)) for file in files if file.size >= self.unit_size]
+            self._shown_spans = files, spans
+        return spans
+
+    def spans_until(self, end: int) -> list[Span]:
+        """Return the spans of units before ``end`` in each file that has any."""
+        spans = self.spans()
+        spans = spans[: bisect.bisect_left(spans, end, key=BEGIN)]
+        if spans:
+            spans[-1] = spans[-1][0], min(spans[-1][1], end)
+        return spans
+
+    def complete_spans_until(self, end: int) -> list[Span]:
+        """Return the spans of units before ``end``. Raises: CorruptFileError if a file is too short for a unit."""
+        spans, files = self.spans_until(end), self.files
+        files = files[: bisect.bisect_left(files, end, key=FROM_OFFSET)]
+        if len(spans) < len(files):
+            raise self.missing_file(next(file.file_from_offset for file in files if file.size < self.unit_size))
+        return spans
+
+    def spans_between(self, begin: int, end: int) -> Iterator[Span]:
+        """Yield the spans between two positions, file by file. Raises: CorruptFileError if a file is missing or cut."""
+        while begin < end:
+            file = self.queue.find(begin)
+            limit = -1 if file is None else self.limit(file)
+            if file is None or begin >= limit:
+                raise self.missing_file(begin)
+            yield begin, min(limit, end)
+            begin = limit
+            if file.file_from_offset + self.file_size - begin < self.unit_size:
+                begin = file.file_from_offset + self.file_size
+
+    def missing_file(self, position: int) -> CorruptFileError:
+        start = position - position % max(self.file_size, 1)
+        reason = "the file is missing or was cut, or mapped_file_size is another"
+        return CorruptFileError(self.directory / f"{start:020}", position - start, "file size", reason)
+
+    # ---- units ---------------------------------------------------------------------------------------------
+
+    def map_span(self, span: Span) -> tuple[Buffer, int, int]:
+        """Return arguments for kernels: the buffer, the place of the first unit in it, and the number of units."""
+        window: Window | None = self.queue.read(span[0], span[1] - span[0])
+        if window is None:
+            raise self.missing_file(span[0])
+        return window.buffer, span[0] - window.from_offset, (span[1] - span[0]) // self.unit_size
+
+    def unit_at(self, position: int) -> CqUnit:
+        window: Window | None = self.queue.read(position, 20)
+        if window is None:
+            raise self.missing_file(position)
+        return CqUnit(position // 20, *read_unit(window.buffer, position - window.from_offset))
+
+    def decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
+        """Return the units of some spans as columns."""
+        n = sum(end - begin for begin, end in spans) // 20
+        # Malloc reuses one large block more often than three smaller ones. The kernel can write columns past the cache
+        # if they begin at multiples of 64 bytes.
+        room = -(-n // 16) * 16
+        block = np.empty(20 * room + 64, np.uint8)
+        start = -block.__array_interface__["data"][0] % 64
+        phy_offsets: np.ndarray = np.ndarray(n, np.int64, block, start)
+        tags_codes: np.ndarray = np.ndarray(n, np.int64, block, start + 8 * room)
+        sizes: np.ndarray = np.ndarray(n, np.int32, block, start + 16 * room)
+        first = 0
+        for span in spans:
+            buffer, pos, count = self.map_span(span)
+            rows = slice(first, first + count)
+            decode_units(buffer, pos, phy_offsets[rows], sizes[rows], tags_codes[rows])
+            first += count
+        return ConsumeQueueUnits(spans[0][0] // 20 if spans else 0, phy_offsets, sizes, tags_codes)
+
+    def find(self, span: Span, field: str, value: int) -> int:
+        """Return the position of the first unit that is no filler and has at least ``value`` in a field, or the end."""
+        place = self.layout.fields[field][1]  # type: ignore[index]
+        return span[0] + find_unit(*self.map_span(span), self.unit_size, place, value) * self.unit_size
+
+    def read_phy_offset(self, position: int) -> int:
+        return int.from_bytes(self.queue.pread(position, 8), "big", signed=True)
+
+    def skip_before(self, begin: int, end: int, log_end: int) -> int:
+        """Return the position of the first unit that leads to ``log_end`` or behind it, or is invalid; or ``end``."""
+        return find_invalid_unit(self.queue.pread, begin, end, self.unit_size, last_phy_offset=log_end - 1)
+
+    # ---- the end of the valid units ------------------------------------------------------------------------
+
+    def find_end(self) -> int:
+        """Return the position where the valid units end. A broker looks for the first invalid one in the last 3 files.
+
+        The search goes on from the last end, and the files are listed again only if a new or another file appears. So a
+        queue grows as a broker writes.
+        """
+        files = self.files
+        file = self.queue.find(self._end)
+        if file is not None and self._is_same(file) and self._is_at_end(file):
+            return self._end
+        if files and self._end == self.limit(files[-1]) and self._is_same(files[-1]) and self._is_last_valid():
+            following = files[-1].file_from_offset + self.file_size
+            if not (self.directory / f"{following:020}").exists():
+                return self._end
+        files = self.list_files().files
+        is_within = bool(files) and files[0].file_from_offset <= self._end <= files[-1].end_offset
+        if not is_within or not self._is_last_valid():
+            self._end = files[-RECOVERED_FILES:][0].file_from_offset if files else 0
+        for file in files:
+            if self.limit(file) > self._end and not self._move_end(file):
+                break
+        return self._end
+
+    def _is_same(self, file: LogFile) -> bool:
+        """Return whether the file with this name is still the listed file."""
+        try:
+            return identity(file.path) == file.identity
+        except FileNotFoundError:
+            return False
+
+    def _is_at_end(self, file: LogFile) -> bool:
+        """Return whether the unit before the end is valid, and no valid unit follows it in this file."""
+        begin, end = self._end - self.unit_size, self._end + self.unit_size
+        page = self._end - (self._end - file.file_from_offset) % mmap.PAGESIZE
+        # Behind the units there is a hole: see find_invalid_unit. A page that holds the last unit has no hole, and it
+        # nearly always holds the next unit too.
+        if page <= begin and end <= min(page + mmap.PAGESIZE, self.limit(file)):
+            valid = count_valid_units(*self.map_span((begin, end)), self.unit_size)
+            if valid <= 1:
+                return valid == 1
+        return self._is_last_valid() and not self._move_end(file)
+
+    def _is_last_valid(self) -> bool:
+        """Return whether the unit before the end is valid. A recovery, or a new queue of this name, may remove it."""
+        begin = self._end - self.unit_size
+        if self.queue.find(begin) is None:
+            return True
+        return count_valid_units(*self.map_span((begin, self._end)), self.unit_size) > 0
+
+    def _move_end(self, file: LogFile) -> bool:
+        """Move the end over the valid units of a file. Return whether the file is full."""
+        begin, limit = max(self._end, file.file_from_offset), self.limit(file)
+        end = find_invalid_unit(self.queue.pread, begin, limit, self.unit_size)
+        if end > file.file_from_offset:
+            self._end = max(end, self._end)
+        return self._end >= limit
+
+
+class BatchUnitRun(UnitRun):
+    """The units of one batch queue."""
+
+    __slots__ = ()
+    layout = BATCH_UNIT
+    unit_size = BATCH_UNIT.itemsize
+    rounded_to = 1
+
+    def unit_at(self, position: int) -> CqUnit:
+        return next(iter(self.decode([(position, position + self.unit_size)])))
+
+    def decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
+        n = sum(end - begin for begin, end in spans) // self.unit_size
+        longs, ints = np.empty((4, n), np.int64), np.empty((3, n), np.int32)
+        first = 0
+        for span in spans:
+            buffer, pos, count = self.map_span(span)
+            decode_batch_units(buffer, pos, longs, ints, first, first + count)
+            first += count
+        return ConsumeQueueUnits(longs[0], longs[1], ints[0], longs[2], ints[1], longs[3], ints[2])

@@ -1,0 +1,99 @@
+"""Units of consume queues, one by one and as columns; fillers; which units are valid."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rocketstore.kernels.columns import int64_column, require_int64
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT, struct_of
+from rocketstore.limits import INT_MAX
+
+__all__ = ["FILLER", "ConsumeQueueUnits", "CqUnit", "are_fillers", "are_valid", "queue_offsets_of"]
+
+FILLER = struct_of(UNIT).pack(0, INT_MAX, 0)
+
+
+class CqUnit(NamedTuple):
+    """One unit: the queue offset; physical offset and size of the record, bytes.
+
+    A filler unit stands for queue offsets before the first message of the queue. A unit of a batch queue stands for
+    ``batch_num`` messages, from its queue offset on. Source: CqUnit.
+    """
+
+    queue_offset: int
+    phy_offset: int
+    size: int
+    tags_code: int
+    is_filler: bool
+    batch_num: int = 1
+    store_timestamp: int = -1  # epoch milliseconds, of batch units
+    compacted_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConsumeQueueUnits:
+    """Units as columns: int64; sizes, batch_nums and compacted_offsets int32. The last three: batch units only."""
+
+    _queue_offsets: int | np.ndarray  # of the first unit, if the others follow it without a gap; or of each unit
+    phy_offsets: np.ndarray
+    sizes: np.ndarray
+    tags_codes: np.ndarray
+    batch_nums: np.ndarray | None = None
+    store_timestamps: np.ndarray | None = None
+    compacted_offsets: np.ndarray | None = None
+
+    @property
+    def queue_offsets(self) -> np.ndarray:
+        if isinstance(self._queue_offsets, int):
+            return np.arange(self._queue_offsets, self._queue_offsets + len(self), dtype=np.int64)
+        return self._queue_offsets
+
+    @property
+    def is_filler(self) -> np.ndarray:
+        return _are_fillers(self.phy_offsets, self.sizes, self.tags_codes)
+
+    def __len__(self) -> int:
+        return len(self.phy_offsets)
+
+    def __iter__(self) -> Iterator[CqUnit]:
+        columns = (self.queue_offsets, self.phy_offsets, self.sizes, self.tags_codes, self.is_filler)
+        batches = (self.batch_nums, self.store_timestamps, self.compacted_offsets)
+        return map(CqUnit, *(column.tolist() for column in columns + batches if column is not None))
+
+
+def are_fillers(units: np.ndarray) -> np.ndarray:
+    """Return which units are fillers, bool[n]. Parameters: units: of dtype UNIT or BATCH_UNIT."""
+    return _are_fillers(units["phy_offset"], units["size"], units["tags_code"])
+
+
+def _are_fillers(phy_offsets: np.ndarray, sizes: np.ndarray, tags_codes: np.ndarray) -> np.ndarray:
+    fillers: np.ndarray = (phy_offsets == 0) & (sizes == INT_MAX) & (tags_codes == 0)
+    return fillers
+
+
+def are_valid(units: np.ndarray) -> np.ndarray:
+    """Return which units are valid, bool[n]; ``count_valid_units`` has the same rule. Fillers are valid.
+
+    Parameters: units: of dtype UNIT or BATCH_UNIT.
+    """
+    valid: np.ndarray = (units["phy_offset"] >= 0) & (units["size"] > 0)
+    if units.dtype == BATCH_UNIT:
+        valid = valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    return valid
+
+
+def queue_offsets_of(queue_offset: Any, counts: np.ndarray) -> np.ndarray:
+    """Return the queue offset of each of n units, int64[n].
+
+    Parameters: queue_offset: of each unit, int64[n]; or of the first unit. counts: how many messages each unit has.
+    """
+    if np.ndim(queue_offset):
+        return int64_column(queue_offset, "queue_offset", len(counts))
+    require_int64(queue_offset=operator.index(queue_offset))
+    offsets: np.ndarray = queue_offset + np.cumsum(counts, dtype=np.int64) - counts
+    return offsets
