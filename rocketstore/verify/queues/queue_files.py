@@ -13,12 +13,12 @@ from rocketstore.disk.holes import nonzero_end
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_readable
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT
-from rocketstore.limits import INT_MAX
+from rocketstore.queue.units import are_valid
 from rocketstore.verify.queues.ext_files import ExtFiles
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings, Place
 
-__all__ = ["NEAR", "QueueFiles", "are_fillers", "are_valid"]
+__all__ = ["NEAR", "QueueFiles"]
 
 NEAR = 64  # units around where a unit should be, among which it is looked for
 FIRST = itemgetter(0)
@@ -164,17 +164,3 @@ class QueueFiles:
         """Return the tags codes of the records, which codes no ext unit has, and the store times of ext units."""
         codes = units["tags_code"].astype(np.int64)
         return (codes, np.zeros(len(units), bool), None) if self.is_batch else ExtFiles.resolve(self.ext, codes)
-
-
-def are_valid(units: np.ndarray) -> np.ndarray:
-    """Return which units can be units of a record, bool[n]. Fillers are valid."""
-    good: np.ndarray = (units["phy_offset"] >= 0) & (units["size"] > 0)
-    if units.dtype == BATCH_UNIT:
-        good = good & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
-    return good
-
-
-def are_fillers(units: np.ndarray) -> np.ndarray:
-    """Return which units are fillers, bool[n]."""
-    found: np.ndarray = (units["phy_offset"] == 0) & (units["size"] == INT_MAX) & (units["tags_code"] == 0)
-    return found

@@ -20,8 +20,9 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES, is_file_name
 from rocketstore.queue.delivery_times import are_delivery_times
+from rocketstore.queue.units import are_fillers, are_valid
 from rocketstore.state.java_numbers import find_unreadable_offset
-from rocketstore.verify.queues.queue_files import NEAR, QueueFiles, are_fillers, are_valid
+from rocketstore.verify.queues.queue_files import NEAR, QueueFiles
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import Findings
 

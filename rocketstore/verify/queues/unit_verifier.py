@@ -18,7 +18,8 @@ from rocketstore.messages.message import Message
 from rocketstore.messages.topics import LIGHT_QUEUE_PREFIX
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_end import find_truncated_end
-from rocketstore.verify.queues.queue_files import QueueFiles, are_fillers, are_valid
+from rocketstore.queue.units import are_fillers, are_valid
+from rocketstore.verify.queues.queue_files import QueueFiles
 from rocketstore.verify.queues.queue_verifier import QueueVerifier
 from rocketstore.verify.report import Findings
 
