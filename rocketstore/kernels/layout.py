@@ -12,8 +12,8 @@ import numpy as np
 
 __all__ = [
     "BATCH_UNIT", "BLANK_HEAD", "BORN_HOST_V6", "CHECKPOINT", "EXT_UNIT", "INDEX_HEADER", "INDEX_ITEM", "INDEX_SLOT",
-    "INNER_MESSAGE_HEAD", "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "MIN_RECORD", "RECORD_HEAD", "RECORD_MAGICS",
-    "STORE_HOST_V6", "UNIT", "read_field", "record_head", "struct_of", "topic_length_size",
+    "INNER_MESSAGE_HEAD", "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "MIN_RECORD", "PROPERTIES_LENGTH", "RECORD_HEAD",
+    "RECORD_MAGICS", "STORE_HOST_V6", "UNIT", "read_field", "record_head", "struct_of", "topic_length_size",
 ]
 
 MAGIC_V1, MAGIC_V2, MAGIC_BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
@@ -48,11 +48,13 @@ def topic_length_size(magic: int) -> int:
 
 
 RECORD_HEAD = record_head(0)
-MIN_RECORD = RECORD_HEAD.itemsize + topic_length_size(MAGIC_V1) + 2  # bytes; body, topic and properties are empty
 BLANK_HEAD = np.dtype([("size", ">i4"), ("magic", ">u4")])
 INNER_MESSAGE_HEAD = np.dtype([  # of a message inside the body of a batch
     ("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("flag", ">i4"), ("body_length", ">i4"),
 ])  # fmt: skip
+
+PROPERTIES_LENGTH = np.dtype([("length", ">i2")])  # in front of the properties of a record or an inner message
+MIN_RECORD = RECORD_HEAD.itemsize + topic_length_size(MAGIC_V1) + PROPERTIES_LENGTH.itemsize  # all texts are empty
 
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 BATCH_UNIT = np.dtype([

@@ -14,6 +14,7 @@ from rocketstore.disk.remote.remote_file_queue import BYTES_BEHIND_RECORD, Remot
 from rocketstore.disk.storage import is_remote
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.kernels.commit_log import BLANK, CUT, END, HALF, OK, RecordScanner, find_record, read_message
+from rocketstore.kernels.layout import BLANK_HEAD, read_field
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import BodyError
@@ -268,7 +269,7 @@ class RecordReader:
 
     def _length_at(self, offset: int) -> int:
         """Read the length field of the record, or of the blank, at an offset, bytes."""
-        return int.from_bytes(self.queue.pread(offset, 4), "big", signed=True)
+        return read_field(self.queue.pread(offset, BLANK_HEAD.itemsize), BLANK_HEAD, "size")
 
     def _fills(self, file: LogFile, offset: int) -> bool:
         """Return whether a blank fills its file by its length field, so that the rest of a remote file is not read."""

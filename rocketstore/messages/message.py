@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
-from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, struct_of
+from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
@@ -33,6 +33,7 @@ __all__ = ["Message", "utc"]
 
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)
+PROPERTIES_HEAD = struct_of(PROPERTIES_LENGTH)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
@@ -247,14 +248,14 @@ def encode_message(message: Message) -> bytes:
         body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
     except BODY_ERRORS as error:
         raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body: {body_error_text(error)}") from None
-    size = INNER_MESSAGE.size + len(body) + 2 + len(properties)
+    size = INNER_MESSAGE.size + len(body) + PROPERTIES_HEAD.size + len(properties)
     if len(properties) > MAX_PROPERTIES:
         raise ValueError(f"{len(properties)} bytes of properties: {MAX_PROPERTIES} are the most")
     try:
         head = INNER_MESSAGE.pack(size, 0, 0, message.flag, len(body))
     except struct.error as error:
         raise ValueError(f"{message!r}: flag={message.flag!r} or its {len(body)} bytes: {error}") from None
-    return head + body + struct.pack(">h", len(properties)) + properties
+    return head + body + PROPERTIES_HEAD.pack(len(properties)) + properties
 
 
 def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:
@@ -262,14 +263,14 @@ def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, d
     pos = 0
     while pos < len(body):
         reason = f"no message of a batch is at byte {pos}"
-        if len(body) - pos < INNER_MESSAGE.size + 2:
+        if len(body) - pos < INNER_MESSAGE.size + PROPERTIES_HEAD.size:
             raise CorruptFileError("commit log", phy_offset, "body", reason)
         size, _, _, flag, length = INNER_MESSAGE.unpack_from(body, pos)
         start = pos + INNER_MESSAGE.size
-        if length < 0 or length > len(body) - start - 2:
+        if length < 0 or length > len(body) - start - PROPERTIES_HEAD.size:
             raise CorruptFileError("commit log", phy_offset, "body", reason)
-        (properties_length,) = struct.unpack_from(">h", body, start + length)
-        end = start + length + 2 + properties_length
+        (properties_length,) = PROPERTIES_HEAD.unpack_from(body, start + length)
+        end = start + length + PROPERTIES_HEAD.size + properties_length
         if properties_length < 0 or end > len(body) or size != end - pos:
             raise CorruptFileError("commit log", phy_offset, "body", reason)
         yield flag, body[start : start + length], decode_properties(body[end - properties_length : end])

@@ -129,7 +129,7 @@ class ConsumeQueue(Closable):
     @beside_expiry
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: ConsumeQueue.getMaxOffsetInQueue."""
-        return self._ending.find() // 20
+        return self._ending.find() // self.unit_size
 
     @property
     @beside_expiry
@@ -142,7 +142,7 @@ class ConsumeQueue(Closable):
         self.run.list_files()
         spans = self._spans()
         at = bisect.bisect_left(spans, True, key=lambda span: self._find_live(span) < span[1])
-        return (self._find_live(spans[at]) if at < len(spans) else self._ending.find()) // 20
+        return (self._find_live(spans[at]) if at < len(spans) else self._ending.find()) // self.unit_size
 
     @property
     @beside_expiry
@@ -296,15 +296,15 @@ class ConsumeQueue(Closable):
         return self.run.find(span, "phy_offset", 0 if self._commit_log is None else self._commit_log.min_phy_offset)
 
     def _position(self, queue_offset: int) -> int:
-        return queue_offset * 20
+        return queue_offset * self.unit_size
 
     def _offset_at(self, position: int) -> int:
-        return position // 20
+        return position // self.unit_size
 
     def _end_after(self, first: int, stop: int) -> int:
         """Return the end as a queue offset. A range before the known end needs no search for the end."""
         end = self._ending.known_end
-        return end // 20 if first >= 0 and stop * 20 <= end else self.max_queue_offset
+        return end // self.unit_size if first >= 0 and stop * self.unit_size <= end else self.max_queue_offset
 
     def _search_time(self, timestamp: int, first: int, *, is_lower: bool) -> int:
         if self._commit_log is None:

@@ -1,4 +1,4 @@
-"""ConsumeQueueExt: what a consume queue keeps of a message beside its unit."""
+"""ConsumeQueueExt: ext units, which hold fields of messages that have no room in consume queue units."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.consume_queue import read_ext_unit
-from rocketstore.limits import INT_MIN, LONG_MIN
-from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
+from rocketstore.limits import LONG_MIN
+from rocketstore.queue.consume_queue_ext_writer import LARGEST_UNIT, MAX_ADDRESS, ConsumeQueueExtWriter
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
-
-MAX_ADDRESS = INT_MIN - 1
-LARGEST_UNIT = 2**15 - 1
-
 
 class ExtUnit(NamedTuple):
     """An ext unit: the store time in epoch milliseconds; the bitmap of filters that the message passes, or b""."""
@@ -33,7 +29,7 @@ class ExtUnit(NamedTuple):
 
 
 class ConsumeQueueExt(Closable):
-    """The ext units of one queue, by the address that a unit has in place of a tags code.
+    """The ext units of one queue, by their address. The unit of the queue has the address in place of a tags code.
 
     Made by ``open``; a context manager; a reader pickles as its options. Attributes: directory; mode.
     Source: ConsumeQueueExt.
@@ -58,9 +54,9 @@ class ConsumeQueueExt(Closable):
     def open(cls, directory: str | os.PathLike[str], mode: str = "r", *, mapped_file_size: int | None = None) -> Self:
         """Open the files of a directory ``topic/queueId``.
 
-        Parameters: mode: "r" reads; "r+" also puts; "a" also makes the directory. mapped_file_size: bytes, else what
-        the files show, or RocketMQ's default for the first one.
-        Raises: FileNotFoundError; ValueError; CorruptFileError for what cannot be gone on with.
+        Parameters: mode: "r" reads; "r+" also puts; "a" also makes the directory. mapped_file_size: bytes; without
+        it, the files show it, and the first file has RocketMQ's default.
+        Raises: FileNotFoundError; ValueError; CorruptFileError for files that cannot be continued.
         Source: ConsumeQueueExt.load.
         """
         check_mode(mode)
@@ -71,13 +67,14 @@ class ConsumeQueueExt(Closable):
 
     @staticmethod
     def is_ext_address(tags_code: int) -> bool:
-        """Whether a tags code is an address: no hash is so small. Source: ConsumeQueueExt.isExtAddr."""
+        """Return whether a tags code is an address: no hash is so small. Source: ConsumeQueueExt.isExtAddr."""
         return tags_code <= MAX_ADDRESS
 
     def read(self, address: int) -> ExtUnit | None:
-        """Read the unit of an address; None if there is none.
+        """Read the unit of an address; return None if it is missing.
 
-        Raises: ValueError for what is no address; CorruptFileError for a damaged unit. Source: ConsumeQueueExt.get.
+        Raises: ValueError if ``address`` is no address; CorruptFileError for a damaged unit.
+        Source: ConsumeQueueExt.get.
         """
         if not LONG_MIN <= address <= MAX_ADDRESS:
             raise ValueError(f"{address} is no address of an ext unit")
@@ -92,16 +89,16 @@ class ConsumeQueueExt(Closable):
         """Append a unit.
 
         Parameters: store_timestamp: epoch ms. bitmap: of the filters that the message passes.
-        Returns: the tags code for the queue's unit: the address, or ``tags_code`` where no ext unit can be, because it
-        would have more than 32,767 bytes or than a file.
-        Raises: TypeError, ValueError for what is no long; io.UnsupportedOperation in mode "r"; OSError.
+        Returns: the tags code for the unit of the queue: the address of the ext unit; or ``tags_code`` if the ext unit
+        is larger than 32,767 bytes or than a file.
+        Raises: TypeError, ValueError for a number that is no long; io.UnsupportedOperation in mode "r"; OSError.
         Source: ConsumeQueueExt.put.
         """
         require_int64(tags_code=tags_code, store_timestamp=store_timestamp)
         return self._writing().put(tags_code, store_timestamp, bitmap)
 
     def flush(self) -> None:
-        """Return when all that was put is on the disk. Raises: OSError; io.UnsupportedOperation in mode "r"."""
+        """Return when all units that were put are on the disk. Raises: OSError; io.UnsupportedOperation in mode "r"."""
         self._writing().flush()
 
     def _writing(self) -> ConsumeQueueExtWriter:

@@ -1,4 +1,4 @@
-"""ConsumeQueueExtWriter: appends what a consume queue keeps of messages beside their units."""
+"""ConsumeQueueExtWriter: appends ext units, which hold fields of messages that have no room in consume queue units."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import os
 from rocketstore.disk.file_run import FileRun
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.consume_queue import pack_ext_unit
+from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import INT_MIN, LONG_MIN
 
-__all__ = ["ConsumeQueueExtWriter"]
+__all__ = ["LARGEST_UNIT", "MAX_ADDRESS", "ConsumeQueueExtWriter"]
 
-MAX_ADDRESS = INT_MIN - 1
-SMALLEST_UNIT, LARGEST_UNIT = 20, 2**15 - 1
-END = b"\xff\xff"  # in place of a size: no unit follows in this file
-END_LENGTH = 4  # what units leave free for it
+MAX_ADDRESS = INT_MIN - 1  # every hash of a tag is larger
+LARGEST_UNIT = 2**15 - 1  # bytes
+SIZE_LENGTH = EXT_UNIT["size"].itemsize
+END = b"\xff\xff"  # in place of the size of a unit: no unit follows in this file
+END_LENGTH = 4  # bytes at the end of a file that units leave free for END
 ATTEMPTS = 3
 
 
@@ -22,20 +24,20 @@ class ConsumeQueueExtWriter(FileRun):
     """Writes the ext units of one queue. Source: ConsumeQueueExt."""
 
     def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
-        """Nothing is opened or made before it is needed. Parameters: mapped_file_size: of every file, bytes."""
-        if mapped_file_size < SMALLEST_UNIT + END_LENGTH:
+        """Open and make nothing yet. Parameters: mapped_file_size: of every file, bytes."""
+        if mapped_file_size < EXT_UNIT.itemsize + END_LENGTH:
             raise ValueError(f"mapped_file_size={mapped_file_size}: no unit fits into a file")
         super().__init__(directory, mapped_file_size)
 
     def put(self, tags_code: int, store_timestamp: int, bitmap: bytes | None = None) -> int:
-        """Append a unit, also if the message has one already.
+        """Append a unit, also if the message already has one.
 
         Parameters: store_timestamp: epoch milliseconds; bitmap: of the filters that the message passes.
-        Returns: what the queue's unit has for its tags code: the address, or ``tags_code`` where no ext unit can be,
-        because it would have more than 32,767 bytes or than a file. Raises: OSError. Source: ConsumeQueueExt.put.
+        Returns: the tags code for the unit of the queue: the address of the ext unit; or ``tags_code`` if the ext unit
+        is larger than 32,767 bytes or than a file. Raises: OSError. Source: ConsumeQueueExt.put.
         """
         self._require_recovered()
-        size = SMALLEST_UNIT + len(bitmap or b"")
+        size = EXT_UNIT.itemsize + len(bitmap or b"")
         if size > LARGEST_UNIT or self._end + size > MAX_ADDRESS - LONG_MIN:
             return tags_code
         unit = pack_ext_unit(tags_code, store_timestamp, bitmap or b"")
@@ -51,7 +53,7 @@ class ConsumeQueueExtWriter(FileRun):
         return tags_code
 
     def _recover(self, zero: bool) -> None:
-        """All files are followed, unit by unit. Raises: CorruptFileError for a unit that goes beyond its file."""
+        """Walk through the units of all files. Raises: CorruptFileError for a unit that is longer than its file."""
         end = 0
         for start in self._starts:
             end = self._end_of_units(start)
@@ -60,14 +62,14 @@ class ConsumeQueueExtWriter(FileRun):
     def _end_of_units(self, start: int) -> int:
         data = self._read(start, self.mapped_file_size)
         position = 0
-        while (size := _unit_size(data[position : position + 2])) > 0:
+        while (size := int.from_bytes(data[position : position + SIZE_LENGTH], "big", signed=True)) > 0:
             position += size
-            if position + 2 > len(data):
+            if position + SIZE_LENGTH > len(data):
                 raise CorruptFileError(self._path(start), position - size, "size", f"{size} bytes go beyond the file")
         return start + position
 
     def truncate_by_max_address(self, address: int) -> None:
-        """Cut behind the unit of an address. What is no address, or has no unit, changes nothing.
+        """Cut behind the unit of an address. Do nothing for a tags code that is no address, or has no unit.
 
         Source: ConsumeQueueExt.truncateByMaxAddress.
         """
@@ -75,15 +77,15 @@ class ConsumeQueueExtWriter(FileRun):
         position = address - LONG_MIN
         if address > MAX_ADDRESS or not self._starts:
             return
-        at = position or self._starts[0]  # RocketMQ takes the first file for the one at 0, and so deletes all
+        at = position or self._starts[0]  # RocketMQ assumes that the first file begins at 0, and so deletes all files
         if not self._starts[0] <= at < self._end:
             return
-        size = _unit_size(self._read(at, 2))
+        size = read_field(self._read(at, SIZE_LENGTH), EXT_UNIT, "size")
         if size > 0:
             self._cut(position + size, zero=False)
 
     def truncate_by_min_address(self, address: int) -> None:
-        """Delete the files that end before an address. What is none changes nothing.
+        """Delete the files that end before an address. Do nothing for a tags code that is no address.
 
         Source: ConsumeQueueExt.truncateByMinAddress.
         """
@@ -91,7 +93,3 @@ class ConsumeQueueExtWriter(FileRun):
         if address <= MAX_ADDRESS:
             self._delete([start for start in self._starts if start + self.mapped_file_size < address - LONG_MIN])
             self._end = self._end if self._starts else 0
-
-
-def _unit_size(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)

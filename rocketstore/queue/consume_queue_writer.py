@@ -31,7 +31,8 @@ class ConsumeQueueWriter(UnitWriter):
         self, directory: str | os.PathLike[str], mapped_file_size: int, ext: ConsumeQueueExtWriter | None = None,
         *, keeps_files: bool = False, compat: str = DEFAULT_COMPAT,
     ) -> None:
-        super().__init__(directory, -(-mapped_file_size // 20) * 20, keeps_files=keeps_files)
+        file_units = -(-mapped_file_size // self.unit_size)
+        super().__init__(directory, file_units * self.unit_size, keeps_files=keeps_files)
         self._ext = ext
         self._resets_empty = Compat.of(compat).resets_empty_queues
         self.min_logic_offset = 0
@@ -46,12 +47,12 @@ class ConsumeQueueWriter(UnitWriter):
     def max_queue_offset(self) -> int:
         """The queue offset of the next message. Source: ConsumeQueue.getMaxOffsetInQueue."""
         self._require_recovered()
-        return self._end // 20
+        return self._end // self.unit_size
 
     @property
     def min_queue_offset(self) -> int:
         """The first queue offset, as ``correct_min_offset`` found it. Source: ConsumeQueue.getMinOffsetInQueue."""
-        return self.min_logic_offset // 20
+        return self.min_logic_offset // self.unit_size
 
     def put_units(
         self, phy_offsets: np.ndarray, sizes: np.ndarray, tags_codes: np.ndarray, queue_offsets: np.ndarray
@@ -66,7 +67,7 @@ class ConsumeQueueWriter(UnitWriter):
         Source: ConsumeQueue.putMessagePositionInfo. RocketMQ does not report a unit that cannot be written.
         """
         self._require_recovered()
-        next_queue_offset = -1 if self._is_new else self._end // 20
+        next_queue_offset = -1 if self._is_new else self._end // self.unit_size
         units, first, needs_room = pack_units(
             phy_offsets, sizes, tags_codes, queue_offsets, self._max_phy_offset, next_queue_offset
         )
@@ -74,7 +75,7 @@ class ConsumeQueueWriter(UnitWriter):
             self._append(self._begin_at(int(queue_offsets[first])) + units if self._is_new else units)
         if needs_room:
             self._last_file()
-        return len(units) // 20
+        return len(units) // self.unit_size
 
     def make_room(self) -> None:
         """Make the file for the next unit. The first file of a queue is that of queue offset 0."""
@@ -86,11 +87,11 @@ class ConsumeQueueWriter(UnitWriter):
 
         Source: ConsumeQueue.fillPreBlank.
         """
-        position = queue_offset * 20
+        position = queue_offset * self.unit_size
         in_file = position % self.mapped_file_size
         self._last_file(position - in_file)
         self.min_logic_offset = position or self.min_logic_offset
-        return FILLER * (in_file // 20)
+        return FILLER * (in_file // self.unit_size)
 
     def correct_min_offset(self, min_phy_offset: int) -> None:
         """Move ``min_logic_offset`` to the first unit whose record does not begin before ``min_phy_offset``.
@@ -106,19 +107,20 @@ class ConsumeQueueWriter(UnitWriter):
         if self.min_logic_offset >= self._end:
             return
         first, last = self._starts[0], self._starts[-1]
-        if self._end > last and self._read_phy_offset(self._end - 20) < min_phy_offset:
+        if self._end > last and self._read_phy_offset(self._end - self.unit_size) < min_phy_offset:
             self.min_logic_offset = self._end
             return
         begin, end = max(self.min_logic_offset, first), min(self._end, first + self.mapped_file_size)
         if begin >= end or (self.min_logic_offset >= first and self._read_phy_offset(begin) >= min_phy_offset):
             return
-        low, high = 0, (end - begin) // 20 - 1
+        low, high = 0, (end - begin) // self.unit_size - 1
         while high - low > 1:
             middle = (low + high) // 2
-            found = self._read_phy_offset(begin + middle * 20)
+            found = self._read_phy_offset(begin + middle * self.unit_size)
             low, high = middle if found <= min_phy_offset else low, middle if found >= min_phy_offset else high
-        for position in range(begin + low * 20, begin + high * 20 + 1, 20):
-            phy_offset, _, tags_code = UNIT_FIELDS.unpack(self._read(position, UNIT.itemsize))
+        for number in range(low, high + 1):
+            position = begin + number * self.unit_size
+            phy_offset, _, tags_code = UNIT_FIELDS.unpack(self._read(position, self.unit_size))
             if phy_offset >= min_phy_offset:
                 self.min_logic_offset = position
                 if self._ext is not None:

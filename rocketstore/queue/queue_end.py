@@ -142,7 +142,7 @@ def find_truncated_end(
 
 
 def find_own_end(spans: Sequence[Span], unit_size: int, is_own: Callable[[int], bool]) -> int:
-    """Return the end of the units that lead to records of their own queue, bytes; 0 without such units.
+    """Return the end of the units that lead to records of their own queue, bytes; 0 if no unit does.
 
     A broker that cut its queue leaves the old units in the file. When its log grows again, they lead to other records.
 

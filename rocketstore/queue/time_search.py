@@ -24,7 +24,7 @@ def search_units(
     span = _find_span(run, spans, log, timestamp, is_lower=is_lower)
     if span is None:
         return 0
-    start, units, least = span[0] // 20, run.decode([span]), log.min_phy_offset
+    start, units, least = span[0] // run.unit_size, run.decode([span]), log.min_phy_offset
     low = floor = max(first - start, 0)
     high = ceiling = len(units) - 1
     below = above = -1
@@ -56,12 +56,12 @@ def _find_span(run: UnitRun, spans: Sequence[Span], log: Any, timestamp: int, *,
     """Return the units of the file that RocketMQ searches. Source: MappedFileQueue.getConsumeQueueMappedFileByTime."""
 
     def time_at(position: int) -> int:
-        time = _read_time(log, run.decode([(position, position + 20)]), 0)
+        time = _read_time(log, run.decode([(position, position + run.unit_size)]), 0)
         return time if time > 0 else -1
 
     if not is_lower:
         return next((span for span in reversed(spans) if time_at(span[0]) <= timestamp), None)
-    found = (span for span in spans[:-1] if time_at(span[1] - 20) >= timestamp)
+    found = (span for span in spans[:-1] if time_at(span[1] - run.unit_size) >= timestamp)
     return next(found, spans[-1] if spans else None)
 
 

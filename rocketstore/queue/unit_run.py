@@ -30,7 +30,7 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_unit,
 )
-from rocketstore.kernels.layout import BATCH_UNIT, UNIT
+from rocketstore.kernels.layout import BATCH_UNIT, UNIT, read_field
 from rocketstore.limits import LONG_MAX
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 
@@ -196,18 +196,18 @@ class UnitRun:
         return window.buffer, span[0] - window.from_offset, (span[1] - span[0]) // self.unit_size
 
     def unit_at(self, position: int) -> CqUnit:
-        window: Window | None = self.queue.read(position, 20)
+        window: Window | None = self.queue.read(position, self.unit_size)
         if window is None:
             raise self.missing_file(position)
-        return CqUnit(position // 20, *read_unit(window.buffer, position - window.from_offset))
+        return CqUnit(position // self.unit_size, *read_unit(window.buffer, position - window.from_offset))
 
     def decode(self, spans: Sequence[Span]) -> ConsumeQueueUnits:
         """Return the units of some spans as columns."""
-        n = sum(end - begin for begin, end in spans) // 20
+        n = sum(end - begin for begin, end in spans) // self.unit_size
         # Malloc reuses one large block more often than three smaller ones. The kernel can write columns past the cache
         # if they begin at multiples of 64 bytes.
         room = -(-n // 16) * 16
-        block = np.empty(20 * room + 64, np.uint8)
+        block = np.empty((8 + 8 + 4) * room + 64, np.uint8)
         start = -block.__array_interface__["data"][0] % 64
         phy_offsets: np.ndarray = np.ndarray(n, np.int64, block, start)
         tags_codes: np.ndarray = np.ndarray(n, np.int64, block, start + 8 * room)
@@ -218,7 +218,7 @@ class UnitRun:
             rows = slice(first, first + count)
             decode_units(buffer, pos, phy_offsets[rows], sizes[rows], tags_codes[rows])
             first += count
-        return ConsumeQueueUnits(spans[0][0] // 20 if spans else 0, phy_offsets, sizes, tags_codes)
+        return ConsumeQueueUnits(spans[0][0] // self.unit_size if spans else 0, phy_offsets, sizes, tags_codes)
 
     def find(self, span: Span, field: str, value: int) -> int:
         """Return the position of the first unit that is no filler and has at least ``value`` in a field, or the end."""
@@ -226,7 +226,7 @@ class UnitRun:
         return span[0] + find_unit(*self.map_span(span), self.unit_size, place, value) * self.unit_size
 
     def read_phy_offset(self, position: int) -> int:
-        return int.from_bytes(self.queue.pread(position, 8), "big", signed=True)
+        return read_field(self.queue.pread(position, 8), UNIT, "phy_offset")
 
     def skip_before(self, begin: int, end: int, log_end: int) -> int:
         """Return the position of the first unit that leads to ``log_end`` or behind it, or is invalid; or ``end``."""

@@ -25,7 +25,8 @@ from rocketstore.messages.message_batch import values_of
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.queue.consume_queue_ext import MAX_ADDRESS, ConsumeQueueExt
+from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.queue.delivery_times import are_delivery_times
 from rocketstore.queue.queue_directories import queue_directories
 from rocketstore.queue.unit_run import Span, UnitRun, find_invalid_unit

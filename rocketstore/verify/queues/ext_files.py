@@ -11,7 +11,7 @@ from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue
 from rocketstore.disk.positioned_read import read_path_at
 from rocketstore.kernels.layout import EXT_UNIT, read_field
 from rocketstore.limits import LONG_MIN
-from rocketstore.queue.consume_queue_ext import MAX_ADDRESS
+from rocketstore.queue.consume_queue_ext_writer import MAX_ADDRESS
 from rocketstore.verify.report import Place
 
 __all__ = ["ExtFiles"]
