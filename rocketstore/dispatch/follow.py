@@ -23,7 +23,10 @@ COLUMNS = ["topic", "queue_id", "queue_offset", "phy_offset", "size", "sys_flag"
 
 
 class DispatchRequest(NamedTuple):
-    """A message as it is dispatched: offsets and size in bytes, times in epoch ms. Source: DispatchRequest."""
+    """The values of a message that queues, index and dispatchers need. Offsets and size in bytes, times in epoch ms.
+
+    Source: DispatchRequest.
+    """
 
     topic: str
     queue_id: int

@@ -76,7 +76,7 @@ class WriteIntent(NamedTuple):
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            reason = f"{error}: an intent of a write is made whole or not at all; remove it to keep the log as it is"
+            reason = f"{error}: no write leaves an incomplete intent; remove it to keep the log unchanged"
             raise CorruptFileError(path, 0, "JSON", reason) from None
         return intent
 

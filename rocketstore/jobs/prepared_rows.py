@@ -162,13 +162,13 @@ def read_blocks(directory: Path, prepared: PreparedRows) -> Iterator[Block]:
             try:
                 checksum, _, text = line[:-1].partition(b" ")
                 if checksum != b"%08x" % crc32(text):
-                    raise ValueError("the CRC of its head is another")
+                    raise ValueError("the CRC of its head does not match")
                 head = json.loads(text)
                 data, encoded = file.read(head["size"]), file.read(head["records"] * ENCODED.itemsize)
                 if crc32(encoded, crc32(data)) != head["crc32"]:
-                    raise ValueError("the CRC is another")
+                    raise ValueError("the CRC does not match")
                 queues = [(topic, queue_id) for topic, queue_id in head["queues"]]
                 block = Block(data, np.frombuffer(encoded, ENCODED), queues)
             except (ValueError, KeyError, TypeError) as error:
-                raise CorruptFileError(path, at, "block", f"is not what was written: {error}") from None
+                raise CorruptFileError(path, at, "block", f"is damaged: {error}") from None
             yield block

@@ -1,4 +1,4 @@
-"""The sizes of a store's files, which no file says: what to write with, and none of it guessed."""
+"""The sizes of the files of a store. No file states them, so they are found in several places and never guessed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PLAIN, BATCH, EXT = (kind.size_name for kind in (ConsumeQueue, BatchConsumeQueue
 NO_BATCH_SIZE: dict[str, Any] = {BATCH: None}
 QUEUES = {kind.size_name: kind for kind in (*QUEUE_KINDS, ConsumeQueueExt)}
 PATHS = ("store_path_commit_log", "read_only_commit_log_store_paths")
-# What rocketstore.json has: all that the bytes of a store depend on.
+# The settings in rocketstore.json: every setting that the bytes of a store depend on.
 SAVED: dict[str, type] = {
     **dict.fromkeys(DEFAULT_SIZES, int),
     **dict.fromkeys((*PATHS, "message_delay_level", "store_host", "compat"), str),
@@ -55,7 +55,7 @@ SAVED: dict[str, type] = {
 
 
 def require_store(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if a directory is no store's root, OSError if it is none at all."""
+    """Raise StoreError if a directory is not the root of a store, OSError if it is no directory."""
     with scandir(root):
         pass
     parts = [*config.commit_log_paths(root), root / "consumequeue", root / "index"]
@@ -64,9 +64,9 @@ def require_store(root: Path, config: StoreConfig) -> None:
 
 
 def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None) -> StoreConfig:
-    """Give what to write a store with, every size set: RocketMQ's default where ``known_config`` knows of none.
+    """Return the configuration to write a store with. Every size is set: RocketMQ's default if no size is known.
 
-    Raises: as ``known_config``; ValueError if there are messages but no queue, or no index, whose size is not known.
+    Raises: as ``known_config``; ValueError if the store has messages, but no queue or no index that shows a size.
     """
     root = to_path(store_path_root_dir)
     known = known_config(root, config)
@@ -78,7 +78,7 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
 
 
 def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
-    """Raise ValueError for sizes that no file shows: what is made with another the broker would not load."""
+    """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
     unknown = [name for name in names if getattr(known, name) is None]
     if unknown:
         defaults = ", ".join(f"{name}={DEFAULT_SIZES[name]}" for name in unknown)
@@ -116,19 +116,19 @@ def require_batch_size(config: StoreConfig) -> None:
 def known_config(
     store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, replaced: Collection[str] = ()
 ) -> StoreConfig:
-    """Give what a store is laid out and written with, a size None where there is no file of that kind. Changes nothing.
+    """Return the configuration that a store was written with. A size is None without a file of that kind.
 
-    A size is what ``config`` says; else what ``config/rocketstore.json`` says, which every rocketstore writer leaves;
-    else what the files show beyond doubt.
+    A size comes from ``config``; else from ``config/rocketstore.json``, which every rocketstore writer leaves; else
+    from the files, if they leave no doubt. This function changes nothing.
 
-    Parameters: config: None for all as the store was last written; else only its sizes that are None are filled in.
-    replaced: sizes of files that are to be replaced: where these are known, no file is asked.
-    Raises: ValueError naming the candidates if files leave a size open, or contradict the one there is, as RocketMQ
-    would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
+    Parameters: config: its sizes that are None are filled in. None: all settings as the store was last written.
+    replaced: sizes whose files the caller replaces. If these sizes are known, the files are not read.
+    Raises: ValueError that names the candidates if the files allow several sizes, or contradict the known size, so that
+    RocketMQ would not load them; CorruptFileError if rocketstore.json is damaged; OSError.
     """
     root = to_path(store_path_root_dir)
     saved = read_saved(saved_path(root))
-    for name in PATHS:  # of a copy of a store they lead to the log of the other one
+    for name in PATHS:  # in a copy of a store, these paths lead to the log of the original
         if name in saved and (config is None or getattr(config, name) is None):
             reason = f"{name}: give it: {saved_path(root)} has {saved[name]!r}, which may be another store's"
             raise SettingError(reason, name)
@@ -152,7 +152,7 @@ def known_config(
 
 
 def save_geometry(store_path_root_dir: str | os.PathLike[str], config: StoreConfig) -> None:
-    """Leave in ``config/rocketstore.json`` what a store is written with, unless it is there. Raises: OSError."""
+    """Save the settings of a store in ``config/rocketstore.json``, unless they are there already. Raises: OSError."""
     path = saved_path(Path(store_path_root_dir))
     root = Path(store_path_root_dir).absolute()
     is_moved = isinstance(config.other, BrokerFile) and config.commit_log_paths(root) == [root / "commitlog"]
@@ -194,13 +194,13 @@ def _has_messages(root: Path, config: StoreConfig) -> bool:
 def _length(
     name: str, directories: Iterable[Path], given: int | None, saved: int | None, unit: int
 ) -> int | None:
-    """Give the one length that the files of all these runs have, None if there are no files.
+    """Return the one length of the files of all these runs, None without files.
 
-    A file of no length is none: RocketMQ deletes a last one, a rocketstore writer leaves one where the power went. A
-    last one that is shorter than what is known was cut, or made when
-    the power went: recovery gives it its length. Source: MappedFileQueue.doLoad.
+    Empty files do not count: a power failure can leave one, and RocketMQ deletes it if it is the last file. A last file
+    that is shorter than the known length was cut, or was being made when the power failed; recovery extends it.
+    Source: MappedFileQueue.doLoad.
     """
-    known, whose = given, "config/rocketstore.json" if given == saved else "what is given"
+    known, whose = given, "config/rocketstore.json" if given == saved else "the given size"
     found = None
     for directory in directories:
         try:
@@ -261,7 +261,7 @@ def _shown_geometry(paths: list[Path]) -> IndexGeometry:
 
 
 def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:
-    """Refuse a geometry if the newest items are found with another alone."""
+    """Raise ValueError if the newest items are found with another geometry only."""
     slots, items = geometry
     for path in reversed(paths):
         with MappedFile(path) as file:

@@ -77,7 +77,7 @@ class StoreLayout:
             reason = f"the queues are in RocksDB, which is not {what}: rebuild makes files of all queues{older}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
         if self.queue_database is not None and topic.startswith(LIGHT_QUEUE_PREFIX):
-            reason = f"light queues such as {topic!r} may be only in this RocksDB, which is not {what}"
+            reason = f"light queues like {topic!r} may be only in this RocksDB, which is not {what}"
             raise UnsupportedFormatError(f"{self.queue_database}: {reason}")
 
     def require_written_queues(self, what: str) -> None:
@@ -196,7 +196,7 @@ def _are_queues_in_database(root: Path, config: StoreConfig | None, config_datab
 
 
 def _names_in(directory: Path) -> set[str]:
-    """Return the names in a directory; none if it cannot be listed: then the next call that reads it raises."""
+    """Return the names in a directory; none if it cannot be listed. The next call that reads it then raises."""
     with contextlib.suppress(OSError), scandir(directory) as entries:
         return {entry.name for entry in entries}
     return set()
@@ -209,7 +209,7 @@ def has_dledger_log(root: Path) -> bool:
 def require_file_log(root: Path, config: StoreConfig, what: str) -> None:
     """Raise UnsupportedFormatError if the log is DLedger's. A ``commitlog`` beside it has only older messages.
 
-    Parameters: what: what cannot be done with it, for the error: "read", "written" and so on.
+    Parameters: what: the action that is impossible, for the error: "read", "written" and so on.
     """
     if config.other.get("enableDLegerCommitLog", "").lower() == "true" or has_dledger_log(root):
         is_mixed = any(path.is_dir() for path in config.commit_log_paths(root))

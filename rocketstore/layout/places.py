@@ -1,10 +1,10 @@
-"""To which store the directories belong that a writer changes, and the locks that it takes for them.
+"""Which store owns each directory that a writer changes, and the locks that the writer takes.
 
 The rule, for every writer:
 
 1. A directory belongs to the nearest directory above it, links resolved, that is the root of a store.
-2. If there is none, a directory that the broker's file names belongs to the root that the file names, and any other
-   directory to STORE.
+2. Without one, a directory that the broker's properties file names belongs to the root that the file names. Any
+   other directory belongs to STORE.
 3. A writer of STORE changes only what belongs to STORE. With ``write_elsewhere`` it also changes what belongs to
    another store, and takes the lock of that store, too.
 """
@@ -23,7 +23,7 @@ from rocketstore.errors import StoreError
 
 __all__ = ["acquire_locks", "lock_for_writing", "lock_owner_of", "require_log_directory", "require_own_places"]
 
-ROOT_FILES = ("lock", "checkpoint", "abort")  # any of these is in the root of a store alone
+ROOT_FILES = ("lock", "checkpoint", "abort")  # each of these is found in the root of a store only
 QUEUE_PARTS = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
 LAST_FILES = 3  # files of a log or a queue that a recovery may write to
 
@@ -112,7 +112,7 @@ def _owner_of(place: Path, root: Path, config: StoreConfig) -> Path | None:
 def find_owner(place: Path, root: Path | None = None) -> Path | None:
     """Return the nearest directory that is ``root`` or looks like the root of a store, from a directory upwards.
 
-    Parameters: place, root: absolute paths without links. Returns: None if there is no such directory.
+    Parameters: place, root: absolute paths without links. Returns: None if no directory fits.
     """
     for directory in (place, *place.parents):
         has_root_file = any((directory / name).is_file() for name in ROOT_FILES)
@@ -159,9 +159,9 @@ def _refuse_shared_files(root: Path, lists: list[list[os.DirEntry[str]]]) -> Non
 
 
 def require_log_directory(root: Path, config: StoreConfig) -> None:
-    """Raise StoreError if the configuration names directories of the commit log, and none of them is there.
+    """Raise StoreError if the configuration names directories of the commit log, and all of them are missing.
 
-    A commit log that is elsewhere is not lost: whoever called must not take it for empty.
+    The commit log is then elsewhere. The caller must not treat it as empty.
     """
     paths = config.commit_log_paths(root)
     own = root / "commitlog"

@@ -49,7 +49,7 @@ PARTS = {TOPICS: "topics", "subscriptionGroup.json": "consumer groups", OFFSETS:
 
 
 class ConfigProblem(NamedTuple):
-    """A file of the configuration and what is wrong with it."""
+    """A file of the configuration and its problem."""
 
     path: Path
     what: str
@@ -61,8 +61,8 @@ class BrokerConfig:
 
     ``topics``, ``subscription_groups``: by name. ``consumer_offsets``: the queue offset to be consumed next, by group,
     topic and queue id. ``delay_offsets``: the one to be delivered next, by delay level; level 1 is queue 0 of
-    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: what is wrong. They
-    also name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
+    SCHEDULE_TOPIC_XXXX. ``others``: by file name, the other files as parsed JSON. ``problems``: bad files. They also
+    name the parts that are in RocksDB: the JSON files of these parts are older and are not used.
     ``offsets_file``: the name of the file that ``consumer_offsets`` was read from. A broker with enableLmq uses
     lmqConsumerOffset.json.
 
@@ -108,7 +108,7 @@ class BrokerConfig:
         return cls(topics, groups, offsets, delay_offsets, parts, problems, offsets_file)
 
     def next_offsets(self) -> Iterator[tuple[str, str, int, int]]:
-        """Give (group, topic, queue id, queue offset to be consumed next), sorted."""
+        """Return (group, topic, queue id, queue offset to be consumed next), sorted."""
         for group, topics in sorted(self.consumer_offsets.items()):
             for topic, offsets in sorted(topics.items()):
                 yield from ((group, topic, queue_id, offset) for queue_id, offset in sorted(offsets.items()))
@@ -135,11 +135,12 @@ def find_offsets_file(store_path_root_dir: str | os.PathLike[str], config: Store
 def read_topics(
     store_path_root_dir: str | os.PathLike[str], config: StoreConfig | None = None, *, must_be_good: bool = False
 ) -> dict[str, TopicConfig]:
-    """Read topics.json as ``BrokerConfig.open`` does, and no other file: consumers' offsets may be very many.
+    """Read topics.json alone, as ``BrokerConfig.open`` does. The file of consumer offsets may be very large.
 
-    If the broker keeps its topics in RocksDB, the result is empty: these are not read, and topics.json is older.
-    Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError where only bad files are there,
-    which otherwise are no topics.
+    If the broker keeps its topics in RocksDB, the result is empty: RocksDB is not read, and topics.json is older.
+
+    Parameters: config: as for ``BrokerConfig.open``. must_be_good: raise StoreError if all existing files are bad.
+    Otherwise the result is then empty.
     """
     if TOPICS in find_config_databases(to_path(store_path_root_dir), config):
         return {}
@@ -151,9 +152,9 @@ def read_topics(
 
 
 def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
-    """Read every file of a store's configuration and return the problems. Raises FileNotFoundError.
+    """Read every file of a store's configuration, each .bak too, and return the problems. Raises FileNotFoundError.
 
-    Also a .bak that is not used as long as its file is good.
+    A bad .bak is a problem even if its file is good, although a broker reads the .bak only if the file is bad.
     """
     problems = BrokerConfig.open(store_path_root_dir).problems
     told = {problem.path for problem in problems}
@@ -165,10 +166,12 @@ def check(store_path_root_dir: str | os.PathLike[str]) -> list[ConfigProblem]:
 
 
 def repair(store_path_root_dir: str | os.PathLike[str], dry_run: bool = False) -> list[ConfigProblem]:
-    """Make each file that is missing or cannot be decoded from its .bak, if that is good; no broker may be running.
+    """Copy each good .bak to its file, if the file is missing or cannot be decoded. No broker may be running.
 
-    The bad file is kept as ``NAME.bad-<milliseconds>``. One that cannot be read at all is left alone: it may be good.
-    Parameters: dry_run: change nothing. Returns: what was wrong and was, or would be, done about it. Raises: OSError.
+    The bad file is kept as ``NAME.bad-<milliseconds>``. A file that the disk cannot read is left alone: it may be good.
+
+    Parameters: dry_run: change nothing. Returns: the problems, and for each the repair that was, or would be, made.
+    Raises: OSError.
     """
     done = []
     for path, decode in _files(local_path(store_path_root_dir)):
@@ -188,13 +191,14 @@ def extend_topics(
     topics: Mapping[str, int],
     queue_types: Mapping[str, str] | None = None,
 ) -> bool:
-    """Make topics.json, or extend it, for a broker to serve these topics; whoever calls has the store's lock.
+    """Make topics.json, or extend it, so that a broker serves these topics. The caller holds the lock of the store.
 
-    Topics that are missing are added, those with fewer queues get more, and all else stays. The file of before is then
-    the .bak; a bad one, where the .bak is good, is kept as ``NAME.bad-<milliseconds>``.
+    Missing topics are added, topics with fewer queues get more, and everything else stays. The previous file becomes
+    the .bak. If the previous file is bad and the .bak is good, the bad file is kept as ``NAME.bad-<milliseconds>``.
+
     Parameters: topics: numbers of queues. queue_types: the type, "SimpleCQ" or "BatchCQ", of topics that need one.
     Returns: whether anything changed.
-    Raises: ValueError if a topic is there with another type of queue; StoreError if only bad files are there; OSError.
+    Raises: ValueError if a topic exists with another type of queue; StoreError if all existing files are bad; OSError.
     Source: TopicConfigManager.encode, ConfigManager.persist.
     """
     path = Path(store_path_root_dir, "config", TOPICS)
@@ -225,7 +229,7 @@ def _good_root(path: Path, main: _Read, bak: _Read) -> dict[str, Any]:
 
 
 def _require_good(path: Path, main: _Read, bak: _Read) -> None:
-    """Raise StoreError if a file is there and none is good. One that cannot be read may be better than its .bak."""
+    """Raise StoreError if all existing files are bad. A file that the disk cannot read may be newer than its .bak."""
     if main.value is not None or main.what == bak.what == MISSING:
         return
     if bak.value is None or (main.data is None and main.what != MISSING):
@@ -233,7 +237,7 @@ def _require_good(path: Path, main: _Read, bak: _Read) -> None:
 
 
 def _with_queues(topic: str, members: Any, queue_nums: int, queue_type: str | None) -> dict[str, Any]:
-    """Give a topic of topics.json at least so many queues, and make it if ``members`` is None."""
+    """Return the members of a topic with at least ``queue_nums`` queues. Parameters: members: None for a new topic."""
     if not 1 <= queue_nums < 2**31 or queue_type not in (None, SIMPLE, "BatchCQ"):
         raise ValueError(f"{queue_nums} queues of type {queue_type} for topic {short(topic)}: cannot be")
     if members is None:
@@ -260,9 +264,9 @@ def _pretty(root: dict[str, Any]) -> bytes:
 
 
 class _Read(NamedTuple):
-    value: Any = None  # None if the file is not good
-    what: str = ""  # is wrong with it
-    data: bytes | None = None  # None if it could not be read
+    value: Any = None  # None if the file is bad
+    what: str = ""  # the problem of a bad file
+    data: bytes | None = None  # None if the disk cannot read the file
 
 
 def _bak(path: Path) -> Path:
@@ -281,7 +285,7 @@ def _files(store_path_root_dir: str | os.PathLike[str]) -> list[tuple[Path, Deco
 
 
 def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
-    """Read a file and, if it is not good, its .bak: again and again, since a broker may be writing."""
+    """Read a file and, if it is bad, its .bak. Repeat the reads for some time, since a broker may be writing."""
     main, bak, tries = _Read(), _Read(), 0
     while True:
         main = _read(path, decode, main)
@@ -294,7 +298,7 @@ def _read_both(path: Path, decode: Decoder) -> tuple[_Read, _Read]:
 
 
 def _read_again(path: Path, decode: Decoder) -> _Read:
-    """Read one file, again and again if it is not good."""
+    """Read one file. Repeat the read for some time while the file is bad."""
     found, tries = _Read(), 0
     while True:
         found = _read(path, decode, found)
@@ -305,7 +309,7 @@ def _read_again(path: Path, decode: Decoder) -> _Read:
 
 
 def _is_being_written(path: Path) -> bool:
-    """Return whether a broker may be writing a file now. Such a file is read again before it is called broken.
+    """Return whether a broker may be writing a file now. A file like that is read again before it is called broken.
 
     A broker empties a file and then writes it, first the .bak and then the file. So a file that was changed a moment
     ago may be incomplete.

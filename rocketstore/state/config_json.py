@@ -55,7 +55,7 @@ def parse_json(data: bytes) -> Any:
     """Parse bytes as fastjson (RocketMQ up to 5.3) or fastjson2 (since) parses the text of a configuration file.
 
     Beyond JSON both read a byte order mark, comments, single quotes, integers as names, repeated names (the last
-    counts), a comma behind the last member, missing commas, numbers such as ``+1``, ``01``, ``1.`` and ``900L``,
+    counts), a comma behind the last member, missing commas, numbers like ``+1``, ``01``, ``1.`` and ``900L``,
     and zero bytes behind the end. Bytes that are no UTF-8 become U+FFFD. tests/golden/config-probes.jsonl.xz has
     the results of RocketMQ's own decoders for 589 files.
 
@@ -120,7 +120,7 @@ class _Normalizer:
         self.before = ""  # the last token: "open", "name", "colon", "value" or "comma"
 
     def load(self) -> Any:
-        """Parse the text. Raises: json.JSONDecodeError with the place in the text as it was given."""
+        """Parse the text. Raises: json.JSONDecodeError with the place in the original text."""
         place = 0
         while place < len(self.text):
             found = TOKEN.match(self.text, place)

@@ -283,7 +283,7 @@ def test_sizes_are_given_by_options_or_by_the_brokers_file(lines, tmp_path, brok
 def test_sizes_that_a_store_has_not_are_an_error(lines, tmp_path):
     store = import_(lines, tmp_path / "store", "--small")
     result = run("import", lines, store, "--log-file-size", 4096)
-    assert_one_line(result, "mapped_file_size_commit_log: 4096 by what is given", "(--log-file-size)")
+    assert_one_line(result, "mapped_file_size_commit_log: 4096 by the given size", "(--log-file-size)")
     assert len(messages(store)) == 300
 
 

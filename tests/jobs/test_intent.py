@@ -594,7 +594,7 @@ INTENT = {"job": "x", "begin": 0, "end": 1, "store_timestamp": 1, "append_prop_c
 def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
     intent_path(base).write_text(text if isinstance(text, str) else json.dumps(INTENT | text))
     before = contents(base)
-    with pytest.raises(CorruptFileError, match="remove it to keep the log as it is"):
+    with pytest.raises(CorruptFileError, match="remove it to keep the log unchanged"):
         rocketstore.open(base, "a")
     assert contents(base) == before
 

@@ -202,7 +202,7 @@ def test_two_queues_or_files_of_two_lengths_are_refused(store, name):
 
 @RUNS
 def test_a_given_size_that_files_contradict_is_refused(store, name):
-    with pytest.raises(ValueError, match=rf"{name}: {2 * SMALL[name]} by what is given, {SMALL[name]} by {store}"):
+    with pytest.raises(ValueError, match=rf"{name}: {2 * SMALL[name]} by the given size, {SMALL[name]} by {store}"):
         writing_config(store, StoreConfig(**INDEX, **{name: 2 * SMALL[name]}))
 
 

@@ -172,7 +172,7 @@ def test_rows_of_a_job_that_was_killed_in_its_commit_are_read_once_they_stay(tmp
     intent.rename(intent_path(tmp_path))
     assert spark_bodies(tmp_path) == [b"0", b"of a broker"]
     intent_path(tmp_path).write_bytes(b"[]")
-    with pytest.raises(CorruptFileError, match="remove it to keep the log as it is"):
+    with pytest.raises(CorruptFileError, match="remove it to keep the log unchanged"):
         spark_bodies(tmp_path)
 
 
