@@ -208,13 +208,16 @@ def test_many_queues_keep_their_numbers():
 
 
 def seconds_of(topics):
+    """Return the least processor time of three scans of records with these topics."""
     records = b"".join(build_record(topic=topic) for topic in topics)
-    scanner = scanner_of(anywhere=True)
-    begin = time.perf_counter()
-    assert scanner.scan(Buffer(records), 0, 0, len(records)) == len(records)
-    seconds = time.perf_counter() - begin
-    assert scanner.queues == [(topic.decode(errors="replace"), 0) for topic in topics]
-    return seconds
+    seconds = []
+    for _ in range(3):
+        scanner = scanner_of(anywhere=True)
+        begin = time.thread_time()
+        assert scanner.scan(Buffer(records), 0, 0, len(records)) == len(records)
+        seconds.append(time.thread_time() - begin)
+        assert scanner.queues == [(topic.decode(errors="replace"), 0) for topic in topics]
+    return min(seconds)
 
 
 # Pairs of one Java hash, and such as differ in bits that a product with any odd number passes on.
