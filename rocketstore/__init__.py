@@ -110,29 +110,38 @@ def open(
 ) -> MessageStore:
     """Open the store that a broker left in a directory or is writing there, or a store to write.
 
-    Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store and leaves it as a
-    broker does. Use ``with``, or ``close``: else the next opening to write recovers it as after a crash. Sizes of files
-    are taken from ``config``, else from what the last writer noted, else from the files.
+    Reading changes no byte and takes no lock. A writer takes RocketMQ's lock, recovers the store, and leaves it as a
+    broker does. Use ``with`` or ``close``. Otherwise the next opening for writing recovers the store as after a crash.
 
+    Parameters
+    ----------
+    path : the root, which is the directory with ``commitlog`` in it. It may be a local path, a URI, a path of
+        universal_pathlib, or a RemotePath.
+    mode : "r" reads. "r+" also writes to an existing store. "a" also makes missing directories and files.
+    config : how the store is laid out, written and recovered. Sizes of files come from ``config``, else from the
+        settings that the last writer saved, else from the files.
+    leftovers : also read old records and units behind the ends of log and queues. Only for mode "r".
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError. StoreError : no store is in the directory. StoreLockedError : another process
+    writes the store. UnsupportedFormatError : a store to write has its log in DLedger or its queues in RocksDB.
+    CorruptFileError : the store cannot be recovered without loss. io.UnsupportedOperation : a remote store in another
+    mode than "r". ModuleNotFoundError : a package is missing; the error names it. ValueError : the mode or the protocol
+    is unknown, or a size follows from nothing.
+
+    Notes
+    -----
     Log and queues end where a broker ends them. After a clean stop, the log ends before the first bytes of its last
     file that are no record. A queue ends before its first unit that leads to the log's end or behind it. Old records
-    and units, which a broker cut off and did not erase, are behind these ends. ``leftovers=True`` reads them too.
+    and units, which a broker cut off and did not erase, are behind these ends.
 
-    A store elsewhere is read with fsspec, from the extra "remote", and its package for the protocol, s3fs for one: by a
-    URI, ``s3://bucket/store``; by a path of universal_pathlib; or by ``RemotePath(filesystem, path)``, with options of
-    one's own or a file system of pyarrow.fs. Of a URI, options are what the environment says (``AWS_ENDPOINT_URL``,
-    ``FSSPEC_S3_KEY``) and ``~/.config/fsspec/*.json``, so these must be on every machine that a reader is sent to.
-    Of the log only the ranges needed are fetched; an index file is fetched once, whole, into a temporary file. Growth
-    is seen within a second or two.
+    A remote store is read with fsspec, from the extra "remote", and with fsspec's package for the protocol, for example
+    s3fs. Pass a URI, ``s3://bucket/store``, or ``RemotePath(filesystem, path)`` with a file system of fsspec or
+    pyarrow. The options of a URI come from the environment (``AWS_ENDPOINT_URL``, ``FSSPEC_S3_KEY``) and from
+    ``~/.config/fsspec/*.json``. They must be on every machine to which a reader is sent. Only the needed ranges of the
+    log are fetched. An index file is fetched once, whole, into a temporary file. Growth is seen within a second or two.
 
-    Parameters: path: the root, the directory with ``commitlog`` in it. mode: "r" reads; "r+" also writes to a store
-    that exists; "a" also makes what is missing. config: how the store is laid out, written and recovered. leftovers:
-    also read old records and units behind the ends of log and queues; only in mode "r".
-    Raises: FileNotFoundError, NotADirectoryError; io.UnsupportedOperation for a remote store in another mode than "r";
-    ModuleNotFoundError naming a package that is missing; StoreError if there is no store; StoreLockedError if somebody
-    else writes it; UnsupportedFormatError for a store to write whose log is DLedger's or whose queues are in RocksDB;
-    CorruptFileError if it cannot be recovered without loss; ValueError for another mode or protocol, or
-    where sizes are open.
     Source: DefaultMessageStore.load, DefaultMessageStore.start.
     """
     return MessageStore.open(path, mode, config=config, leftovers=leftovers)

@@ -15,7 +15,7 @@ NEWEST = (5, 5, 1)
 
 NO_LMQ = r"%RETRY%|rmq_sys_|SCHEDULE_TOPIC_XXXX\Z"
 
-# Each difference in the bytes, and in what of them survives a start: from which release on it is what.
+# Each difference in the bytes, and in the bytes that survive a start: the first release with each value, and the value.
 DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
     "counts_every_put": {OLDEST: True, (4, 7, 1): False},
     "indexes_tags": {OLDEST: False, (5, 4, 0): True},
@@ -44,23 +44,26 @@ DIFFERENCES: dict[str, dict[tuple[int, ...], Any]] = {
 class Compat:
     """What the RocketMQ release ``release`` would have written.
 
-    ``counts_every_put``: IndexHeader.hashSlotCount is increased by each put, not by each slot that fills.
-    ``indexes_tags``: IndexService.buildIndex puts one more item "topic#T#tags" for the tags of a message.
-    ``batch_properties``: what each message of a client's batch gets of the batch's own properties: "none"; "joined",
-    they follow as they are; "separated", they follow after a 0x02.
-    ``trailing_separator``: the last property ends with 0x02 too.
-    ``has_ipv6``, ``has_v2``, ``has_prop_crc``: records have IPv6 hosts, topics beyond 127 bytes, a CRC property.
-    ``has_compression_types``: bodies may be of LZ4 and zstd. ``has_inner_batches``: and inner batches, whose topics
-    have batch queues.
-    ``has_confirm_phy_offset``, ``has_logics_physical_offset``: the checkpoint has them.
-    ``has_multi_dispatch``: offsets in light queues are given by MultiDispatch's rules, not yet by LmqDispatch's.
-    ``keeps_wait``: a message that gets such offsets keeps its WAIT property.
-    ``last_files``: so many files of the log a start after a clean stop reads, and cuts at the first bad CRC, if the
-    queues have units of the last one.
-    ``no_lmq``: how topics begin, a pattern, whose messages get no such offsets; ``no_multi_dispatch``: and no units.
-    ``resets_empty_queues``: a queue without files gets the offset 0 again when its minimum is corrected.
-    ``refuses_negative_sizes``: a blank with a negative size ends the log. Before, it only ended its file.
-    ``limits_recovery``: a start after a crash reads the last ``commit_log_recover_max_num`` files at most.
+    Attributes
+    ----------
+    counts_every_put : IndexHeader.hashSlotCount grows with each put, not only when a put fills an empty slot.
+    indexes_tags : IndexService.buildIndex puts one more item, "topic#T#tags", for the tags of a message.
+    batch_properties : how each message of a client's batch gets the properties of the batch. "none": it does not get
+        them. "joined": they follow its own properties. "separated": they follow after a byte 0x02.
+    trailing_separator : a byte 0x02 follows the last property too.
+    has_ipv6, has_v2, has_prop_crc : records may have IPv6 hosts, topics of more than 127 bytes, a CRC property.
+    has_compression_types : bodies may be compressed by LZ4 and zstd.
+    has_inner_batches : records may be inner batches, whose topics have batch queues.
+    has_confirm_phy_offset, has_logics_physical_offset : the checkpoint has these fields.
+    has_multi_dispatch : MultiDispatch gives the offsets in light queues. Later, LmqDispatch gives them.
+    keeps_wait : a message that gets offsets in light queues keeps its WAIT property.
+    last_files : how many of the last log files a start after a clean stop reads. The start cuts the log at the first
+        bad CRC in these files, if the queues have units of the last file.
+    no_lmq : a pattern for the begin of topics whose messages get no offsets in light queues.
+    no_multi_dispatch : a pattern for the begin of topics whose messages get no units in light queues.
+    resets_empty_queues : when the minimum of a queue without files is corrected, the queue starts at offset 0 again.
+    refuses_negative_sizes : a blank with a negative size ends the log. Before, it only ended its file.
+    limits_recovery : a start after a crash reads at most the last ``commit_log_recover_max_num`` files.
     """
 
     release: str
@@ -87,9 +90,9 @@ class Compat:
     @classmethod
     @functools.cache
     def of(cls, release: str) -> Compat:
-        """Look a release up: "5.3.3", or "5.3" for the last patch of 5.3.
+        """Return the differences of a release: "5.3.3", or "5.3" for the last patch of 5.3.
 
-        Raises ValueError if it is not a release from 4.5.2 to 5.5.1.
+        Raises: ValueError for any other text than a release from 4.5.2 to 5.5.1.
         """
         number = parse_release(release)
         return cls(release, **{name: values[max(since for since in values if since <= number)]
@@ -97,6 +100,7 @@ class Compat:
 
 
 def parse_release(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release. "5.3" means the last patch of 5.3. Raises: ValueError."""
     is_number = isinstance(release, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){1,2}", release)
     number = tuple(map(int, release.split("."))) if is_number else ()
     if len(number) == 2:

@@ -38,9 +38,9 @@ TEXT_PATTERNS = {
     "flush_disk_type": "ASYNC_FLUSH|SYNC_FLUSH",
     "message_delay_level": "[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd]){0,63}",
 }
-OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "compat", "other")  # no names of RocketMQ's
+OUR_OWN = ("allocate_file_ahead", "store_host", "write_elsewhere", "compat", "other")  # fields that RocketMQ lacks
 
-# The first release that takes a property, of those that OLDEST ignores. Source: the setters of MessageStoreConfig.
+# The first release that knows a property, for properties that OLDEST ignores. Source: setters of MessageStoreConfig.
 TAKEN_SINCE: dict[str, tuple[int, ...]] = {
     "mapper_file_size_batch_consume_queue": (5, 0, 0),
     "enable_multi_dispatch": (4, 9, 3),
@@ -55,33 +55,48 @@ TRIMS = (5, 2, 0)  # the first release that removes blanks around a text. Source
 
 
 def camel_case(name: str) -> str:
-    """Give RocketMQ's own name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
+    """Return RocketMQ's name of a field: ``check_crc_on_recover`` is checkCRCOnRecover."""
     first, *rest = name.split("_")
     return first + "".join("CRC" if word == "crc" else word.capitalize() for word in rest)
 
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """How a store is laid out, written and recovered; what is not given is as in RocketMQ 5.5.1.
+    """How a store is laid out, written and recovered. Defaults are those of RocketMQ 5.5.1.
 
-    Sizes of files are bytes; a size that is None is what the files show. ``mapped_file_size_consume_queue`` is rounded
-    up to whole units; for writing ``mapper_file_size_batch_consume_queue``, which is not, is a multiple of 46.
-    ``flush_*``: milliseconds and pages of 4 KiB. ``default_topic_queue_nums``: queues of a new topic, as many as a
-    producer gets. ``file_reserved_time``: hours. ``allocate_file_ahead``: the log's next file is made before it is
-    needed. ``store_host``: "address:port" that records name as their broker. ``store_path_commit_log``: None for
-    ``commitlog`` under the root; with commas, several directories. ``write_elsewhere``: writers also change directories
-    that belong to another store, and take the lock of that store. ``compat``: the release to write as. ``other``:
-    the other properties of a broker's file.
+    Sizes of files are bytes. None stands for the size that the files show.
 
+    Parameters
+    ----------
+    mapped_file_size_consume_queue : it is rounded up to whole units.
+    mapper_file_size_batch_consume_queue : it is not rounded up. A writer needs a multiple of 46.
+    flush_interval_commit_log, flush_commit_log_thorough_interval : milliseconds.
+    flush_commit_log_least_pages : pages of 4 KiB.
+    default_topic_queue_nums : queues of a new topic. A producer gets as many.
+    file_reserved_time : hours.
+    allocate_file_ahead : make the log's next file before it is needed.
+    store_host : "address:port" that records name as their broker.
+    store_path_commit_log : None for ``commitlog`` under the root. Several directories are separated by commas.
+    write_elsewhere : writers also change directories that belong to another store, and take the lock of that store.
+    enable_lmq : give messages offsets in the light queues that INNER_MULTI_DISPATCH names.
+    enable_multi_dispatch : build these light queues.
+    compat : the release to write as.
+    other : the other properties of a broker's file.
+
+    Raises
+    ------
+    ValueError : a value is impossible in RocketMQ. TypeError : a value has another type.
+
+    Notes
+    -----
     If ``compat`` is a release that does not have some properties of the broker's file, these fields are set to their
     defaults, with a warning: the broker ignores these properties.
 
-    ``enable_lmq`` gives messages offsets in the light queues that INNER_MULTI_DISPATCH names, ``enable_multi_dispatch``
-    builds these queues; releases before 4.9.3 know neither. Those up to 5.3.1 give offsets by other rules: as one of
-    them, a message is taken only if all agree on it: both options are set, its topic has no batch queues and is none
-    of %RETRY%, rmq_sys_ or the schedule, and each name is there once and begins with %LMQ%.
+    Releases before 4.9.3 know no light queues. Releases from 4.9.3 to 5.3.1 give offsets by other rules than later
+    ones. If ``compat`` is one of them, a message for light queues is accepted only if all rules agree on it. Both
+    options must be set. Its topic must have no batch queues, and must not be one of %RETRY%, rmq_sys_ or the schedule.
+    Each name must be there only once and begin with %LMQ%.
 
-    Raises ValueError for a value that RocketMQ could not have, TypeError for one of another type.
     Source: MessageStoreConfig.
     """
 
@@ -126,7 +141,7 @@ class StoreConfig:
             if not isinstance(value, KINDS[kind]) or isinstance(value, bool) != (kind == "bool"):
                 raise TypeError(f"{name}={value!r}: must be {entry.type}")
             if kind == "int":
-                value = int(value)  # one of NumPy overflows
+                value = int(value)  # arithmetic with an integer of NumPy could overflow
                 value = -(-value // 20) * 20 if name == "mapped_file_size_consume_queue" else value
                 least = LEAST.get(name, INT_MIN)
                 if not least <= value <= INT_MAX:
@@ -146,13 +161,17 @@ class StoreConfig:
             return
         for name, since in TAKEN_SINCE.items():
             value, default = getattr(self, name), getattr(type(self), name)
-            if release < since and value != default and name not in DEFAULT_SIZES:  # without batches it has no effect
+            # A length of batch queues stays: without batches it has no effect.
+            if release < since and value != default and name not in DEFAULT_SIZES:
                 warn_once(f"{name}={value!r} has no effect: {_later(name, self.compat)}")
                 object.__setattr__(self, name, default)
 
     @classmethod
     def small(cls) -> Self:
-        """Give the layout of a store inside a program: log files of 64 MiB and none ahead, 400,000 items an index."""
+        """Return the configuration of a store inside a program.
+
+        Log files have 64 MiB, and none is made ahead. An index file has room for 400,000 items.
+        """
         sizes = {"mapped_file_size_commit_log": 64 << 20, "max_hash_slot_num": 100_000, "max_index_num": 400_000}
         return cls(**DEFAULT_SIZES | sizes, allocate_file_ahead=False)
 
@@ -193,11 +212,11 @@ class StoreConfig:
 
     @classmethod
     def _usable(cls, name: str, value: Any) -> tuple[Any, str]:
-        """Return the value to use for one that the broker accepts, and why the given one cannot be used, or ""."""
+        """Return the value to use for a value that the broker accepts, and why that value is unusable, or ""."""
         try:
             cls(**{name: value})
         except ValueError as error:
-            return getattr(cls, name), str(error)  # without a size: what the files show
+            return getattr(cls, name), str(error)  # a size of None means the size that the files show
         return value, size_problem(name, value)
 
     def require_usable(self, *names: str) -> None:
@@ -205,7 +224,7 @@ class StoreConfig:
         unusable = self.other.unusable if isinstance(self.other, BrokerFile) else {}
         for name in names:
             value, problem = unusable.get(name, (None, ""))
-            if problem and getattr(self, name) == value:  # else a caller corrected it
+            if problem and getattr(self, name) == value:  # otherwise a caller corrected the value
                 raise ValueError(problem)
 
     def commit_log_paths(self, store_path_root_dir: str | os.PathLike[str], *, writable: bool = False) -> list[Path]:
@@ -233,7 +252,7 @@ class StoreConfig:
         return [self._moved(to_path(name), root) for name in names] or [root / "commitlog"]
 
     def _moved(self, path: Path, root: Path) -> Path:
-        """Return where a directory that the broker's file names is, in a store that was moved."""
+        """Return the place of a directory that the broker's file names, also if the store was moved."""
         file = self.other
         if not isinstance(file, BrokerFile) or is_remote(path) or is_same_directory(file.store_path_root_dir, root):
             return path
@@ -257,6 +276,7 @@ def require_config(config: object) -> None:
 
 
 def parse_value(text: str, default: object) -> int | bool | str:
+    """Return a text as a value of the type of ``default``: int, bool or str. Raises: ValueError."""
     if not isinstance(default, int):
         return text.strip(" \t\n\r\f")
     is_bool = isinstance(default, bool)
@@ -266,7 +286,7 @@ def parse_value(text: str, default: object) -> int | bool | str:
 
 
 def is_same_directory(one: Path, other: Path) -> bool:
-    """Return whether two paths lead to one directory, which may be missing. A remote one is never a local one."""
+    """Return whether two paths lead to one directory, which may be missing. A remote directory is never a local one."""
     if is_remote(one) or is_remote(other):
         return False
     try:
@@ -300,7 +320,7 @@ def _value_of(name: str, text: str, *, trims: bool) -> tuple[int | bool | str | 
     text = trim(text) if trims else text
     if name == "flush_disk_type" and not re.fullmatch(TEXT_PATTERNS[name], text):
         return None, f"is none of {TEXT_PATTERNS[name].replace('|', ', ')}, so RocketMQ ignores the line"
-    return text.rstrip(" ") if name == "message_delay_level" else text, ""  # as String.split takes it
+    return text.rstrip(" ") if name == "message_delay_level" else text, ""  # String.split ignores blanks at the end
 
 
 def _later(name: str, compat: str) -> str:
@@ -308,7 +328,7 @@ def _later(name: str, compat: str) -> str:
 
 
 def _similar_name(key: str) -> str:
-    """Return an advice if the name of a property is nearly one that RocketMQ knows, else ""."""
+    """Return advice if the name of a property nearly equals a name that RocketMQ knows, else ""."""
     known = SIMILAR_NAMES.get(_normalized(key))
     return f"RocketMQ ignores this name, the property is {known}" if known else ""
 

@@ -1,4 +1,4 @@
-"""What goes wrong with a store. Misuse is TypeError or ValueError; what the system refuses is OSError."""
+"""Errors of a store. Misuse raises TypeError or ValueError. A request that the system refuses raises OSError."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ GAP_ADVICE = "salvage copies the sound records; recover(policy='broker') reads o
 
 
 class StoreError(Exception):
-    """The base of all errors that a store itself is the reason for."""
+    """The base of all errors whose cause is the store itself."""
 
 
 class CorruptFileError(StoreError):
-    """Bytes that RocketMQ cannot have left like this.
+    """Bytes of a file that RocketMQ cannot have written.
 
-    Attributes: ``path`` of the file, ``offset`` in it in bytes, ``field`` in RocketMQ's name, ``reason``.
+    Attributes: ``path`` of the file; ``offset`` in the file, bytes; ``field``, by RocketMQ's name; ``reason``.
     """
 
     def __init__(self, path: object, offset: int, field: str, reason: str) -> None:
@@ -47,7 +47,7 @@ class CorruptFileError(StoreError):
 
 
 class DiskReadError(OSError):
-    """Bytes of a file that the disk cannot read, such as those in a bad sector.
+    """Bytes of a file that the disk cannot read, for example in a bad sector.
 
     Attributes: ``filename``, a str; ``offset``, in bytes, of the first page of the file that cannot be read; ``errno``.
     """
@@ -61,7 +61,7 @@ class DiskReadError(OSError):
 
 
 class UnsupportedFormatError(StoreError):
-    """A store, or a part of one, in a form that rocketstore does not read."""
+    """A store, or a part of it, is in a format that rocketstore does not read."""
 
 
 class StoreClosedError(StoreError):
@@ -73,7 +73,7 @@ class StoreLockedError(StoreError):
 
 
 class SettingError(ValueError):
-    """A size or directory that must be given, or that the files contradict.
+    """A size or a directory must be given, or the files contradict it.
 
     Attributes: ``settings``, the fields of ``StoreConfig`` to set.
     """
@@ -87,7 +87,10 @@ class SettingError(ValueError):
 
 
 class PutMessageError(ValueError):
-    """A message that is not stored, for what it is. Attributes: ``status``, of RocketMQ's PutMessageStatus."""
+    """A message was refused because of its own values.
+
+    Attributes: ``status``, a name of RocketMQ's PutMessageStatus.
+    """
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
