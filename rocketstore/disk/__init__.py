@@ -1,5 +1,5 @@
 """Bytes and files, without any knowledge of RocketMQ.
 
-Local and remote paths, mapped files, runs of numbered files, locks, bounded reads of small files, and new files that
-belong to the owner of the directory around them. What the bytes mean is decided in the rooms above.
+Local and remote paths, mapped files, runs of numbered files, durable writes, locks, bounded reads of small files,
+threads that survive Ctrl-C, and read-ahead in order. The rooms above decide what the bytes mean.
 """

@@ -16,8 +16,8 @@ __all__ = [
 ]
 
 OPEN_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # directories with an entry for each open descriptor
-TO_READ = 8
-TO_WRITE = 16  # besides the queues that a writer keeps open
+TO_READ = 8  # descriptors that a reader needs
+TO_WRITE = 16  # descriptors that a writer needs besides those of the queues that it keeps open
 KEPT_PART, LEAST_KEPT, MOST_KEPT = 8, 4, 256  # of the limit, at least and at most: descriptors of queues
 
 
@@ -36,7 +36,7 @@ def descriptor_share(divisor: int, *, least: int, most: int) -> int:
 
 
 def require_descriptors_to_read(path: Any) -> None:
-    """Raise OSError if the process may not open as many files as reading a store needs, however many files it has.
+    """Raise OSError if the process may not open as many files as reading a store needs, of any size.
 
     Parameters: path: of the store, for the error.
     """
@@ -52,7 +52,7 @@ def require_descriptors_to_write(path: Path) -> None:
 
 
 def require_descriptors_to_expire(path: Path) -> None:
-    """Raise OSError if the process may not open as many files more as a writer that is open needs to delete files.
+    """Raise OSError if the process may not open the files that an open writer needs to delete files.
 
     Parameters: path: of the store, for the error.
     """
@@ -79,13 +79,13 @@ def _needed_to_write(limit: int) -> int:
 
 
 def _require(needed_of: Callable[[int], int], purpose: str, path: Any) -> None:
-    """Parameters: needed_of: gives the number of descriptors that are needed where the process may have so many."""
+    """Raise OSError if too few descriptors are free. Parameters: needed_of: how many are needed under a given limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = None if limit == resource.RLIM_INFINITY else _count_open(limit)
     if used is None or used + needed_of(limit) <= limit:
         return
     enough = limit
-    while enough < used + needed_of(enough):  # with a higher limit more queues are kept open
+    while enough < used + needed_of(enough):  # under a higher limit a writer keeps more queues open
         enough = used + needed_of(enough)
     raise OSError(
         errno.EMFILE,

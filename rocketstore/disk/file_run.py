@@ -1,4 +1,4 @@
-"""FileRun: files of one length, each named by the offset of its first byte, that are written without a mapping."""
+"""FileRun: write a run of numbered files of one length, without a mapping."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ __all__ = ["FileRun"]
 
 
 class FileRun(ABC):
-    """A run of files that grows at its end. They are sparse; at most one is open at a time.
+    """A run of sparse files that grows at its end. Each file is named by the offset of its first byte.
 
-    What is there already is recovered before the first use. A full disk is an OSError, after which the call can be
-    made again: nothing counts as written that is not. Source: MappedFileQueue, DefaultMappedFile.
+    At most one file is open at a time. Existing files are recovered before the first use. A full disk raises OSError.
+    The call can then be repeated: bytes count as written only after they were written.
+    Source: MappedFileQueue, DefaultMappedFile.
     """
 
     def __init__(self, directory: str | os.PathLike[str], mapped_file_size: int) -> None:
-        """Nothing is opened or made before it is needed. Parameters: mapped_file_size: of every file, bytes."""
+        """Open nothing yet. Parameters: mapped_file_size: the length of every file, bytes."""
         self.directory = local_path(directory)
         self.mapped_file_size = mapped_file_size
         self._starts: list[int] = []
@@ -40,7 +41,7 @@ class FileRun(ABC):
         self._closed = False
         self._open_start, self._fd = -1, -1
         self._descriptor: weakref.finalize[..., FileRun] = weakref.finalize(self, int)
-        self._opened: dict[int, os.stat_result] = {}  # by their beginning: what a file was when it was first opened
+        self._opened: dict[int, os.stat_result] = {}  # by start offset: the status of a file when it was first opened
         self._unflushed: set[int] = set()
         self._changed_directories: set[Path] = set()
 
@@ -49,7 +50,7 @@ class FileRun(ABC):
         return self._closed
 
     def load(self) -> None:
-        """Take the files that are there for full, until ``recover`` finds the end. An empty last one is deleted.
+        """List the files, and treat all as full until ``recover`` finds the end. Delete an empty last file.
 
         Raises: CorruptFileError for a file of another length. Source: MappedFileQueue.load.
         """
@@ -58,7 +59,7 @@ class FileRun(ABC):
             files = MappedFileQueue([self.directory]).files
         except FileNotFoundError:
             files = []
-        if files and files[-1].size == 0:  # it never got its length
+        if files and files[-1].size == 0:  # a crash came before the file got its length
             files.pop().path.unlink()
             self._changed_directories.add(self.directory)
         for file in files:
@@ -72,8 +73,9 @@ class FileRun(ABC):
     def recover(self, *, zero: bool = False) -> None:
         """Find the end as RocketMQ does, and delete the files behind it.
 
-        Parameters: zero: also overwrite the bytes behind it in the last file. Units that stand there come back when
-        new ones have filled the place of the invalid one. Raises: CorruptFileError for a file of another length.
+        Parameters: zero: also overwrite the bytes behind the end in the last file. Otherwise old units there would be
+        valid again as soon as new units replace the invalid unit before them.
+        Raises: CorruptFileError for a file of another length.
         Source: ConsumeQueue.recover, BatchConsumeQueue.recover, ConsumeQueueExt.recover.
         """
         self.load()
@@ -85,23 +87,23 @@ class FileRun(ABC):
     def _recover(self, zero: bool) -> None: ...
 
     def flush(self) -> None:
-        """Return when all that was written, and every file made or deleted, is on the disk.
+        """Return when all written bytes, and the names of all created and deleted files, are on the disk.
 
-        Another thread may write meanwhile. Raises: StoreError if a file that was written is gone; OSError; what is not
-        on the disk then, the next call tries again.
+        Another thread may write meanwhile. Raises: StoreError if a written file is missing; OSError. The next call
+        retries the files that are not on the disk then.
         """
         self._require_open()
         for start in sorted(self._unflushed):
             try:
                 _sync(self._path(start), self._unflushed, start, self._opened.get(start))
             except (FileNotFoundError, StoreError):
-                if start in self._unflushed:  # not deleted meanwhile by us
+                if start in self._unflushed:  # otherwise this object deleted it meanwhile
                     raise replaced(self._path(start)) from None
         for directory in sorted(self._changed_directories):
             _sync(directory, self._changed_directories, directory)
 
     def release(self) -> None:
-        """Close the descriptor, which is opened again when it is needed: there may be more queues than descriptors."""
+        """Close the descriptor until it is needed again. A store may have more queues than descriptors."""
         self._open_start = -1
         self._descriptor()
 
@@ -117,7 +119,7 @@ class FileRun(ABC):
             self.load()
         self._delete(self._starts[::-1])
         self._end, self._recovered = 0, True
-        with contextlib.suppress(OSError):  # it was never made, or is not empty
+        with contextlib.suppress(OSError):  # the directory is missing or not empty
             self.directory.rmdir()
             self._changed_directories = {self.directory.parent}
 
@@ -168,7 +170,7 @@ class FileRun(ABC):
             self._starts.append(start)
         except FileExistsError:
             raise
-        except BaseException:  # Ctrl-C too, wherever it came: it is made again
+        except BaseException:  # Ctrl-C too: the next call makes the file again
             self._starts = [other for other in self._starts if other != start]
             self._unflushed.discard(start)
             self._end = end
@@ -192,13 +194,16 @@ class FileRun(ABC):
             try:
                 self._path(start).unlink(missing_ok=True)
             finally:
-                if not self._path(start).exists():  # Ctrl-C may come when it has gone
+                if not self._path(start).exists():  # Ctrl-C may come after the unlink
                     del self._starts[bisect_left(self._starts, start)]
                     self._opened.pop(start, None)
             self._changed_directories.add(self.directory)
 
     def _cut(self, end: int, *, zero: bool) -> None:
-        """End here: files behind go, from the last, bytes behind stay unless ``zero``. Source: truncateDirtyFiles."""
+        """End the run at an offset: delete the files behind it, the last file first.
+
+        Parameters: zero: also overwrite the bytes behind the end. Source: MappedFileQueue.truncateDirtyFiles.
+        """
         self._delete([start for start in reversed(self._starts) if start > end])
         self._end = 0
         if not self._starts:
@@ -213,7 +218,7 @@ class FileRun(ABC):
     # ---- bytes ---------------------------------------------------------------------------------------------
 
     def _read(self, position: int, size: int) -> bytes:
-        """Read bytes that one file has."""
+        """Read bytes of one file."""
         start = self._starts[bisect_right(self._starts, position) - 1]
         data = read_at(self._open(start), size, position - start, self._path(start))
         if len(data) < size:
@@ -221,16 +226,16 @@ class FileRun(ABC):
         return data
 
     def _write(self, data: bytes, position: int, start: int) -> None:
-        """Write bytes of the file that begins at ``start``, all of them."""
+        """Write all bytes at a position of the file that begins at ``start``."""
         fd = self._open(start)
         written = os.pwrite(fd, data, position - start)
         while written < len(data):
             written += os.pwrite(fd, data[written:], position - start + written)
-        self._unflushed.add(start)  # not before: a flush in between would take it for done
+        self._unflushed.add(start)  # only now: a flush before the last write would remove the mark
 
 
 def _sync(path: Path, waiting: set[Any], item: object, opened: os.stat_result | None = None) -> None:
-    """Bring a file or directory to the disk, by a descriptor of its own: that of the run may be exchanged meanwhile."""
+    """Bring a file or directory to the disk. Use a new descriptor: another thread may close that of the run."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if opened is not None and not os.path.samestat(os.fstat(fd), opened):

@@ -18,11 +18,11 @@ from rocketstore.errors import StoreError, StoreLockedError
 
 __all__ = ["StoreLock", "is_held"]
 
-# struct flock, which the system's headers give in another order there; of it the type and the holder's process.
+# The layout of struct flock, which differs on macOS, and the places of the type and of the holder's process in it.
 FLOCK, TYPE, PID = ("qqihh", 3, 2) if sys.platform == "darwin" else ("hhqqi", 0, 4)
 
-# These locks are a process's: they do not keep it from itself, and go when it closes any descriptor of the file.
-# So locked files are recorded by (device, inode) and not opened again.
+# A process owns these locks. They do not exclude the process itself, and closing any descriptor of the file frees them.
+# Therefore locked files are recorded by (device, inode), and never opened again.
 HELD: dict[tuple[int, int], StoreLock] = {}
 MUTEX = threading.RLock()
 
@@ -41,9 +41,9 @@ class StoreLock:
         self.owned = False
 
     def acquire(self) -> None:
-        """Take the lock, making the file if it is missing. Nothing waits.
+        """Take the lock without waiting. Make the file if it is missing.
 
-        Raises: StoreLockedError if another process, or another StoreLock in this one, has it; OSError.
+        Raises: StoreLockedError if another process, or another StoreLock of this process, has it; OSError.
         Source: DefaultMessageStore.start.
         """
         with MUTEX:
@@ -55,7 +55,7 @@ class StoreLock:
             fd = self._open_link() if is_link else open_own_file(self.path)
             try:
                 self._lock(fd)
-                # The bytes are written only once: the file's time stays that of the last start of a broker.
+                # The bytes are written only once, so that the file's time stays that of the last start of a broker.
                 if not is_link and os.pread(fd, 4, 0) != b"lock":
                     os.pwrite(fd, b"lock", 0)
                     sync(fd)
@@ -85,7 +85,7 @@ class StoreLock:
             ) from None
 
     def release(self) -> None:
-        """Give the lock up, if it is owned. The file stays. Source: DefaultMessageStore.shutdown."""
+        """Release the lock if this object owns it. The file stays. Source: DefaultMessageStore.shutdown."""
         with MUTEX:
             if self.owned:
                 self.owned = False
@@ -94,9 +94,9 @@ class StoreLock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process, this one too, holds the lock. False if the file is missing, or remote. Takes no lock.
+    """Return whether any process, this one included, holds the lock. False if the file is missing or remote.
 
-    Raises: OSError if it cannot be asked. Source: DefaultMessageStore.start.
+    It takes no lock. Raises: OSError if the system does not tell. Source: DefaultMessageStore.start.
     """
     if is_remote(path):
         return False
@@ -114,7 +114,7 @@ def is_held(path: Path) -> bool:
 
 
 def _ask(fd: int) -> tuple[int, ...]:
-    """Give the struct flock of whoever is in the way of a lock."""
+    """Return the struct flock of the lock that stands in the way of ours."""
     wanted = [0] * 5
     wanted[TYPE] = fcntl.F_WRLCK
     wanted[FLOCK.index("q") + 1] = 1  # byte 0, length 1
@@ -132,7 +132,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def _disown() -> None:
-    """Forget, after a fork, what the parent holds; closing its descriptors later would free a lock of our own."""
+    """Close the parent's locked files after a fork: closing them later would free a lock of this process."""
     for lock in HELD.values():
         os.close(lock._fd)
         lock.owned = False

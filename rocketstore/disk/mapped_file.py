@@ -1,4 +1,4 @@
-"""MappedFile: a whole file in memory."""
+"""MappedFile: a whole file, mapped into memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from rocketstore.limits import LONG_MAX
 
 __all__ = ["MappedFile", "SelectMappedBufferResult", "check_mode", "is_offset_name"]
 
-MODES = ("r", "r+", "a")  # read; also write what exists; also make what is missing
+MODES = ("r", "r+", "a")  # read; also write existing files; also make missing files
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 
 
 class SelectMappedBufferResult(NamedTuple):
-    """A slice of a mapped file, not copied: ``start_offset`` in the whole run of files, ``view``, ``size``, ``file``.
+    """A slice of a mapped file, without a copy. ``start_offset`` is its offset in the run of files.
 
-    The mapping stays while the view does. Source: SelectMappedBufferResult.
+    The mapping lives as long as the view. Source: SelectMappedBufferResult.
     """
 
     start_offset: int
@@ -44,13 +44,13 @@ class SelectMappedBufferResult(NamedTuple):
 
 
 class MappedFile(Closable):
-    """A whole file in memory, shared with whoever else has it open. A context manager.
+    """A whole file in memory, shared with other processes that have it open. A context manager.
 
-    Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping as
-    kernels take it; ``fd``, the descriptor of a file open for writing, -1 of another.
+    Attributes: ``path``; ``mode``, "r" or "r+"; ``identity``, of the file that was opened; ``buffer``, the mapping for
+    kernels; ``fd``, the descriptor of a file open for writing, otherwise -1.
 
-    Source: DefaultMappedFile. There the file is sparse; here it is allocated before it is mapped, so that a full
-    disk is an OSError and not a killed process.
+    RocketMQ's files are sparse. Here a file is allocated before it is mapped, so that a full disk raises OSError and
+    does not kill the process. Source: DefaultMappedFile.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MappedFile(Closable):
         self._descriptor = closing(self, descriptor)
         try:
             if create_size is not None:
-                os.ftruncate(descriptor, create_size)  # at once: killed while it grows, it had a length of no file
+                os.ftruncate(descriptor, create_size)  # at once: a killed process leaves no file of another length
                 allocate(descriptor, create_size)
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
@@ -95,7 +95,7 @@ class MappedFile(Closable):
         self.buffer = Buffer(self._map, self.path, mode != "r")
         self.fd = descriptor if mode != "r" else -1
         if mode == "r":
-            self._descriptor()  # the mapping needs none
+            self._descriptor()  # the mapping does not need the descriptor
 
     def _open(self, create_size: int | None) -> int:
         if create_size is not None:
@@ -105,7 +105,7 @@ class MappedFile(Closable):
 
     @property
     def file_from_offset(self) -> int:
-        """Where the file begins in its run, bytes: its name; 0 for a file that has another kind of name."""
+        """The offset of the file in its run, bytes, from its name; 0 if the name is no offset."""
         return int(self.path.name) if is_offset_name(self.path.name) else 0
 
     def select_mapped_buffer(self, pos: int, size: int) -> SelectMappedBufferResult | None:
@@ -122,7 +122,7 @@ class MappedFile(Closable):
         return SelectMappedBufferResult(self.file_from_offset + pos, view, size, self)
 
     def advise(self, use: str, pos: int = 0, size: int | None = None) -> None:
-        """Tell the system how bytes will be used: "random", "sequential" or "willneed". It may ignore it."""
+        """Tell the system how bytes will be used: "random", "sequential" or "willneed". The system may ignore it."""
         option = getattr(mmap, ADVICE[use], None)
         start = pos - pos % mmap.PAGESIZE
         end = self.buffer.size if size is None else min(pos + size, self.buffer.size)
@@ -130,7 +130,7 @@ class MappedFile(Closable):
             self.buffer.use(self._map.madvise, option, start, end - start)
 
     def allocate(self, pos: int) -> None:
-        """Have the disk's room for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
+        """Reserve disk space for all bytes from ``pos`` on, which are zeros. Raises: OSError."""
         copy = self._copy()
         try:
             allocate(copy, self.buffer.size, pos)
@@ -138,7 +138,7 @@ class MappedFile(Closable):
             os.close(copy)
 
     def allocate_holes(self) -> None:
-        """Have the disk's room for all bytes of a file that was made sparse. Raises: OSError."""
+        """Reserve disk space for the holes of a sparse file. Raises: OSError."""
         copy, begin = self._copy(), 0
         try:
             for first, last in data_ranges(self.path, 0, self.buffer.size):
@@ -149,7 +149,7 @@ class MappedFile(Closable):
             os.close(copy)
 
     def view(self) -> memoryview:
-        """Return the bytes. The mapping stays while the view does, also after ``close``.
+        """Return the bytes. The mapping lives as long as the view, also after ``close``.
 
         After using the view, call ``buffer.check_faults()``, as for ``select_mapped_buffer``.
         """
@@ -168,12 +168,12 @@ class MappedFile(Closable):
             self.buffer.check_faults()
 
     def flush(self) -> None:
-        """Write what changed to the disk, and return when it is there. Other threads run meanwhile."""
+        """Return when all changed bytes are on the disk. Other threads run meanwhile."""
         if sys.platform == "darwin":
             self.buffer.use(self._map.flush)  # there, fsync does not write changes made through a mapping
         elif sys.platform == "linux":
-            # Else the kernel takes each changed page out of the mapping by itself, and interrupts all processors.
-            with contextlib.suppress(OSError):  # locked in memory
+            # Otherwise the kernel unmaps each changed page separately, and interrupts all processors each time.
+            with contextlib.suppress(OSError):  # the pages are locked in memory
                 self.buffer.use(self._map.madvise, mmap.MADV_DONTNEED)
         copy = self._copy()
         try:
@@ -182,7 +182,7 @@ class MappedFile(Closable):
             os.close(copy)
 
     def check_file(self) -> None:
-        """Raise StoreError unless this file, open for writing, is still the one with its name."""
+        """Raise StoreError if another file has taken the name of this file, which is open for writing."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -191,12 +191,12 @@ class MappedFile(Closable):
             raise replaced(self.path)
 
     def _copy(self) -> int:
-        """Give a descriptor that stays, whoever closes the file meanwhile."""
+        """Return a duplicate descriptor, which stays open if another thread closes the file."""
         copy: int = self.buffer.use(os.dup, self.fd)
         return copy
 
     def close(self) -> None:
-        """Wait for the calls in flight and unmap; a mapping that views still use goes with the last of them."""
+        """Wait for running calls, and unmap. A mapping that views still use is unmapped with the last view."""
         first = True
         try:
             first = self.buffer.close()
@@ -212,15 +212,16 @@ class MappedFile(Closable):
 
 
 def replaced(path: Path) -> StoreError:
+    """Return the error for a file that was removed or replaced while it was written."""
     return StoreError(f"{path}: was removed or replaced while it was written: another process is here")
 
 
 def check_mode(mode: str, modes: Sequence[str] = MODES) -> None:
-    """Raise ValueError for another mode than these."""
+    """Raise ValueError for a mode that is not among ``modes``."""
     if mode not in modes:
         raise ValueError(f"mode={mode!r}: must be one of {', '.join(map(repr, modes))}")
 
 
 def is_offset_name(name: str) -> bool:
-    """Whether a name is that of a file in a run: 20 digits that fit a long."""
+    """Return whether a name is that of a file in a run: 20 digits whose number fits a long."""
     return len(name) == 20 and name.isascii() and name.isdecimal() and int(name) <= LONG_MAX

@@ -1,4 +1,4 @@
-"""A run of numbered files that form one log or queue, each of them mapped when it is read."""
+"""MappedFileQueue: a run of numbered files that form one log or queue. Each file is mapped when it is read."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ __all__ = ["LogFile", "MappedFileQueue", "Mappings", "Window"]
 
 MAX_MAPPED = 64  # files of one run that are mapped at a time
 RECOVERED_FILES = 3  # the last files of a queue, in which a broker looks for the queue's end
-SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and another machine's
-REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # the file can be read, but not mapped now
-LISTED = 1_000_000_000  # ns that a list is believed: some file systems report no change of a directory
+SETTLED = 2_000_000_000  # ns; the clock of a directory may be coarse, and of another machine
+REFUSED = (errno.ENOMEM, errno.ENODEV, errno.EMFILE, errno.ENFILE)  # a file with this error can be read, not mapped
+LISTED = 1_000_000_000  # ns that a list is used: some file systems do not report changes of a directory
 
 
 class LogFile(NamedTuple):
-    """One file of a run: where it begins, bytes; and as it was listed: its path, its length, bytes, and which it is."""
+    """One file of a run as it was listed: its offset in the run, path, length in bytes, and identity."""
 
     file_from_offset: int
     path: Path
@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
 
 class Mappings:
-    """Mappings that are kept, those used last: of one run of files, or of several that share them."""
+    """The mappings that were used last, of one run of files or of several runs that share them."""
 
     def __init__(self, most: int = MAX_MAPPED) -> None:
         self._most = most
@@ -71,8 +71,8 @@ class Mappings:
     def keep(self, run: object, start: int, use: str, mapped: MappedFile) -> None:
         self._kept[run, start, use] = mapped
         while len(self._kept) > self._most:
-            with contextlib.suppress(KeyError):  # another thread has let all go
-                self._kept.popitem(last=False)  # unmapped when its last user lets it go
+            with contextlib.suppress(KeyError):  # another thread has cleared all
+                self._kept.popitem(last=False)  # unmapped when its last user drops it
 
     def clear(self) -> None:
         self._kept.clear()
@@ -82,10 +82,10 @@ class Mappings:
 
 
 class MappedFileQueue:
-    """A run of files, each named by the offset of its first byte in 20 digits, read as one range of offsets.
+    """A run of files, read as one range of offsets. Each is named by the offset of its first byte, in 20 digits.
 
-    Files are mapped when they are read, a bounded number at a time, and read without a mapping where that is
-    refused. Other files in the directories are left alone. Source: MappedFileQueue, MultiPathMappedFileQueue.
+    A bounded number of files is mapped at a time. If the system refuses a mapping, the file is read without one. Other
+    files in the directories are ignored. Source: MappedFileQueue, MultiPathMappedFileQueue.
     """
 
     def __init__(
@@ -96,23 +96,24 @@ class MappedFileQueue:
         mappings: Mappings | None = None,
         files: list[LogFile] | None = None,
     ) -> None:
-        """List the files of one or several directories; of two with one name the first directory's counts.
+        """List the files of one or several directories. If two files have one name, the first directory's is used.
 
-        Parameters: mapped_file_size: bytes, else what the files show. mappings: those of several runs, else its own.
-        files: a list that was made before, in order; the directories are then not listed before ``list_again``.
+        Parameters: mapped_file_size: bytes; by default, the size that the files show. mappings: shared by several runs;
+        by default, the run has its own. files: a list that was made before, in order. The directories are then not
+        listed before ``list_again``.
         Raises: FileNotFoundError if no directory exists.
         """
         self.directories = list(map(to_path, directories))
-        self.files: list[LogFile] = []  # exchanged, and never changed
+        self.files: list[LogFile] = []  # replaced by another list, and never changed
         self.given_size = mapped_file_size
-        self._shown_size = self.files, 0  # which is asked for once for each file
+        self._shown_size = self.files, 0  # computed once for each list
         self._shown_starts = self.files, np.empty(0, np.int64)
         self._mappings = Mappings() if mappings is None else mappings
-        self._name = object()  # among the mappings: theirs do not keep this object alive
+        self._name = object()  # the key among shared mappings, which do not keep this queue alive
         self._live: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._closed = False
         self._is_tolerant = False
-        self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories as they were, and when, epoch ns
+        self._listed: tuple[list[tuple[int, int]], int] = [], 0  # the directories, and the time, epoch ns, of the list
         self.is_planned = files is not None
         if files is not None:
             self.files = files
@@ -130,12 +131,12 @@ class MappedFileQueue:
         return False
 
     def list_again(self) -> None:
-        """List the directories, also if a list was given, because a file is not as it was when that list was made."""
+        """List the directories, also if a list was given. Call it if a file differs from the given list."""
         self.is_planned = False
         self.refresh()
 
     def refresh(self) -> None:
-        """List the directories again, if they changed: files come, grow and go while a broker runs.
+        """List the directories again if they changed. A broker adds, extends and deletes files while it runs.
 
         A list of files that was given is kept.
         """
@@ -147,7 +148,7 @@ class MappedFileQueue:
             self._listed = directories, now
 
     def _directories(self) -> list[tuple[int, int]]:
-        """Which they are, and when a name in them changed, epoch ns."""
+        """Return inode and last change, epoch ns, of each directory."""
         found = []
         for directory in self.directories:
             with contextlib.suppress(FileNotFoundError):
@@ -156,7 +157,7 @@ class MappedFileQueue:
         return found
 
     def _is_listed(self, directories: list[tuple[int, int]], now: int) -> bool:
-        """Whether a list that was made long enough after the last change is still right."""
+        """Return whether the list is still valid: it was made long enough after the last change."""
         listed, at = self._listed
         is_settled = max((changed for _, changed in listed), default=now) <= at - SETTLED
         if directories != listed or not self.files or not is_settled or not at <= now < at + LISTED:
@@ -176,7 +177,7 @@ class MappedFileQueue:
         """
         files = self._list_once()
         has_gap = any(before.end_offset != after.file_from_offset for before, after in pairwise(files))
-        if has_gap and files != self.files:  # a gap that was there before has been checked
+        if has_gap and files != self.files:  # an older gap was checked before
             newest = files[-1].file_from_offset
             for directory in filter(is_remote, self.directories):
                 directory.forget()
@@ -192,7 +193,7 @@ class MappedFileQueue:
                     for entry in entries:
                         if is_offset_name(entry.name) and entry.is_file():
                             start = int(entry.name)
-                            with contextlib.suppress(FileNotFoundError):  # it has expired just now
+                            with contextlib.suppress(FileNotFoundError):  # the file has just expired
                                 size = entry.stat().st_size
                                 found.setdefault(start, LogFile(start, directory / entry.name, size, identity(entry)))
             except FileNotFoundError as error:
@@ -202,7 +203,7 @@ class MappedFileQueue:
         return [found[start] for start in sorted(found)]
 
     def extend(self) -> None:
-        """Note whole files that were made behind the last one, without a list of all."""
+        """Add complete files that were made behind the last one, without a listing."""
         files, size = list(self.files), self.mapped_file_size
         while files and files[-1].size == size and (made := self._made(files[-1].end_offset, size)) is not None:
             files.append(made)
@@ -221,9 +222,10 @@ class MappedFileQueue:
 
     @property
     def mapped_file_size(self) -> int:
-        """The length of a complete file, bytes, 0 if no file exists: given, or what lengths and beginnings show.
+        """The length of a complete file, bytes; 0 if no file exists. It is given, or shown by the files.
 
-        The longest file is whole, unless the distances of beginnings, which are multiples of the length, say otherwise.
+        The longest file is complete if the distances between the files are multiples of its length. Otherwise the least
+        distance is the length.
         """
         if self.given_size is not None:
             return self.given_size
@@ -237,13 +239,13 @@ class MappedFileQueue:
         return size
 
     def start_behind(self, file: LogFile) -> int:
-        """Where the file behind one begins; of the last one, where none can."""
+        """Return the offset of the next file, LONG_MAX for the last file."""
         files = self.files
         at = bisect.bisect_right(files, file.file_from_offset, key=FROM_OFFSET)
         return files[at].file_from_offset if at < len(files) else LONG_MAX
 
     def between(self, begin: int, end: int) -> Iterator[LogFile]:
-        """Give the files in which bytes from ``begin`` to before ``end`` may be, without a look at the others."""
+        """Yield the files that may have bytes from ``begin`` to before ``end``."""
         files = self.files
         at = max(bisect.bisect_right(files, begin, key=FROM_OFFSET) - 1, 0)
         while at < len(files) and files[at].file_from_offset < end:
@@ -251,13 +253,13 @@ class MappedFileQueue:
             at += 1
 
     def last_before(self, offset: int) -> LogFile | None:
-        """Return the last file that begins at an offset or before it, None if none does."""
+        """Return the last file that begins at an offset or before it, None without one."""
         files = self.files
         at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
         return files[at] if at >= 0 else None
 
     def starts(self) -> np.ndarray:
-        """Return where the files begin, int64[n], bytes."""
+        """Return the offsets of the files, int64[n], bytes."""
         files, starts = self._shown_starts
         if files is not self.files:
             files = self.files
@@ -266,22 +268,26 @@ class MappedFileQueue:
         return starts
 
     def find(self, offset: int) -> LogFile | None:
-        """Give the file that has the byte at ``offset``. Source: MappedFileQueue.findMappedFileByOffset."""
-        files = self.files  # which another thread may exchange
+        """Return the file that has the byte at ``offset``, None without one.
+
+        Source: MappedFileQueue.findMappedFileByOffset.
+        """
+        files = self.files  # another thread may replace the list
         at = bisect.bisect_right(files, offset, key=FROM_OFFSET) - 1
         return files[at] if at >= 0 and offset < files[at].end_offset else None
 
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
-        """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
+        """Return at least ``size`` bytes at ``offset``, or as many as their file has; None if no file has the offset.
 
-        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``. until: how far it goes on.
+        Parameters: use: "random" or "sequential", as for ``MappedFile.advise``. until: the offset to which a sequential
+        caller will read.
         """
         file = self.find(offset)
         if file is None:
             return None
         try:
             return Window(self.map(file, use).buffer, file.file_from_offset)
-        except FileNotFoundError:  # it expired since it was listed
+        except FileNotFoundError:  # the file expired since it was listed
             self.list_again()
             return None
         except OSError as error:
@@ -304,11 +310,11 @@ class MappedFileQueue:
         return [self.pread(offset, size) for offset in offsets]
 
     def data_ranges(self, file: LogFile, begin: int) -> Iterator[tuple[int, int]]:
-        """Give the ranges of a file, from a position in it on, that are not holes."""
+        """Yield the ranges of a file, from a position in it on, that are not holes."""
         return data_ranges(file.path, begin, file.size)
 
     def tolerate_faults(self) -> None:
-        """From now on read zeros where the disk cannot read. ``lost_ranges`` of a window's buffer lists the places."""
+        """Read zeros from now on where the disk cannot read. ``lost_ranges`` of a window's buffer lists the places."""
         self._is_tolerant = True
         self._mappings.clear()
 
@@ -316,7 +322,7 @@ class MappedFileQueue:
         """Drop all bytes that were read ahead, because a writer may have changed them since."""
 
     def map(self, file: LogFile, use: str = "") -> MappedFile:
-        """Map a file, or give the mapping there is."""
+        """Return a mapping of a file, a kept one if the file did not change."""
         if self._closed:
             raise StoreClosedError(f"{self.directories[0]} is closed")
         mapped = self._mappings.take(self._name, file.file_from_offset, use)
@@ -331,7 +337,7 @@ class MappedFileQueue:
         return mapped
 
     def close(self) -> None:
-        """Close every mapping that was given away; later use of one raises StoreClosedError."""
+        """Close every mapping that was returned. Later use of a mapping raises StoreClosedError."""
         self._closed = True
         for mapped in list(self._live):
             for use in ("", *ADVICE):

@@ -1,7 +1,7 @@
 """Threads that work for others, and how they wait for each other.
 
-Ctrl-C may end any statement of the main thread. threading.Event, Condition and Thread.join are Python code themselves,
-and ended in the middle they leave a lock held, or take a living thread for dead; one call of a lock is done or not.
+Ctrl-C may end any statement of the main thread. threading.Event, Condition and Thread.join are Python code. Ctrl-C in
+the middle of them leaves a lock held, or makes a living thread look dead. One call of a lock cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 __all__ = ["ASK_SECONDS", "ServiceThread", "Wakeup"]
 
-ASK_SECONDS = 0.1  # between two looks whether a thread still lives
+ASK_SECONDS = 0.1  # between two checks whether a thread still lives
 
 
 class Wakeup:
-    """One thread waits, others wake it. Until it waits again, it is woken once."""
+    """One thread waits, others wake it. Several calls of ``set`` wake it once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class Wakeup:
                 self._lock.release()
 
     def wait(self, seconds: float = -1) -> bool:
-        """Wait to be woken, or so long. Returns: whether it was."""
+        """Wait for ``set``, at most some seconds. Return whether ``set`` was called."""
         return self._lock.acquire(timeout=seconds)
 
 
@@ -42,15 +42,16 @@ class ServiceThread:
 
     def __init__(self, name: str, run: Callable[[], object]) -> None:
         self._run = run
-        self._pid = 0  # of the process that has it
+        self._pid = 0  # the process that started the thread
         self._has_ended = False
         self._ended = Wakeup()
         self._thread = threading.Thread(target=self._run_to_end, name=name, daemon=True)
 
     def start(self, stop: Callable[[], object] = lambda: None) -> None:
-        """Parameters: stop: has it end, called where an error, as of Ctrl-C, leaves open whether it runs.
+        """Start the thread.
 
-        Raises: RuntimeError if there can be no more threads.
+        Parameters: stop: makes the thread end. It is called if an error, for example Ctrl-C, leaves it unknown whether
+        the thread runs. Raises: RuntimeError if the system has no more threads.
         """
         try:
             self._thread.start()
@@ -68,15 +69,15 @@ class ServiceThread:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was started, in this process, and has not ended."""
+        """Whether the thread was started in this process and has not ended."""
         return not self._has_ended and self._pid == os.getpid()
 
     @property
     def is_current(self) -> bool:
-        """Whether this is the thread."""
+        """Whether the caller runs in this thread."""
         return threading.current_thread() is self._thread
 
     def join(self) -> None:
-        """Return when it has ended."""
+        """Return when the thread has ended."""
         while self.is_alive:
             self._ended.wait(ASK_SECONDS)

@@ -22,10 +22,9 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(://|::)")
 def to_path(path: Any) -> Path:
     """Return a local Path, or the RemotePath of a URI (``s3://bucket/store``) or of a path of universal_pathlib.
 
-    A local one is absolute: what is opened stays where it is when the process goes to another directory.
-    What the file system needs to know it has from its own environment, from fsspec's configuration, or from the path.
-    Raises: ModuleNotFoundError naming the package that is missing; ValueError for a protocol that fsspec knows not, and
-    for a file of another host.
+    A local path becomes absolute, so that it stays valid when the process changes its directory. A file system gets its
+    options from its environment, from fsspec's configuration, or from the path.
+    Raises: ModuleNotFoundError naming the missing package; ValueError for an unknown protocol, or for another host.
     """
     if isinstance(path, RemotePath):
         return cast("Path", path)
@@ -54,7 +53,7 @@ def local_path(path: Any) -> Path:
     """Return the Path of a local file or directory. Raises: io.UnsupportedOperation for a remote path."""
     local = to_path(path)
     if is_remote(local):
-        why = "stores elsewhere are opened for reading, and for no more"
+        why = "remote stores are opened for reading only"
         raise io.UnsupportedOperation(f"{local} is remote: {why}: copy it to a local path")
     return local
 
@@ -70,8 +69,8 @@ def scandir(path: Path) -> AbstractContextManager[Iterator[Any]]:
 def held_lists(path: object) -> AbstractContextManager[None]:
     """Use each list of a remote directory until the end of a ``with`` block, so that a plan lists it only once.
 
-    Parameters: path: any path of the store; a local path changes nothing. If a file turns out to be
-    missing, its directory is listed again all the same.
+    If a file turns out to be missing, its directory is listed again. Parameters: path: any path of the store. A local
+    path changes nothing.
     """
     return path.hold_lists() if is_remote(path) else contextlib.nullcontext()
 
@@ -87,8 +86,8 @@ def sparing_reads(path: object) -> AbstractContextManager[None]:
 
 
 def identity(path: Any) -> object:
-    """Return a value that differs when another file takes the place of a file, so that mappings of it are outdated.
+    """Return a value that differs if another file takes the place of a file, so that its mappings are outdated.
 
-    Parameters: path: a path, or an entry of ``scandir``. A remote one is another file whenever it changed.
+    Parameters: path: a path, or an entry of ``scandir``. A remote file that changed counts as another file.
     """
     return path.version() if isinstance(path, RemotePath | ListedEntry) else path.stat().st_ino

@@ -1,4 +1,4 @@
-"""The geometry of index files: how many slots and items a file has room for. No file says it."""
+"""IndexGeometry: how many slots and items an index file has room for. No file holds it; items may show it."""
 
 from __future__ import annotations
 

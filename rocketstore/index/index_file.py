@@ -34,8 +34,8 @@ __all__ = ["IndexFile"]
 class IndexFile(IndexFileKernel, Closable):
     """An index file: a table of hash slots, and items chained from each slot, newest first.
 
-    Made by ``create`` or ``open``; a context manager. ``len`` is the number of items. One opened with mode "r"
-    pickles as its path and geometry and is opened again where it is used.
+    ``create`` and ``open`` make it. It is a context manager. ``len`` is the number of items. A file opened with mode
+    "r" pickles as its path and geometry, and is opened again in the process that gets it.
 
     Attributes: path; mode; compat, the RocketMQ release whose bytes are written; hash_slot_num; index_num.
     Source: org.apache.rocketmq.store.index.IndexFile.
@@ -64,10 +64,10 @@ class IndexFile(IndexFileKernel, Closable):
     ) -> Self:
         """Make an index file and open it for writing.
 
-        Parameters: hash_slot_num: slots. index_num: items and one, as RocketMQ counts. end_phy_offset,
-        end_timestamp: where the file before this one ended. compat: the RocketMQ release to write as.
-        Raises: FileExistsError; OSError, if the disk is full; TypeError, ValueError for a geometry, offset or time that
-        cannot be.
+        Parameters: hash_slot_num: slots. index_num: items plus one, as RocketMQ counts. end_phy_offset, end_timestamp:
+        the end of the file before this one. compat: the RocketMQ release to write as.
+        Raises: FileExistsError; OSError, if the disk is full; TypeError, ValueError for an impossible geometry, offset
+        or time.
         Source: IndexFile.<init>.
         """
         Compat.of(compat)
@@ -96,12 +96,12 @@ class IndexFile(IndexFileKernel, Closable):
     ) -> Self:
         """Open an index file.
 
-        Parameters: mode: "r" changes nothing and works on a read-only directory, "r+" also puts, and gives a file that
-        is not full all its room on the disk. hash_slot_num, index_num: the geometry, which no file holds. Not given, it
-        is RocketMQ's default if the length fits and sampled items agree; in mode "r" else the only pair with which they
-        do.
-        Raises: CorruptFileError if the file cannot be an index of this geometry, or sampled items are found with
-        another alone; ValueError if the geometry does not follow from the file; FileNotFoundError and other OSError.
+        Parameters: mode: "r" changes nothing and works on a read-only directory. "r+" also puts, and reserves the disk
+        space of a file that is not full. hash_slot_num, index_num: the geometry, which no file holds. By default it is
+        RocketMQ's default if the length fits and sampled items agree. In mode "r" it may also be the only other
+        geometry with which sampled items agree.
+        Raises: CorruptFileError if the file cannot be an index of this geometry, or if sampled items agree only with
+        another geometry; ValueError if the geometry does not follow from the file; FileNotFoundError; OSError.
         Source: IndexFile.load.
         """
         Compat.of(compat)
@@ -137,7 +137,7 @@ class IndexFile(IndexFileKernel, Closable):
 
     @property
     def identity(self) -> object:
-        """Return a value that another file at the path would not have."""
+        """A value that differs if another file takes the path of this one."""
         return self._file.identity
 
     @property
@@ -146,16 +146,16 @@ class IndexFile(IndexFileKernel, Closable):
 
     @property
     def header(self) -> IndexHeader:
-        """The header as it is now. Source: IndexHeader.load."""
+        """The current header. Source: IndexHeader.load."""
         return IndexHeader(*self._header())
 
     @property
     def is_write_full(self) -> bool:
-        """Whether no item fits any more. Source: IndexFile.isWriteFull."""
+        """Whether the file is full. Source: IndexFile.isWriteFull."""
         return self.header.index_count >= self.index_num
 
     def is_time_matched(self, begin_timestamp: int, end_timestamp: int) -> bool:
-        """Whether the file's time range and this one, epoch milliseconds, inclusive, have anything in common.
+        """Return whether the times of the file overlap a range, epoch milliseconds, inclusive.
 
         Source: IndexFile.isTimeMatched.
         """
@@ -188,12 +188,13 @@ class IndexFile(IndexFileKernel, Closable):
         return np.where((ordinals < 0) | (ordinals > count), places, -1)
 
     def check_file(self) -> None:
-        """Raise StoreError unless the file, open for writing, is still the one with its name."""
+        """Raise StoreError if another file has taken the name of this file, which is open for writing."""
         self._file.check_file()
 
     def flush(self) -> None:
-        """Write the header and what changed to the disk. Raises: OSError; io.UnsupportedOperation in mode "r".
+        """Return when the header and all changed bytes are on the disk.
 
+        Raises: OSError; io.UnsupportedOperation in mode "r".
         Source: IndexFile.flush.
         """
         self._check_file_size()
@@ -201,10 +202,10 @@ class IndexFile(IndexFileKernel, Closable):
         self._file.flush()
 
     def close(self) -> None:
-        """Flush if open for writing, wait for calls in flight, and unmap. Later calls raise StoreClosedError."""
+        """Flush if open for writing, wait for running calls, and unmap. Later calls raise StoreClosedError."""
         try:
             if self.mode != "r":
-                with contextlib.suppress(StoreClosedError):  # closed before, or by another thread just now
+                with contextlib.suppress(StoreClosedError):  # it is closed already, or by another thread just now
                     self.flush()
         finally:
             self._file.close()

@@ -1,4 +1,4 @@
-"""The header of an index file."""
+"""IndexHeader: the header of an index file; read and write it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class QueryOffsetResult(NamedTuple):
 
 
 class IndexService(Closable):
-    """The index files of one directory. Made by ``open``; a context manager.
+    """The index files of one directory. ``open`` makes it. It is a context manager.
 
     Attributes: ``directory``; ``mode``; ``compat``; ``checkpoint``.
     Source: org.apache.rocketmq.store.index.IndexService.
@@ -119,7 +119,7 @@ class IndexService(Closable):
         """
         check_mode(mode)
         if not last_exit_ok and checkpoint is None:
-            raise ValueError("last_exit_ok=False: a checkpoint is needed, or every file would be taken for a bad one")
+            raise ValueError("last_exit_ok=False: a checkpoint is needed, or every file would be rejected")
         geometry = given_geometry(hash_slot_num, index_num)
         Compat.of(compat)
         directory = to_path(directory) if mode == "r" else local_path(directory)
@@ -168,8 +168,8 @@ class IndexService(Closable):
         Parameters
         ----------
         requests : a MessageBatch, or columns by name, as a dict of arrays or an Arrow, pandas or polars table:
-            ``topic``; ``phy_offset``, bytes; ``store_timestamp``, epoch ms; and as far as there are any ``uniq_key``,
-            ``keys`` (the KEYS property), ``tags``, null where a message has none, and ``sys_flag``.
+            ``topic``; ``phy_offset``, bytes; ``store_timestamp``, epoch ms. Optional: ``uniq_key``, ``keys`` (the KEYS
+            property) and ``tags``, null for a message without them, and ``sys_flag``.
 
         Returns
         -------
@@ -376,7 +376,7 @@ class IndexService(Closable):
 def open_index(
     directory: Path, config: Any, checkpoint: StoreCheckpoint | None = None, *, last_exit_ok: bool = True
 ) -> IndexService:
-    """Open the index of a store to add to it. Parameters: config: has every size."""
+    """Open the index of a store for adding. Parameters: config: a StoreConfig with every size."""
     return IndexService.open(
         directory, "a", hash_slot_num=config.max_hash_slot_num, index_num=config.max_index_num, compat=config.compat,
         last_exit_ok=last_exit_ok, checkpoint=checkpoint, max_msgs_num_batch=config.max_msgs_num_batch,

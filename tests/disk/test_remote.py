@@ -543,7 +543,7 @@ def test_a_file_that_shrinks_after_it_was_listed_is_an_error(tmp_path, use):
         log, index = max((root / "commitlog").iterdir()), min((path / "index").iterdir())
         for file in root.rglob("[0-9]" * 17 + "*"):
             os.truncate(file, 24)
-        with pytest.raises(CorruptFileError, match=r"the file was cut, or exchanged, while open") as caught:
+        with pytest.raises(CorruptFileError, match=r"the file was cut, or replaced, while open") as caught:
             {
                 "scan": lambda: list(store.scan()),
                 "messages": lambda: store.commit_log.get_messages([0, 2000]),

@@ -543,6 +543,6 @@ def test_spark_builds_of_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path
 def test_spark_is_told_that_a_uri_is_not_written_to(spark, bucket):
     register(spark)
     df = spark.createDataFrame([("T", b"body")], "topic string, body binary")
-    with pytest.raises(Exception, match="is remote: stores elsewhere are opened for reading, and for no more"):
+    with pytest.raises(Exception, match="is remote: remote stores are opened for reading only"):
         df.write.format("rocketstore").mode("append").save(f"{bucket}/new")
     assert not fsspec.filesystem("s3").exists(f"{BUCKET}/new")

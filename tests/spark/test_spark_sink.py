@@ -206,7 +206,7 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
 
 @pytest.mark.parametrize(("options", "reason"), [
     ({"path": "relative"}, "must be the absolute path"),
-    ({"path": "memory://store"}, "is remote: stores elsewhere are opened for reading, and for no more"),
+    ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
     ({}, "option path='': must be the absolute path"),
     ({"path": "/x", "topics": "T"}, "option 'topics': none of this name is for writing, but path, storeTimestamp, "),
     ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),

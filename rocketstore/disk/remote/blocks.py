@@ -29,7 +29,7 @@ os.register_at_fork(after_in_child=renew_all)
 
 
 class BlockSource(Protocol):
-    """A file of which blocks are read: a RemotePath."""
+    """A file from which blocks are read: a RemotePath."""
 
     def version(self) -> tuple[object, ...]: ...
 
@@ -39,7 +39,7 @@ class BlockSource(Protocol):
 
 
 class Blocks:
-    """The parts of files that were read last, or are being read ahead."""
+    """The blocks of one store's files that were read last, or are being read ahead."""
 
     def __init__(self) -> None:
         ALL_BLOCKS.add(self)
@@ -57,14 +57,14 @@ class Blocks:
             self.is_sparing = before
 
     def get(self, path: BlockSource, size: int, number: int, origin: int = 0) -> bytes:
-        """Give a block of the first ``size`` bytes of a file. Raises: as ``RemotePath.pread``.
+        """Return a block of the first ``size`` bytes of a file.
 
-        Parameters: origin: where block 0 begins.
+        Parameters: number: of the block. origin: the position of block 0 in the file. Raises: as ``RemotePath.pread``.
         """
         return self._read(path, size, number, origin, lambda read: read()).result()
 
     def read_ahead(self, path: BlockSource, size: int, number: int, origin: int = 0) -> None:
-        """Have a block read by another thread, if one can be started."""
+        """Start a thread that reads a block, if the system has threads."""
         with contextlib.suppress(RuntimeError):
             self._read(path, size, number, origin, self._start_thread)
 
@@ -73,12 +73,12 @@ class Blocks:
         threading.Thread(target=read, daemon=True).start()
 
     def renew(self) -> None:
-        """Begin anew in a forked process."""
+        """Forget all blocks in a forked process."""
         self._lock = threading.Lock()
         self._kept = OrderedDict()
 
     def clear(self) -> None:
-        """Read all anew: somebody may have written."""
+        """Forget all blocks, because a writer may have changed the files."""
         with self._lock:
             self._kept.clear()
 
@@ -87,7 +87,7 @@ class Blocks:
         end = min(begin + BLOCK, size)
         key = *path.version(), path.list_time(), begin, end
         new: Future[bytes] = Future()
-        try:  # from before it is kept: Ctrl-C may come at once
+        try:  # begins before the block is kept: Ctrl-C may come at once
             with self._lock:
                 block = self._kept.pop(key, new)
                 self._kept[key] = block

@@ -43,7 +43,7 @@ def open_copy(path: RemotePath) -> int:
 
 
 class Copy:
-    """A file without a name, which goes with the last descriptor of it."""
+    """A temporary file without a name. It is deleted with its last descriptor."""
 
     def __init__(self) -> None:
         self.fd, name = tempfile.mkstemp(prefix="rocketstore-")
@@ -62,7 +62,10 @@ def copy_of(path: RemotePath, size: int, version: tuple[object, ...]) -> Copy:
 
 
 def read_parts(parts: Sequence[tuple[RemotePath, int, int]]) -> list[bytes]:
-    """Read parts of files, from begin to end each, as many at once as the file system can. Raises: as ``pread``."""
+    """Read parts of files, each from begin to end, as many at once as the file system can.
+
+    Raises: as ``RemotePath.pread``.
+    """
     if not parts:
         return []
     paths, begins, ends = map(list, zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""A run of files that is not local: read in ranges, into buffers."""
+"""RemoteFileQueue: a run of files on a remote file system, read in ranges into buffers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rocketstore.limits import LONG_MAX
 
 __all__ = ["RemoteFileQueue", "open_queue"]
 
-AHEAD = 3  # blocks that are read before they are asked for
-BYTES_BEHIND_RECORD = 64  # to read behind a record: zeros there say that it may be half written
+AHEAD = 3  # blocks to read ahead of a sequential reader
+BYTES_BEHIND_RECORD = 64  # bytes to read behind a record: zeros there mean that it may be half written
 HEAD = 16 << 10  # bytes of a record to read before its size is known
-MOST = 1 << 20  # bytes of records near to each other that are read in one
-AT_ONCE = 64  # reads
+MOST = 1 << 20  # bytes of neighbouring records to read at once
+AT_ONCE = 64  # ranges in one request to the file system
 LEAST_SPAN = 16 << 10  # bytes of the first of several sparing reads
 MAX_SPAN = 1 << 20  # bytes of a sparing read at most; a read that continues the last one is twice as long
 KEPT_WINDOWS = 16  # windows of sparing reads
@@ -39,7 +39,7 @@ def open_queue(
     mappings: Mappings | None = None,
     files: list[LogFile] | None = None,
 ) -> MappedFileQueue:
-    """List the files of a run; the documentation is MappedFileQueue's."""
+    """Return a MappedFileQueue, or a RemoteFileQueue if a directory is remote. Parameters: as for MappedFileQueue."""
     kind = RemoteFileQueue if any(is_remote(to_path(directory)) for directory in directories) else MappedFileQueue
     return kind(directories, mapped_file_size=mapped_file_size, mappings=mappings, files=files)
 
@@ -94,10 +94,10 @@ class RemoteFileQueue(MappedFileQueue):
             directory.blocks.clear()
 
     def read(self, offset: int, size: int, use: str = "", until: int = LONG_MAX) -> Window | None:
-        """Give at least ``size`` bytes at ``offset``, or as many as their file has; None where no file is.
+        """Return at least ``size`` bytes at ``offset``, or as many as their file has; None if no file has the offset.
 
-        Parameters: use: "sequential": what follows, up to ``until``, is read ahead; "random": a record begins there,
-        and it is read, whatever the size.
+        Parameters: use: "sequential": blocks up to ``until`` are read ahead. "random": a record begins at ``offset``,
+        and is read completely, whatever ``size`` is.
         """
         self._require_open()
         file = self.find(offset)
@@ -109,7 +109,7 @@ class RemoteFileQueue(MappedFileQueue):
             if self._is_sparing:
                 return self._read_window(file, offset, min(offset + size, file.end_offset)).window
             return self._window(file, offset, size, until if use else 0)
-        except FileNotFoundError:  # it expired since it was listed
+        except FileNotFoundError:  # the file expired since it was listed
             self.forget()
             self.list_again()
             return None
@@ -183,12 +183,12 @@ class RemoteFileQueue(MappedFileQueue):
     # ---- records -------------------------------------------------------------------------------------------
 
     def records(self, offsets: np.ndarray) -> tuple[list[Window], np.ndarray]:
-        """Give memory that has the records at offsets int64[n], and for each which has it, int32, or -1.
+        """Read the records at offsets, int64[n]. Return windows, and the window of each record, int32[n], or -1.
 
-        Records near to each other are read in one; one that is longer than most costs a second read.
+        Neighbouring records are read at once. A record that is longer than ``HEAD`` costs a second read.
         """
         self._require_open()
-        groups: list[tuple[LogFile, list[int]]] = []  # and its rows
+        groups: list[tuple[LogFile, list[int]]] = []  # file and rows
         begin = last = 0
         for row in np.argsort(offsets, kind="stable").tolist():
             offset = int(offsets[row])
@@ -265,9 +265,9 @@ def store_timestamp_of(head: bytes, phy_offset: int) -> int | None:
 
 
 def record_end(data: bytes, place: int) -> int:
-    """Where a record ends by its own size, and the next one's size: zeros there say that it may be half written.
+    """Return the end of a record by its own size, and 4 bytes for the size of the next; 0 if no record begins there.
 
-    0 where none begins.
+    Zeros in place of the next size mean that the record may be half written.
     """
     is_record = read_field(data, RECORD_HEAD, "magic", place) in RECORD_MAGICS
     return place + max(read_field(data, RECORD_HEAD, "size", place), 0) + 4 if is_record else 0

@@ -1,4 +1,4 @@
-"""RemotePath: a path on a file system of fsspec, with what readers use of pathlib."""
+"""RemotePath: a path on a file system of fsspec, with the methods of pathlib that readers use."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["ListedEntry", "RemotePath"]
 
 LISTED = 1.0  # seconds that a list of a directory is used, longer if the list itself took longer
 AT_REST = 60  # seconds after its last change; a file at rest has no writer
-CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # what file systems call it
+CHANGED = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")  # names of the time of change
 VERSION = ("ETag", "etag", "generation")
 KEPT = ("name", "type", "size", *CHANGED, *VERSION)
 Entry = dict[str, Any]
 
 
 class RemotePath:
-    """A path on a file system of fsspec, with what readers use of pathlib.
+    """A path on a file system of fsspec, with the methods of pathlib that readers use.
 
-    All paths made of one share the lists of directories (see DirectoryLists) and the parts of files that were read
-    last. Pickles as file system and path. A file from a list pickles with its entry: it answers as it was listed, so
-    that a task of Spark does not list again what the driver listed.
+    All paths made from one path share the lists of directories (see DirectoryLists) and the blocks that were read last.
+    A path pickles as file system and path. A file from a list pickles with its entry and answers from it, so that a
+    task of Spark does not repeat the listings of the driver.
     """
 
     __slots__ = ("_entry", "_is_as_listed", "_lists", "blocks", "fs", "path")
@@ -45,7 +45,7 @@ class RemotePath:
         self.fs = fs
         self.path = path.rstrip("/")
         self._entry = entry
-        self._is_as_listed = False  # whether it answers from its entry, and not from a new list
+        self._is_as_listed = False  # it answers from its entry, without a new list
         self._lists: DirectoryLists[RemotePath] = parent._lists if parent else DirectoryLists()
         self.blocks: Blocks = parent.blocks if parent else Blocks()
 
@@ -158,7 +158,7 @@ class RemotePath:
         return self._lists.begin_of(self.path)
 
     def forget(self) -> None:
-        """List the directory again at the next look: something has changed."""
+        """List the directory again at its next use, because it has changed."""
         self._lists.forget(self.path)
 
     def rglob(self, pattern: str) -> Iterator[RemotePath]:
@@ -213,24 +213,27 @@ class RemotePath:
     # ---- bytes ---------------------------------------------------------------------------------------------
 
     def version(self) -> tuple[object, ...]:
-        """What differs when the file does, as it was listed; at each new list, if nothing would show it."""
+        """Return a value that differs between two versions of the file, as it was listed.
+
+        If the file system shows no version, the value differs at each new list.
+        """
         entry = self._entry or self._find_entry() or {}
         at_list = 0.0 if shows_change(entry) else self.list_time()
         return self.path, entry.get("size"), changed(entry), first_of(entry, VERSION), at_list
 
     def list_time(self) -> float:
-        """When its directory was listed last, if it may be written just now and nothing else would show it; else 0."""
+        """Return when its directory was listed last if only a new list can show a change of the file, else 0."""
         entry = self._entry or {}
         at_rest = shows_change(entry) and time.time() - changed(entry) > AT_REST
         return 0.0 if at_rest else self._lists.begin_of(self.path.rpartition("/")[0])
 
     @property
     def reading(self) -> Entry:
-        """The options of a read: fsspec opens a file of pyarrow so that it cannot seek, and then seeks."""
+        """The options of a read. Without them, fsspec opens a file of pyarrow that cannot seek, and seeks in it."""
         return {"seekable": True} if any(kind.__name__ == "ArrowFSWrapper" for kind in type(self.fs).__mro__) else {}
 
     def pread(self, begin: int, end: int) -> bytes:
-        """Read a part of the file, all of it. Raises: OSError; CorruptFileError if the file is shorter."""
+        """Return the bytes of a range of the file. Raises: OSError; CorruptFileError if the file is shorter."""
         if begin >= end:
             return b""
         with self.named():
@@ -238,26 +241,27 @@ class RemotePath:
         return self.require_all(data, begin, end)
 
     def require_all(self, data: bytes, begin: int, end: int) -> bytes:
+        """Return the bytes of a range. Raises: CorruptFileError if some are missing."""
         if len(data) != end - begin:
-            reason = f"{end - begin} bytes were asked for, {len(data)} came: the file was cut, or exchanged, while open"
+            reason = f"{end - begin} bytes were requested, {len(data)} came: the file was cut, or replaced, while open"
             raise CorruptFileError(self, begin + len(data), "file size", reason)
         return data
 
     def read_bytes(self) -> bytes:
-        """Read a file whole. Raises: OSError; CorruptFileError if it was cut meanwhile."""
+        """Return all bytes of the file. Raises: OSError; CorruptFileError if it was cut meanwhile."""
         status = self.stat()
         if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self))
         return self.pread(0, status.st_size)
 
     def open(self, mode: str = "rb", buffering: int = -1) -> Any:
-        """Open the file to read it. Parameters: buffering: 0 to fetch no more than is read. Raises: OSError."""
+        """Open the file for reading. Parameters: buffering: 0 fetches only the bytes that are read. Raises: OSError."""
         with self.named():
             return self.fs.open(self.path, mode, cache_type="readahead" if buffering else "none", **self.reading)
 
     @contextlib.contextmanager
     def named(self) -> Iterator[None]:
-        """Make whatever the file system raises an OSError that names this path."""
+        """Turn any exception of the file system into an OSError that names this path."""
         try:
             yield
         except FileNotFoundError as error:
@@ -266,6 +270,7 @@ class RemotePath:
             raise self.error(error) from error
 
     def error(self, error: Exception) -> OSError:
+        """Return an exception of the file system as an OSError that names this path."""
         known = {"FileNotFoundError": errno.ENOENT, "PermissionError": errno.EACCES}
         number = known.get(type(error).__name__) or getattr(error, "errno", None) or errno.EIO
         text = os.strerror(number) if number in known.values() else f"{type(error).__name__}: {error}"
@@ -279,7 +284,7 @@ def _as_listed(fs: Any, path: str, entry: Entry) -> RemotePath:
 
 
 class ListedEntry:
-    """An entry of a remote directory as ``scandir`` gives it, with what readers use of os.DirEntry."""
+    """An entry of a remote directory, with the methods of os.DirEntry that readers use."""
 
     __slots__ = ("_entry", "_path")
 
@@ -307,7 +312,7 @@ class ListedEntry:
 
 
 def changed(entry: Entry) -> float:
-    """When a file was changed last, epoch seconds; 0 where the file system does not say."""
+    """Return when a file was changed last, epoch seconds; 0 if the file system does not report it."""
     found = first_of(entry, CHANGED)
     if isinstance(found, str):
         with contextlib.suppress(ValueError):
@@ -318,9 +323,10 @@ def changed(entry: Entry) -> float:
 
 
 def shows_change(entry: Entry) -> bool:
-    """Whether a file system tells what differs when a file of one size does."""
+    """Return whether an entry shows a change of a file whose size stays."""
     return changed(entry) > 0 or first_of(entry, VERSION) is not None
 
 
 def first_of(entry: Entry, names: Sequence[str]) -> Any:
+    """Return the first value of some names that an entry has, else None."""
     return next((entry[name] for name in names if entry.get(name) is not None), None)
