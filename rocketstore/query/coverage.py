@@ -114,7 +114,7 @@ class Coverage:
         place = find, begin, end, index_type
         if place not in self._places:
             if len(self._places) > MAX_KEPT:
-                self._places.clear()  # the log's end moves on and on
+                self._places.clear()  # each new end of the log makes new answers
             self._places[place] = find(self.log, begin, end, index_type)
         return self._places[place]
 
@@ -172,7 +172,7 @@ def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None
 
 
 def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
-    """Find the last such message, in larger and larger parts before the end."""
+    """Find the last message that should be in the index. Each part that is searched is larger than the part behind."""
     size = LAST_PART
     while begin < end:
         start = max(begin, end - size)

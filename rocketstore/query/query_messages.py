@@ -1,4 +1,4 @@
-"""Queries by key, tag and id: candidates from the index, each verified on its record."""
+"""Find messages by key, tag or id: the index gives candidates, and each is compared with its record."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
 class QueryMessageResult(NamedTuple):
-    """The messages of one key, newest first; ``complete`` unless one of ``reasons`` may have hidden some.
+    """The messages of one key, newest first. ``complete`` is False if messages may be missing; ``reasons`` says why.
 
-    What was put while the index was turned off is seen at a file's ends, not between two messages of one index file.
-    Source: QueryMessageResult, which does not say what it lacks.
+    A message that was put while the index was turned off is not noticed if it lies between two messages of one index
+    file. Source: QueryMessageResult, which does not report missing messages.
     """
 
     messages: MessageBatch
@@ -45,10 +45,10 @@ class QueryMessageResult(NamedTuple):
 class QueryMessagesResult:
     """The messages of n keys.
 
-    Attributes: phy_offsets int64[m], those of key ``i`` from ``offsets[i]`` to ``offsets[i + 1]``, newest first;
-    offsets int64[n + 1]; complete bool[n], False where messages may be missing, as of QueryMessageResult; reasons, why;
-    messages, a MessageBatch.
-    Source: none; RocketMQ asks for one key at a time.
+    Attributes: phy_offsets int64[m], of the messages, bytes. offsets int64[n + 1]: the messages of key ``i`` are from
+    ``offsets[i]`` to before ``offsets[i + 1]``, newest first. complete bool[n]: False where messages may be missing.
+    reasons: why they may be missing. messages: a MessageBatch.
+    Source: none; RocketMQ looks up one key at a time.
     """
 
     def __init__(
@@ -62,7 +62,10 @@ class QueryMessagesResult:
 
     @lazy_property
     def messages(self) -> MessageBatch:
-        """The messages, in the order of ``phy_offsets``, which loses what expired before they are first asked for."""
+        """The messages, in the order of ``phy_offsets``. They are read at the first access.
+
+        Messages that have expired by then are removed from ``phy_offsets`` and ``offsets`` too.
+        """
         messages, statuses = self._log.find_messages(self.phy_offsets)
         lost = np.flatnonzero(statuses)
         if len(lost):
@@ -99,7 +102,7 @@ def query_messages(
     max_scan: int,
     threads: int,
 ) -> QueryMessagesResult:
-    """Find the messages of keys; the documentation is MessageStore.query_messages'."""
+    """Find the messages of keys. ``MessageStore.query_messages`` has the documentation."""
     max_num, max_scan, threads = map(operator.index, (max_num, max_scan, threads))
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
@@ -120,7 +123,7 @@ def query_messages(
         threads,
     )
     log.refresh()
-    # Asked before: what is indexed from here on may be missed, and is not told to be covered.
+    # Before the search: messages that are indexed from now on may be missed, so they must not count as covered.
     reasons = coverage.reasons(index_type)
     if index is not None:
         for file in reversed(index.files):
@@ -156,11 +159,11 @@ class _Search:
         self.scanned = np.zeros(keys.length, np.int64)
         self.cut = np.zeros(keys.length, np.bool_)
         self.damaged = np.zeros(keys.length, np.bool_)
-        self.damages: dict[Path, str] = {}  # of each index file, and of the log, the first
-        self.least = LONG_MAX  # of the offsets found
+        self.damages: dict[Path, str] = {}  # the first damage of each index file and of the log
+        self.least = LONG_MAX  # the least physical offset of a hit
 
     def look_into(self, file: IndexFile, hashes: np.ndarray) -> None:
-        """Walk the chains of one file, further and further for keys that have not enough yet."""
+        """Walk the chains of one file. Keys with too few messages are walked again, further each time."""
         rows = np.flatnonzero((self.counts < self.max_num) & ~self.cut)
         seen, ask = 0, min(self.max_num, self.max_scan + 1)
         while len(rows):
@@ -186,13 +189,13 @@ class _Search:
             rows, seen, ask = rows[~over], ask, min(8 * ask, ask + self.max_scan)
 
     def note_wild_slots(self, file: IndexFile, rows: np.ndarray, hashes: np.ndarray) -> None:
-        """Mark the keys whose slot names an item that there is not: which it did name is not known."""
+        """Mark the keys whose slot names an item that does not exist: the items of that slot cannot be found."""
         slots = file.wild_slots(hashes[rows])
         wild = np.flatnonzero(slots >= 0)
         if len(wild):
             self.damaged[rows[wild]] = True
             slot = int(slots[wild[0]])
-            place, reason = slot_offset(slot), "names an item that there is not: what it had is not found"
+            place, reason = slot_offset(slot), "names an item that does not exist: its messages are not found"
             self.damages[file.path] = str(CorruptFileError(file.path, place, f"slot {slot}", reason))
 
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
@@ -228,7 +231,7 @@ class _Search:
             self.counts += np.bincount(rows, minlength=len(self.counts))
 
     def note_damage(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
-        """Mark the keys of candidates that are damaged or lost records: what they were is not known."""
+        """Mark the keys of candidates whose records are damaged or lost: these may have been messages of the keys."""
         if not len(rows):
             return
         statuses = self.log.find_messages(phy_offsets, columns=["phy_offset"])[1]
@@ -243,7 +246,10 @@ class _Search:
             self.damages[self.log.directories[0]] = reason
 
     def are_inside(self, phy_offsets: np.ndarray) -> np.ndarray:
-        """Tell which offsets are not of expired messages, nor of those that a crash took from the log's end."""
+        """Return which offsets lie between the beginning and the end of the log.
+
+        Messages before it have expired, and a crash has removed the messages behind it.
+        """
         are_inside = phy_offsets >= self.log.min_phy_offset
         if are_inside.any():
             are_inside &= phy_offsets < self.records_end
@@ -251,7 +257,7 @@ class _Search:
 
     @lazy_property
     def records_end(self) -> int:
-        """Where the log's last record ends, also if something before it is damaged."""
+        """Where the log's last record ends, bytes, even if bytes before it are damaged."""
         log = self.log
         end, limit = log.max_phy_offset, log.find_limit()
         while not log.ending.is_behind(end) and (later := log.find_later(end + 1, limit)) is not None:
@@ -259,7 +265,7 @@ class _Search:
         return min(end, limit)
 
     def are_known(self, rows: np.ndarray, phy_offsets: np.ndarray) -> np.ndarray:
-        """Tell which are hits already. Files and chains go back in the log, so mostly none can be."""
+        """Return which candidates are hits already. Files and chains go back in the log, so there are seldom any."""
         known = np.zeros(len(rows), np.bool_)
         again = np.flatnonzero(phy_offsets >= self.least)
         if len(again):
@@ -268,7 +274,10 @@ class _Search:
         return known
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Physical offsets key by key, newest first, each once and ``max_num`` at most; and where each key's begin."""
+        """Return the physical offsets of all keys, and where those of each key begin.
+
+        The offsets of a key are distinct, newest first, and at most ``max_num``.
+        """
         rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self.found)])
         phy_offsets = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in self.found)])
         rows, phy_offsets = distinct(rows, phy_offsets)
@@ -279,7 +288,7 @@ class _Search:
 
 
 def distinct(rows: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort hits by row, and in it newest first, and drop what is there twice. Mostly they are so already."""
+    """Sort hits by row, newest first in a row, and drop repeated hits. Most hits come in this order already."""
     steps = np.diff(rows)
     if not ((steps > 0) | ((steps == 0) & (np.diff(phy_offsets) < 0))).all():
         order = np.lexsort((-phy_offsets, rows))

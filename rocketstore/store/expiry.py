@@ -1,4 +1,4 @@
-"""What of a store has expired, and its deletion."""
+"""Find and delete the files of a store that have expired."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class Deleted(NamedTuple):
 
 @dataclass(frozen=True)
 class ExpiredFiles:
-    """What was deleted, or would be, and ``min_phy_offset``, where the commit log begins then."""
+    """The files that were deleted, or would be in a dry run.
+
+    Attributes: min_phy_offset: where the commit log begins without them, bytes.
+    """
 
     min_phy_offset: int
     commit_log: Deleted
@@ -43,10 +46,10 @@ def expired_files(
     hours: float | None = None,
     before_phy_offset: int | None = None,
 ) -> list[LogFile]:
-    """Give the files of a commit log that may go: the oldest, as long as they are expired, never the last.
+    """Return the files of a commit log that have expired: the oldest ones, never the last file.
 
-    Parameters: files: of the log, oldest first. max_phy_offset: where the log ends; what begins there, made ahead, is
-    not its last file. hours: since a file was changed; None for config.file_reserved_time, or any time if
+    Parameters: files: of the log, oldest first. max_phy_offset: where the log ends; a file that begins there was made
+    ahead and is not the last file. hours: since a file was changed; None for config.file_reserved_time, or 0 if
     ``before_phy_offset`` is given. before_phy_offset: only files that end there or before. Raises: ValueError.
     Source: MappedFileQueue.deleteExpiredFileByTime.
     """
@@ -78,17 +81,18 @@ def delete_expired_files(
     before_phy_offset: int | None = None,
     dry_run: bool = False,
 ) -> ExpiredFiles:
-    """Delete the files of the commit log that have expired, and those of queues and index that lose all by it.
+    """Delete the expired files of the commit log, and the files of queues and index that point only into these.
 
-    What an interrupted call left is deleted by the next. Parameters: as ``expired_files``; dry_run: change nothing.
+    If a call is interrupted, the next call deletes the rest. Parameters: as ``expired_files``; dry_run: change nothing.
     Raises: ValueError; OSError.
     Source: CleanCommitLogService, CleanConsumeQueueService.
     """
     expired = expired_files(files, max_phy_offset, config, hours, before_phy_offset)
     min_phy_offset = files[len(expired)].file_from_offset if files else 0
-    # The log first, and each file for good before the next: whatever stops this leaves a log without a gap, and queues
-    # and index that begin before it, as RocketMQ's do for seconds. Recovery then only corrects their first offset; but
-    # a message whose unit is deleted before it, it would have to take for one that was never dispatched.
+    # The log comes first, and the deletion of each file is on the disk before the next file is deleted. So a crash
+    # leaves a log without a gap, and queues and index that begin before the log; RocketMQ's do so for seconds too.
+    # Recovery then only corrects their first offset. If a unit were deleted before its message, recovery would think
+    # that the message was never dispatched.
     if not dry_run:
         for file in expired:
             file.path.unlink(missing_ok=True)

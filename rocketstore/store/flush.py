@@ -1,4 +1,4 @@
-"""FlushService: the thread that brings the log, and now and then queues and index, to the disk."""
+"""FlushService: the thread that writes the log to the disk, and every ten seconds queues and index too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 4096
 
 
 class FlushService:
-    """Flushes the log at once where messages wait for it, all of them together, else when there is enough.
+    """Flushes the log at once if callers wait for it, for all of them together; otherwise when enough was appended.
 
     Source: GroupCommitService, FlushRealTimeService, FlushConsumeQueueService.
     """
@@ -31,9 +31,10 @@ class FlushService:
         flush_dispatched: Callable[[], object],
         fail: Callable[[BaseException], object],
     ) -> None:
-        """Parameters: save: called after the log was flushed, to note it; whether messages wait for that.
+        """Start the thread.
 
-        flush_dispatched: flushes queues and index too. fail: called with what ended the thread.
+        Parameters: save: called after each flush of the log; its argument is whether callers wait for it.
+        flush_dispatched: flushes queues and index too. fail: called with the error that ended the thread.
         """
         self._log = log
         self._interval = config.flush_interval_commit_log / 1000
@@ -43,10 +44,10 @@ class FlushService:
         self._flush_dispatched = flush_dispatched
         self._fail = fail
         self._wake = Wakeup()
-        self._callers: deque[Wakeup] = deque()  # whose messages are in the log, and wait for the disk
-        self._flushed: deque[Wakeup] = deque()  # whose messages are on the disk, and are woken one after the other
-        self._is_busy = False  # until the last of them was
-        self.error: Exception | None = None  # what ended the thread
+        self._callers: deque[Wakeup] = deque()  # callers that wait until their messages are on the disk
+        self._flushed: deque[Wakeup] = deque()  # callers whose messages are on the disk; each wakes the next
+        self._is_busy = False  # from the start of a flush until the last of these callers is awake
+        self.error: Exception | None = None  # that ended the thread
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-flush", self._run)
         self._thread.start(self.stop)
@@ -70,13 +71,13 @@ class FlushService:
                 self._wake_next()
             else:
                 self._wake.set()
-        if is_done is not None:  # who wakes it wakes nobody else
+        if is_done is not None:  # this caller did not wait for its turn, so it wakes the next one now
             self._wake_next()
 
     def _wake_next(self) -> None:
-        """Wake one caller, who wakes the next: all at once, they would only wait for each other again.
+        """Wake one caller; it wakes the next. If all were awake at once, they would wait for the GIL.
 
-        Who comes meanwhile is flushed together with the last of them.
+        Callers that come meanwhile are flushed together with the last of them.
         """
         try:
             self._flushed.popleft().set()
@@ -98,8 +99,8 @@ class FlushService:
                 self._log.check_file()
                 now = time.monotonic()
                 self._is_busy = True
-                with contextlib.suppress(IndexError):  # they take each other from it, too
-                    while True:  # Ctrl-C ended the one who was to wake them
+                with contextlib.suppress(IndexError):  # the callers take each other from it too
+                    while True:  # Ctrl-C may have ended the caller that had to wake the next
                         self._flushed.popleft().set()
                 callers = [self._callers.popleft() for _ in range(len(self._callers))]
                 least = self._least if now - last_log < self._thorough else 1
@@ -112,6 +113,6 @@ class FlushService:
                 if now - last_queues >= QUEUE_FLUSH_SECONDS:
                     self._flush_dispatched()
                     last_queues = now
-        except Exception as error:  # who waits raises it, or the next put
+        except Exception as error:  # callers that wait raise it, and so does the next put
             self.error = error
             self._fail(error)

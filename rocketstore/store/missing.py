@@ -61,7 +61,7 @@ def missing_queues(
 ) -> Iterator[str]:
     """Describe missing queues: consumers got messages of them, or a file of the log begins with their message.
 
-    A deleted topic leaves such consumer offsets and messages too, but is not in topics.json any more.
+    A deleted topic leaves consumer offsets and messages too, but topics.json does not have it any more.
     """
     had = queues_at_file_starts(log)
     if log.min_phy_offset == 0:  # else all consumed messages may have expired, and the queue with them

@@ -1,4 +1,4 @@
-"""write_pieces: what several processes have encoded goes into a store, all of it or nothing."""
+"""write_pieces: append the rows that several processes have encoded to a store, all of them or none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["write_pieces"]
 logger = logging.getLogger("rocketstore")
 
 END_FILE_MIN_BLANK_LENGTH = 8
-ABANDONED = 7 * 24 * 3600  # seconds without a change: no job that is alive is so long silent
+ABANDONED = 7 * 24 * 3600  # seconds without a change after which a job counts as dead
 
 
 def write_pieces(
@@ -36,13 +36,13 @@ def write_pieces(
     config: StoreConfig | None = None,
     transaction: Transaction | None = None,
 ) -> None:
-    """Append the records of a job's pieces, in their order; the store is made if there is none. Removes the pieces.
+    """Append the records of a job's pieces in order, and remove the pieces. A missing store is made.
 
-    All of them are there when it returns and none after an error or a crash, which opening the store for writing cuts
-    off, unless somebody else has appended meanwhile. Readers see none of them until all are there.
+    After an error or a crash none of the records stays: the next opening for writing cuts them off, unless another
+    process has appended meanwhile. Readers see no record before all of them are written.
 
-    Parameters: pieces: in ``prepared_path(root, job)``. store_timestamp: epoch ms; None for now; "given": what the
-    pieces have. transaction: committed with the write. If the application has committed this version or a later one,
+    Parameters: pieces: in ``prepared_path(root, job)``. store_timestamp: epoch ms; None for now; "given": the times in
+    the pieces. transaction: committed with the write. If the application has committed this version or a later one,
     nothing is appended.
     Raises: StoreLockedError if a broker runs; OSError, StoreError, PutMessageError: nothing is appended.
     """
@@ -66,24 +66,24 @@ def write_pieces(
         if not (is_done and isinstance(error, Exception)):
             undo(root, config, error)
             raise
-        # Who was told of it would put the rows once more.
-        logger.warning("%s: write %s is done, and what came after it failed: %r", root, job, error)
+        # If the error were raised, the caller would write the rows again.
+        logger.warning("%s: write %s is committed, but cleaning up after it failed: %r", root, job, error)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def undo(root: Path, config: StoreConfig | None, error: BaseException) -> None:
-    """Cut off what a write has appended that was ended by an error, now or when the store is opened next."""
+    """Cut off the records of a write that failed, now or when the store is opened for writing next."""
     if intent_path(root).exists():
         try:
             open_writer(root, "a", config).close()
         except Exception as other:
-            error.add_note(f"What was appended is cut off when the store is opened for writing next: now {other!r}")
+            error.add_note(f"The next opening for writing cuts off the records of this write. It failed now: {other!r}")
 
 
 def intent_of(
     writer: StoreWriter, directory: Path, job: str, pieces: Sequence[PreparedRows], store_timestamp: StoreTimestamp
 ) -> WriteIntent:
-    """Say what is to be appended. Raises: CorruptFileError, FileNotFoundError, PutMessageError."""
+    """Return the intent to append these pieces. Raises: CorruptFileError, FileNotFoundError, PutMessageError."""
     config = writer.config
     for piece in pieces:
         path = directory / piece.name
@@ -93,7 +93,7 @@ def intent_of(
     room, length = largest + END_FILE_MIN_BLANK_LENGTH, config.mapped_file_size_commit_log
     if room > length:
         raise illegal(f"{largest} bytes do not fit a file of {length}")
-    files = size // max(length - room, 1) + 2  # each but the last wastes less than the largest takes
+    files = size // max(length - room, 1) + 2  # each file but the last leaves less room free than the largest record needs
     if store_timestamp is None:
         store_timestamp = time.time_ns() // 1_000_000
     given = None if isinstance(store_timestamp, str) else store_timestamp
@@ -103,9 +103,9 @@ def intent_of(
 
 
 def sweep_abandoned(root: Path) -> None:
-    """Remove what jobs have left that were killed. The lock is held: of none of them is anything being appended."""
+    """Remove the pieces of killed jobs. The store's lock is held, so nobody appends them now."""
     for path in root.glob(f"{intent_path(root).name}.*"):
-        path.unlink()  # it was being made
+        path.unlink()  # an intent that was not complete
     for directory in root.glob(f"{WRITE_PREFIX}*"):
         with contextlib.suppress(OSError):
             changed = max(path.stat().st_mtime for path in (directory, *directory.iterdir()))

@@ -310,7 +310,7 @@ def test_what_fails_when_a_write_is_done_is_told_of_and_not_raised(base, parts, 
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, fail)
         write_pieces(base, JOB, make_pieces(base, parts), TIME)
-    assert "is done, and what came after it failed: OSError" in caplog.text
+    assert "is committed, but cleaning up after it failed: OSError" in caplog.text
     assert leftovers(base) == []
     rocketstore.open(base, "a").close()
     assert len(bodies(base)) == 25 + len(flat(parts))

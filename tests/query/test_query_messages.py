@@ -1181,7 +1181,7 @@ def test_an_answer_says_that_a_slot_names_an_item_that_there_is_not(ordinal, tmp
             found = store.query_messages("TopicTest", ["x", "k", "k"])
             assert (found.phy_offsets.tolist(), found.complete.tolist()) == ([log.records[1][0]], [True, False, False])
             (reason,) = found.reasons
-            assert reason.startswith(f"{path}: slot {slot} at byte {40 + 4 * slot}: names an item that there is not")
+            assert reason.startswith(f"{path}: slot {slot} at byte {40 + 4 * slot}: names an item that does not exist")
         assert store.query_message("TopicTest", "x").reasons == []
         assert store.index.query_offset("TopicTest", "k").phy_offsets == []
         assert len(store.index.query_offsets("TopicTest", ["k"])[0]) == 0
