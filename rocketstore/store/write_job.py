@@ -93,7 +93,7 @@ def intent_of(
     room, length = largest + END_FILE_MIN_BLANK_LENGTH, config.mapped_file_size_commit_log
     if room > length:
         raise illegal(f"{largest} bytes do not fit a file of {length}")
-    files = size // max(length - room, 1) + 2  # each file but the last leaves less room free than the largest record needs
+    files = size // max(length - room, 1) + 2  # no file but the last has room for the largest record left
     if store_timestamp is None:
         store_timestamp = time.time_ns() // 1_000_000
     given = None if isinstance(store_timestamp, str) else store_timestamp

@@ -283,7 +283,7 @@ def test_what_cannot_be_undone_now_is_undone_later(base, parts, monkeypatch):
         patched.setattr(LogWriter, "flush", fail)
         with pytest.raises(OSError, match="No space") as raised:
             write_pieces(base, JOB, make_pieces(base, parts), TIME)
-    assert "is cut off when the store is opened" in raised.value.__notes__[0]
+    assert "The next opening for writing cuts off the records" in raised.value.__notes__[0]
     assert intent_path(base).exists()
     rocketstore.open(base, "a").close()
     assert contents(base) == before
