@@ -1,4 +1,10 @@
-"""Queues besides its own that get a unit for a message: light queues, and other queues in its properties."""
+"""Light queues and other queues that get a unit for a message, besides the message's own queue.
+
+A light queue (RocketMQ calls it LMQ, light message queue) holds units only: they lead to messages of other topics. Its
+topic begins with ``%LMQ%`` and its queue id is 0. So one stored message can be in the queues of thousands of clients,
+as MQTT needs it. The property INNER_MULTI_DISPATCH of a message names its light queues, and INNER_MULTI_QUEUE_OFFSET
+has the queue offset of the message in each.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ Commit log (``log``)
     - All files have one length; their names are multiples of it; no file is missing between others.
     - Each record begins where the record before it ends. A blank fills the end of each file but the last.
     - Magic code, sizes and lengths of a record agree. Body and record have their CRC. The record names its own offset.
-    - Compressed bodies decompress. Numbers in properties are numbers.
+    - Compressed bodies begin as their codec writes them. Delay levels and counts of inner batches are numbers.
     - Store times do not fall. The queue offsets of each queue rise without gaps and without repetition.
     - Only zeros are behind the last record.
 
@@ -15,6 +15,7 @@ Consume queues (``file_listing``, ``queues``)
     - All files of a kind of queue have one length; no file is missing between others.
     - Each queue is under the directory of its kind, as topics.json says.
     - Each record has exactly one unit in its queue, at its queue offset, and one in each light queue that it names.
+      Prepared and rolled-back transactions and messages of deleted topics have no unit.
     - The unit has the size, the tags code and, in a batch queue, the queue offset, count and time of its record.
     - Each unit leads to a record of its queue. Units are in the order of the log. Fillers are only before them.
     - Nothing is behind the last unit.
@@ -27,7 +28,7 @@ Index (``file_listing``, ``index``)
     - Each key of each record has one item with its hash, offset and time. Each item leads to a record with its key.
 
 Small files (``verify``, ``start``, ``config``, ``checkpoint``)
-    - The checkpoint is readable, and names no time, offset or index file that the store has not.
+    - The checkpoint is readable. Its times, offsets and index file exist in the store.
     - The files of config are readable. No consumer's next offset is beyond the end of its queue.
     - The files that a broker opens at its start can be opened. No stray file is among the files that a broker loads.
 
