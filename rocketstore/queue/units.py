@@ -1,4 +1,4 @@
-"""Units of consume queues, one by one and as columns; fillers; which units are valid. kernels/layout has their bytes."""
+"""Units of consume queues, one by one and as columns; fillers; valid units. ``kernels/layout`` has their bytes."""
 
 from __future__ import annotations
 
