@@ -9,8 +9,8 @@ from keys import TOPIC
 from peers import Java
 from store_files import QUEUE_FILE_UNITS, UNIT, write_queue
 
+from rocketstore import ConsumeQueue
 from rocketstore.limits import LONG_MAX
-from rocketstore.queue.consume_queue import ConsumeQueue
 
 FILES = 10
 UNITS = FILES * QUEUE_FILE_UNITS

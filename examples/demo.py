@@ -32,17 +32,14 @@ from demo_serial import (
 from rich.console import Console
 
 import rocketstore
+from rocketstore import IndexService, PhyOffsets, StoreConfig, rebuild
 from rocketstore.cli import prepare_streams
 from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.group import errors_in_one_line
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
-from rocketstore.config import StoreConfig
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
-from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.layout.geometry import known_config
-from rocketstore.rebuild.rebuild import rebuild
 from rocketstore.recovery.queues import QUEUE_PARTS
 
 OLDEST_JAVA = 17

@@ -10,12 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import rocketstore
-from rocketstore.config import StoreConfig
-from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch
+from rocketstore import CommitLog, IndexService, Message, MessageBatch, PhyOffsets, StoreConfig
 from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 
 MAX_NUM = 32

@@ -18,9 +18,7 @@ from demo_serial import MAX_NUM, Counts, Lookups
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from rocketstore.config import StoreConfig
-from rocketstore.kernels.phy_offsets import PhyOffsets
-from rocketstore.log.commit_log import CommitLog
+from rocketstore import CommitLog, PhyOffsets, StoreConfig
 from rocketstore.spark import build_index, rebuild_consume_queue, register, select_phy_offset
 
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -13,9 +13,7 @@ import pytest
 from support.bad_sectors import PAGE, BadSectors
 
 import rocketstore
-from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
-from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.errors import DiskReadError
+from rocketstore import CorruptFileError, DiskReadError, IndexFile, MappedFile, Message, StoreConfig
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="maps files as POSIX does")
 

@@ -9,9 +9,9 @@ import time
 import pytest
 
 import rocketstore
+from rocketstore import StoreLockedError
 from rocketstore.disk import lock_file
 from rocketstore.disk.lock_file import StoreLock, is_held
-from rocketstore.errors import StoreLockedError
 
 HOLD = """
 import fcntl, sys

@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketstore import CorruptFileError, IndexFile, IndexService, StoreCheckpoint, StoreClosedError
+from rocketstore import CorruptFileError, IndexFile, IndexService, MappedFile, StoreCheckpoint, StoreClosedError
 from rocketstore.disk import mapped_file, mapped_file_queue
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.holes import data_ranges, nonzero_end
-from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.recovery.index import IndexCut, cut_index

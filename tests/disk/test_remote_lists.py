@@ -11,12 +11,11 @@ import fsspec
 from support.remote import CountedFileSystem, made_store, summary_of
 
 import rocketstore
-from rocketstore import RemotePath
+from rocketstore import IndexService, RemotePath
 from rocketstore.disk.remote import remote_path
 from rocketstore.disk.remote.directory_lists import DirectoryLists
 from rocketstore.disk.remote.read_parts import reads_one_by_one
 from rocketstore.disk.storage import held_lists, identity, scandir
-from rocketstore.index.index_service import IndexService
 
 QUICK, SLOW = 0.01, 0.03  # seconds: a quick list is used for the first, a list takes the second
 

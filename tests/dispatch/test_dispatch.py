@@ -28,10 +28,17 @@ from support.puts import (
     with_host,
 )
 
-from rocketstore import CommitLog, ConsumeQueue, ConsumeQueueExt, IndexService, StoreConfig
+from rocketstore import (
+    CommitLog,
+    ConsumeQueue,
+    ConsumeQueueExt,
+    CorruptFileError,
+    IndexService,
+    StoreConfig,
+    StoreError,
+)
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import more_queues
-from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
 

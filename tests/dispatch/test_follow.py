@@ -20,8 +20,7 @@ from support.puts import (
 )
 
 import rocketstore
-from rocketstore import DispatchRequest, IndexService, Message
-from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
+from rocketstore import CorruptFileError, DispatchRequest, IndexService, Message, StoreClosedError, StoreError
 
 WAIT = 20.0
 

@@ -10,9 +10,8 @@ from reference.commit_log import CommitLog as Reference
 from reference.commit_log import build_record, make_commit_log, read_files
 from support.rebuilt import CONFIG, FILE, KINDS, fields, make_log, records_in_bodies
 
-from rocketstore import CommitLog
+from rocketstore import CommitLog, CorruptFileError
 from rocketstore.dispatch.request_chunks import RequestChunks
-from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.dispatch import RequestScanner
 
 

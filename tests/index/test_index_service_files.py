@@ -15,10 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 import rocketstore
-from rocketstore import IndexFile, IndexService, Message, StoreClosedError, StoreConfig, StoreError
+from rocketstore import IndexFile, IndexService, Message, StoreCheckpoint, StoreClosedError, StoreConfig, StoreError
 from rocketstore.index import index_directory
 from rocketstore.index import index_file as index_file_module
-from rocketstore.state.checkpoint import StoreCheckpoint
 
 GEOMETRY = {"hash_slot_num": 7, "index_num": 4}  # three items a file
 FILES = 12

@@ -5,12 +5,7 @@ import hashlib
 import ipaddress
 
 from interop.cases import LONG_MAX, time_range
-from rocketstore.config import StoreConfig
-from rocketstore.errors import CorruptFileError
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.store.message_store import MessageStore
+from rocketstore import BatchConsumeQueue, CommitLog, ConsumeQueue, CorruptFileError, MessageStore, StoreConfig
 
 ALL_RECORDS = {"op": "records", "checkCrc": True, "checkDup": False, "readBody": True}
 # Fields of a Message and of Java's MessageExt.

@@ -15,8 +15,7 @@ import pytest
 import rocketstore
 from interop.broker import CONFIG, INNER, QUEUES, RELEASE, Broker
 from interop.write_checks import store_config
-from rocketstore import Message
-from rocketstore.errors import StoreLockedError
+from rocketstore import Message, StoreLockedError
 
 pytestmark = pytest.mark.interop
 

@@ -6,7 +6,8 @@ from dataclasses import fields
 import pytest
 from support.broker_files import LATER, LINES, UNUSABLE
 
-from rocketstore.config import DEFAULT_SIZES, OUR_OWN, StoreConfig, camel_case
+from rocketstore import StoreConfig
+from rocketstore.config import DEFAULT_SIZES, OUR_OWN, camel_case
 
 RELEASES = ("5.5.0", "5.3.3", "4.9.8")
 

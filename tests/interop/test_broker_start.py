@@ -8,10 +8,9 @@ from support.start_faults import FAULTS, base_of, options_of
 
 from interop.broker import Client
 from interop.test_verify import RELEASES
-from rocketstore import StoreConfig
+from rocketstore import StoreConfig, verify
 from rocketstore.config import camel_case
 from rocketstore.verify.kinds import KINDS
-from rocketstore.verify.verify import verify
 
 pytestmark = [pytest.mark.interop, pytest.mark.broker]
 

@@ -15,7 +15,7 @@ from interop.store_checks import (
     open_log,
     plain_body,
 )
-from rocketstore.errors import CorruptFileError
+from rocketstore import CorruptFileError
 from rocketstore.messages.message_id import phy_offset_of
 
 pytestmark = pytest.mark.interop

@@ -8,8 +8,7 @@ import pytest
 
 from interop import stores
 from interop.store_checks import check_queues, java_queues, open_queue
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore import CommitLog, ConsumeQueueExt
 
 pytestmark = pytest.mark.interop
 

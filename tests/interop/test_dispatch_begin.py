@@ -9,10 +9,8 @@ from support import planted
 
 from interop.test_verify import options_of
 from interop.test_verify import sound as sound
-from rocketstore import StoreConfig
-from rocketstore.log.commit_log import CommitLog
+from rocketstore import CommitLog, StoreCheckpoint, StoreConfig
 from rocketstore.recovery.begin import find_dispatch_begin
-from rocketstore.state.checkpoint import StoreCheckpoint
 
 pytestmark = pytest.mark.interop
 

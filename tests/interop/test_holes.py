@@ -7,9 +7,8 @@ from support import planted
 
 import rocketstore
 from interop.test_verify import RELEASES, options_of
-from rocketstore import StoreConfig
+from rocketstore import StoreConfig, verify
 from rocketstore.verify.kinds import KINDS
-from rocketstore.verify.verify import verify
 
 pytestmark = pytest.mark.interop
 

@@ -10,9 +10,8 @@ import pytest
 from reference.recovery import Broker
 from support import damages
 
-from rocketstore.config import StoreConfig, camel_case
-from rocketstore.errors import StoreError
-from rocketstore.recovery.recover import recover
+from rocketstore import StoreConfig, StoreError, recover
+from rocketstore.config import camel_case
 
 pytestmark = pytest.mark.interop
 

@@ -9,8 +9,8 @@ import pytest
 
 from interop import store_checks
 from interop.conftest import Written
-from rocketstore.config import StoreConfig, camel_case
-from rocketstore.salvage.salvage import salvage
+from rocketstore import StoreConfig, salvage
+from rocketstore.config import camel_case
 
 pytestmark = pytest.mark.interop
 

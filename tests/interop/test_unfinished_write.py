@@ -17,8 +17,8 @@ from interop.test_broker import (
     sent,
     write,
 )
+from rocketstore import recover
 from rocketstore.jobs.intent import intent_path
-from rocketstore.recovery.recover import recover
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 

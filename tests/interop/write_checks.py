@@ -9,8 +9,7 @@ from reference.record import parse_record
 
 import rocketstore
 from interop.checks import first_difference
-from rocketstore import Message, StoreCheckpoint, StoreConfig
-from rocketstore.errors import PutMessageError
+from rocketstore import Message, PutMessageError, StoreCheckpoint, StoreConfig
 from rocketstore.messages.message_id import offset_msg_id
 from rocketstore.state.broker_config import extend_topics
 

@@ -14,19 +14,26 @@ from support.killed import killed_at
 from support.puts import BEGIN, config_of, files_under, index_files
 
 import rocketstore
-from rocketstore import CommitLog, Message, MessageBatch
-from rocketstore.errors import CorruptFileError, PutMessageError, StoreError, StoreLockedError
+from rocketstore import (
+    CommitLog,
+    CorruptFileError,
+    Message,
+    MessageBatch,
+    PutMessageError,
+    StoreError,
+    StoreLockedError,
+    recover,
+    verify,
+)
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import ANY_QUEUE, PreparedRowsWriter, read_blocks
 from rocketstore.layout.geometry import writing_config
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.log_writer import LogWriter
-from rocketstore.recovery.recover import recover
 from rocketstore.store import write_job
 from rocketstore.store.write_job import write_pieces
 from rocketstore.store.writer import StoreWriter
-from rocketstore.verify.verify import verify
 
 pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 

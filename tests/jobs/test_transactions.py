@@ -12,15 +12,12 @@ from support.puts import BEGIN, config_of
 from support.unfinished import make_pieces
 
 import rocketstore
-from rocketstore import Message
-from rocketstore.errors import CorruptFileError
+from rocketstore import CorruptFileError, Message, recover, verify
 from rocketstore.jobs import intent as intent_module
 from rocketstore.jobs import transactions
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.transactions import Transaction, last_version
-from rocketstore.recovery.recover import recover
 from rocketstore.store.write_job import write_pieces
-from rocketstore.verify.verify import verify
 
 APP = "orders/流 ../app"
 

@@ -7,9 +7,7 @@ import pytest
 from reference.record import blank, build_record, parse_record
 from support.puts import BEGIN, COMMIT, PREPARED, ROLLBACK, draw_plain, message_of
 
-from rocketstore import Message
-from rocketstore.disk.mapped_file import MappedFile
-from rocketstore.errors import StoreClosedError
+from rocketstore import MappedFile, Message, StoreClosedError
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.record_encoder import RecordEncoder

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from reference import java_decode, java_hash, key_for_hash, key_hash
 
+from rocketstore import hash_keys
 from rocketstore.kernels import csrc
-from rocketstore.kernels.keys import hash_keys, java_hash_codes
+from rocketstore.kernels.keys import java_hash_codes
 
 ASCII = "".join(map(chr, range(1, 128)))
 LATIN_1 = ASCII[60:70] + "".join(map(chr, range(0x80, 0x100)))

@@ -10,8 +10,7 @@ from reference.java import java_encode
 from reference.record import CRC_RESERVED, build_record, host
 from support.puts import BEGIN, PROFILES, draw_plain, draw_properties, fields_of, message_of
 
-from rocketstore import Message
-from rocketstore.errors import PutMessageError
+from rocketstore import Message, PutMessageError
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.kernels.record_encoder import RecordEncoder
 from rocketstore.kernels.text import java_bytes

@@ -9,11 +9,9 @@ from dataclasses import replace
 import pytest
 
 import rocketstore
-from rocketstore import Message
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
-from rocketstore.errors import CorruptFileError
+from rocketstore import CorruptFileError, IndexFile, Message, StoreConfig
+from rocketstore.config import DEFAULT_SIZES
 from rocketstore.index import geometry as index_geometry
-from rocketstore.index.index_file import IndexFile
 from rocketstore.layout.geometry import save_geometry, writing_config
 
 SMALL = {

@@ -10,11 +10,7 @@ from dataclasses import replace
 import pytest
 
 import rocketstore
-from rocketstore import Message, StoreConfig, recover
-from rocketstore.errors import StoreError, StoreLockedError
-from rocketstore.log.commit_log import CommitLog
-from rocketstore.rebuild.rebuild import rebuild
-from rocketstore.salvage.salvage import salvage
+from rocketstore import CommitLog, Message, StoreConfig, StoreError, StoreLockedError, rebuild, recover, salvage
 
 SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
          "max_index_num": 400}

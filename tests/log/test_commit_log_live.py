@@ -15,8 +15,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 from support.logs import offsets_of, rows_of
 
-from rocketstore import CommitLog, CorruptFileError
-from rocketstore.disk.mapped_file import MappedFile
+from rocketstore import CommitLog, CorruptFileError, MappedFile
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.kernels.commit_log import OK, read_message
 

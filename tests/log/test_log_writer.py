@@ -14,8 +14,7 @@ from reference.commit_log import read_files, scan
 from support.puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, open_store, path_of, with_host
 
 import rocketstore
-from rocketstore import CommitLog, MappedFile, Message
-from rocketstore.errors import PutMessageError, StoreClosedError, StoreError, StoreLockedError
+from rocketstore import CommitLog, MappedFile, Message, PutMessageError, StoreClosedError, StoreError, StoreLockedError
 from rocketstore.log import log_writer
 from rocketstore.log.log_writer import LogWriter
 

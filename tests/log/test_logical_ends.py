@@ -23,8 +23,7 @@ from reference.recovery import CONFIRM, Broker
 from support import cli, damages
 
 import rocketstore
-from rocketstore import CorruptFileError, Message, StoreConfig
-from rocketstore.log.commit_log import CommitLog
+from rocketstore import CommitLog, CorruptFileError, Message, StoreConfig
 from rocketstore.log.log_end import LogEnd
 from rocketstore.queue.queue_end import find_own_end, find_truncated_end
 

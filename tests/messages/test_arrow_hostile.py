@@ -12,8 +12,7 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow with Parquet")
 
 import rocketstore  # noqa: E402
-from rocketstore import IndexFile, MessageBatch, StoreConfig, hash_keys  # noqa: E402
-from rocketstore.errors import StoreError  # noqa: E402
+from rocketstore import IndexFile, MessageBatch, StoreConfig, StoreError, hash_keys  # noqa: E402
 
 KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 WRONG = "contradicts itself|outside the|is null"

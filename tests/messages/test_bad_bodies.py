@@ -13,9 +13,8 @@ from support.cli import rows, run
 from support.puts import open_store
 
 import rocketstore
-from rocketstore import CommitLog, CorruptFileError, Message, PutMessageError
+from rocketstore import CommitLog, CorruptFileError, Message, MessageBatch, PutMessageError
 from rocketstore.messages.compression import compress
-from rocketstore.messages.message_batch import MessageBatch
 
 COMPRESSED, INNER_BATCH = 0x1, 0x80
 SOUND = b"sound " * 20

@@ -14,9 +14,7 @@ from reference.queue_reads import BufferUnderflow, get_offset_in_queue_by_time
 from support import stores
 
 import rocketstore
-from rocketstore import CorruptFileError, Message, StoreClosedError, StoreConfig
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore import BatchConsumeQueue, ConsumeQueue, CorruptFileError, Message, StoreClosedError, StoreConfig
 from rocketstore.queue.unit_run import UnitRun
 
 UNIT = struct.Struct(">qiq")

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from rocketstore.errors import CorruptFileError
+from rocketstore import ConsumeQueue, CorruptFileError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import decode_units, read_unit
-from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.units import CqUnit
 
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

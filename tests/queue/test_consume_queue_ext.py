@@ -12,8 +12,7 @@ from reference.consume_queue import ext_addr, pack_ext
 from support import stores
 
 import rocketstore
-from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore import ConsumeQueueExt, CorruptFileError, StoreClosedError
 
 FILE_SIZE = 256
 

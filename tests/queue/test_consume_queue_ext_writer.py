@@ -7,8 +7,7 @@ from reference.consume_queue import LONG_MIN, pack_ext
 from support import queue_ops
 from test_consume_queue_writer import failing, files, put
 
-from rocketstore import CorruptFileError, StoreClosedError
-from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore import ConsumeQueueExt, CorruptFileError, StoreClosedError
 from rocketstore.queue.consume_queue_ext_writer import ConsumeQueueExtWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 

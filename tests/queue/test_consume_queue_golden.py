@@ -5,9 +5,7 @@ from collections import defaultdict
 import pytest
 from support import stores
 
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
-from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
+from rocketstore import BatchConsumeQueue, ConsumeQueue, ConsumeQueueExt
 
 KINDS = {
     "cq": (ConsumeQueue, "consumequeue", "mapped_file_size_consume_queue"),

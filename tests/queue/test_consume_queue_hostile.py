@@ -8,7 +8,7 @@ import pytest
 from reference.consume_queue import BATCH_UNIT, UNIT, Unit
 from test_consume_queue import BATCH_FILE_SIZE, FILE_SIZE, FILLER, Log, batch_units, units_of, write
 
-from rocketstore import CorruptFileError, StoreClosedError
+from rocketstore import BatchConsumeQueue, ConsumeQueue, CorruptFileError, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import (
     count_valid_units,
@@ -17,8 +17,6 @@ from rocketstore.kernels.consume_queue import (
     find_unit,
     read_ext_unit,
 )
-from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
-from rocketstore.queue.consume_queue import ConsumeQueue
 
 LONG_MAX = 2**63 - 1
 

@@ -30,8 +30,7 @@ from support.rebuilt import (
 )
 
 import rocketstore
-from rocketstore import Message, StoreConfig, rebuild
-from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
+from rocketstore import CorruptFileError, Message, StoreConfig, StoreError, StoreLockedError, rebuild
 from rocketstore.index import index_writer
 from rocketstore.layout.geometry import known_config
 from rocketstore.rebuild import rebuild as rebuild_module

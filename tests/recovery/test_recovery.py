@@ -24,19 +24,23 @@ from support.puts import Pair
 from support.rebuilt import broker_config
 
 import rocketstore
-from rocketstore import Message
-from rocketstore.config import StoreConfig
+from rocketstore import (
+    CorruptFileError,
+    Message,
+    StoreCheckpoint,
+    StoreConfig,
+    StoreError,
+    StoreLockedError,
+    rebuild,
+    recover,
+    verify,
+)
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.errors import CorruptFileError, StoreError, StoreLockedError
 from rocketstore.layout.geometry import save_geometry
-from rocketstore.rebuild.rebuild import rebuild
 from rocketstore.recovery import tail as recovery_tail
 from rocketstore.recovery.complete import complete_store
 from rocketstore.recovery.plan import plan_recovery
-from rocketstore.recovery.recover import recover
 from rocketstore.state.broker_config import extend_topics
-from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.verify.verify import verify
 
 FILE, CQ_FILE, SLOTS, ITEMS = 4096, 200, 97, 1000
 SIZES = {

@@ -23,12 +23,8 @@ from support.puts import Pair, config_of, open_paths, path_of
 from support.sound_store import check_index, check_log_end, check_queues
 
 import rocketstore
-from rocketstore import Message, StoreError, rebuild
+from rocketstore import BrokerConfig, Message, StoreError, rebuild, recover, salvage, verify
 from rocketstore.layout.geometry import writing_config
-from rocketstore.recovery.recover import recover
-from rocketstore.salvage.salvage import salvage
-from rocketstore.state.broker_config import BrokerConfig
-from rocketstore.verify.verify import verify
 
 MIB = 1 << 20
 OFFSETS = ("phy_offset", "queue_offset", "msg_base_offset", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "__CRC32#")

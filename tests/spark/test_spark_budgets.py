@@ -21,9 +21,8 @@ from support.remote import CountedFileSystem, counted, made_store
 from support.spark_reads import limits, reader_of
 
 import rocketstore
-from rocketstore import Message, RemotePath, StoreConfig
+from rocketstore import CommitLog, Message, RemotePath, StoreConfig
 from rocketstore.log import sparse_log_end
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.messages import MessagesReader

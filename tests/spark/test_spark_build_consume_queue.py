@@ -31,9 +31,8 @@ from support.rebuilt import (
 from support.spark_reads import environment_of_classic
 from support.stores import NAMES, settings, unpack
 
-from rocketstore import CommitLog, StoreConfig, rebuild
+from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError, rebuild
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark import rebuild_consume_queue

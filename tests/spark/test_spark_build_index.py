@@ -24,9 +24,8 @@ from support.rebuilt import (
 )
 from support.stores import NAMES, settings, unpack
 
-from rocketstore import CommitLog, StoreConfig
+from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.spark import build_index
 from rocketstore.spark.build import splits

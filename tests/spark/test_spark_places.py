@@ -10,9 +10,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import Message, StoreConfig, StoreError, StoreLockedError
 from rocketstore.config import camel_case
-from rocketstore.errors import StoreError, StoreLockedError
 from rocketstore.spark import rebuild_consume_queue, write_index
 from rocketstore.spark.build.write_index import working_places
 from rocketstore.spark.source import sink

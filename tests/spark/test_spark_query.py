@@ -12,6 +12,7 @@ from support.puts import config_of
 from support.spark_reads import BEGIN, make_colliding_store
 
 import rocketstore
+from rocketstore import MessageStore
 from rocketstore.limits import LONG_MAX
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.compression import COMPRESSED
@@ -19,7 +20,6 @@ from rocketstore.spark import query_messages
 from rocketstore.spark.lookup import query_messages as query
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
-from rocketstore.store.message_store import MessageStore
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,8 @@ from support.puts import SIZES, files_under, index_files
 from support.spark_reads import environment_of_classic, read_table
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import CorruptFileError, Message, StoreConfig, StoreLockedError
 from rocketstore.config import camel_case
-from rocketstore.errors import CorruptFileError, StoreLockedError
 from rocketstore.jobs.intent import WriteIntent, intent_path, prepared_path
 from rocketstore.jobs.prepared_rows import read_blocks
 from rocketstore.spark import register

@@ -11,11 +11,10 @@ import pytest
 from conftest import GOLDEN
 from support.stores import extract
 
+from rocketstore import BrokerConfig, StoreError
 from rocketstore.disk.small_file import read_small_file
-from rocketstore.errors import StoreError
 from rocketstore.state import broker_config, config_checks, config_values
 from rocketstore.state.broker_config import (
-    BrokerConfig,
     ConfigProblem,
     SubscriptionGroupConfig,
     TopicConfig,

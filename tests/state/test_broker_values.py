@@ -3,8 +3,7 @@
 import pytest
 
 import rocketstore
-from rocketstore import Message, StoreConfig, recover
-from rocketstore.rebuild.rebuild import rebuild
+from rocketstore import Message, StoreConfig, rebuild, recover
 
 SIZES = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from support.broker_files import LATER, LINES, UNUSABLE, changed
 
+from rocketstore import StoreConfig
 from rocketstore.compat import DIFFERENCES, NO_LMQ, Compat
-from rocketstore.config import DEFAULT_SIZES, TAKEN_SINCE, StoreConfig, camel_case
+from rocketstore.config import DEFAULT_SIZES, TAKEN_SINCE, camel_case
 from rocketstore.layout.geometry import require_batch_size, with_default_sizes
 
 SIZES = {

@@ -10,9 +10,9 @@ from support import config_probes
 from support.config_probes import RELEASES, data_of, ours, theirs
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import BrokerConfig, Message, StoreConfig
 from rocketstore.state import broker_config
-from rocketstore.state.broker_config import BrokerConfig, check, extend_topics, read_topics, repair
+from rocketstore.state.broker_config import check, extend_topics, read_topics, repair
 
 PROBES = {f"{probe['name']}: {probe['what']}": probe for probe in config_probes.probes()}
 # Where both releases agree and rocketstore does something else, and why that is left so.

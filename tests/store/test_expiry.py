@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketstore.config import StoreConfig
+from rocketstore import IndexFile, IndexService, StoreConfig
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
-from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_service import IndexService
 from rocketstore.queue.batch_consume_queue_writer import BatchConsumeQueueWriter
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.store.expiry import delete_expired_files, expired_files

@@ -7,10 +7,9 @@ import time
 import pytest
 
 import rocketstore
-from rocketstore import Message
+from rocketstore import CommitLog, Message
 from rocketstore.disk.remote import read_parts
 from rocketstore.disk.remote.blocks import Blocks
-from rocketstore.log.commit_log import CommitLog
 
 SECONDS = 10
 

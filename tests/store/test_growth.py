@@ -11,9 +11,8 @@ import pytest
 from support import growth
 
 import rocketstore
-from rocketstore import IndexService, Message, StoreConfig
+from rocketstore import IndexService, Message, StoreConfig, StoreError
 from rocketstore.disk.mapped_file_queue import SETTLED
-from rocketstore.errors import StoreError
 from rocketstore.recovery import plan_index
 from rocketstore.recovery.index import find_sound_items
 from rocketstore.verify.queues.ranges import Ranges

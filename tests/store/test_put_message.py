@@ -35,11 +35,9 @@ from support.puts import (
 )
 
 import rocketstore
-from rocketstore import CommitLog, Message, StoreConfig
+from rocketstore import CommitLog, Message, PutMessageError, StoreConfig, verify
 from rocketstore.dispatch import topic_queues
-from rocketstore.errors import PutMessageError
 from rocketstore.state.broker_config import extend_topics
-from rocketstore.verify.verify import verify
 
 HEAD = 91  # of a record without body, topic and properties
 

@@ -24,8 +24,7 @@ from support.puts import (
 )
 
 import rocketstore
-from rocketstore import Message, PutMessagesResult
-from rocketstore.errors import PutMessageError
+from rocketstore import Message, PutMessageError, PutMessagesResult
 from rocketstore.messages.system_flags import INNER_BATCH
 from rocketstore.state.broker_config import read_topics
 

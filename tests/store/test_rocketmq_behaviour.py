@@ -14,9 +14,8 @@ from support import damages
 from support.puts import BEGIN, PARTS, SIZES, config_of, files_under, open_store
 
 import rocketstore
-from rocketstore import IndexFile, Message
+from rocketstore import CorruptFileError, IndexFile, Message, StoreError
 from rocketstore.config import camel_case
-from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 
 FILE = SIZES["mapped_file_size_commit_log"]

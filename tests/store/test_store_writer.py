@@ -39,11 +39,9 @@ from support.puts import (
 )
 
 import rocketstore
-from rocketstore import Message
+from rocketstore import Message, StoreCheckpoint, StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
 from rocketstore.dispatch import reput as reput_module
-from rocketstore.errors import StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
 from rocketstore.log import log_files
-from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store import flush as flush_module
 
 WAIT = 20.0

@@ -1,6 +1,7 @@
 """Lines of brokers' files, and what RocketMQ makes of them."""
 
-from rocketstore.config import DEFAULT_SIZES, StoreConfig
+from rocketstore import StoreConfig
+from rocketstore.config import DEFAULT_SIZES
 
 # A line, what RocketMQ's MessageStoreConfig has then that it has not by default, by field of StoreConfig, and a part
 # of the warning, or None where there is nothing to warn of.

@@ -12,8 +12,7 @@ import pytest
 from support.logs import rows_of
 from support.puts import fields_of, message_of, open_store
 
-from rocketstore import CorruptFileError, RemotePath, StoreError
-from rocketstore.index.index_service import IndexService
+from rocketstore import CorruptFileError, IndexService, RemotePath, StoreError
 
 pytest.importorskip("fsspec", reason="needs fsspec, from the extra 'remote'")
 

@@ -24,13 +24,12 @@ from support.crash_writer import run_writer, store_config
 from support.puts import PROFILES, Pair
 
 import rocketstore
-from rocketstore import Message, StoreConfig, StoreError, rebuild
+from rocketstore import Message, StoreConfig, StoreError, rebuild, verify
 from rocketstore.limits import LONG_MAX
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.log import log_verifier
 from rocketstore.verify.queues.ranges import Ranges
 from rocketstore.verify.report import SHOWN
-from rocketstore.verify.verify import verify
 
 SEVERITIES = ("error", "warning", "info")
 

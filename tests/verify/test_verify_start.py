@@ -6,8 +6,7 @@ import pytest
 from support import planted
 from support.start_faults import FAULTS, base_of, options_of
 
-from rocketstore import StoreConfig
-from rocketstore.verify.verify import verify
+from rocketstore import StoreConfig, verify
 
 
 @pytest.fixture(scope="module")
