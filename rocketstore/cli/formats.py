@@ -113,7 +113,7 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else escape(c).strip('"') for c in text)
 
 
-# ---- tables ------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------------------
 
 
 class Output(Console):
@@ -210,7 +210,7 @@ def cell(name: str, value: Any) -> Text:
     return Text("-" if value is None else printable(str(value)))
 
 
-# ---- errors ------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------
 
 OPTIONS = {"max_hash_slot_num": "--slots", "max_index_num": "--items", "mapped_file_size_commit_log": "--log-file-size"}
 

@@ -98,7 +98,7 @@ def once_option(name: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(name, multiple=True, callback=once, **settings)
 
 
-# ---- sizes and times ---------------------------------------------------------------------------------------------
+# ---- sizes and times -------------------------------------------------------------------------------------
 
 
 def convert_text(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -142,7 +142,7 @@ def time_range(since: int | None, until: int | None) -> tuple[int | None, int | 
     return since, None if until is None else until - 1
 
 
-# ---- stores and index files --------------------------------------------------------------------------------
+# ---- stores and index files ------------------------------------------------------------------------------
 
 
 def keep_broker_conf(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
@@ -244,7 +244,7 @@ def keep_geometry(ctx: click.Context, param: click.Parameter, value: int | None)
         ctx.params["geometry"] = None if slots is None else IndexGeometry(slots, items)
 
 
-# ---- which messages ----------------------------------------------------------------------------------------
+# ---- which messages --------------------------------------------------------------------------------------
 
 
 def parse_tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:

@@ -99,7 +99,7 @@ def question_of(
     return Question(by, value.split("||") if by == "tags" else [value], topic, time_range(since, until), most)
 
 
-# ---- a store -----------------------------------------------------------------------------------------------
+# ---- a store ---------------------------------------------------------------------------------------------
 
 
 def query_store(store: MessageStore, asked: Question, output_format: str | None) -> None:
@@ -154,7 +154,7 @@ def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Messa
     return found, left_out(log, scan)
 
 
-# ---- index files -------------------------------------------------------------------------------------------
+# ---- index files -----------------------------------------------------------------------------------------
 
 
 def query_index_files(

@@ -28,7 +28,7 @@ EXPECTED = {"+l": "a list of strings", "+m": "an object of strings"} | dict.from
 EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 
 
-# ---- writing -----------------------------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------------------
 
 
 def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list[Row]:
@@ -54,7 +54,7 @@ def row_names(*, raw_body: bool = False) -> list[str]:
     return [*names, "bodyBase64", BODY_ERROR, *(["rawBodyBase64"] if raw_body else [])]
 
 
-# ---- reading -----------------------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------------------
 
 
 def parse_json_row(line: bytes) -> Row:

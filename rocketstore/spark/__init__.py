@@ -1,4 +1,7 @@
-"""Stores in Spark: a data source, lookups as columns, and builds of indexes and queues."""
+"""Use stores in Spark: a data source with a sink and a stream, lookups of keys, and builds of indexes and queues.
+
+This room needs pyspark, pandas and pyarrow.
+"""
 
 try:
     import pandas
@@ -10,8 +13,9 @@ except ImportError as error:
     ) from error
 
 from rocketstore.spark.build.build_index import build_index
+from rocketstore.spark.build.places import BuildReport
 from rocketstore.spark.build.rebuild_consume_queue import rebuild_consume_queue
-from rocketstore.spark.build.write_index import BuildReport, write_index
+from rocketstore.spark.build.write_index import write_index
 from rocketstore.spark.lookup.query_messages import query_messages
 from rocketstore.spark.lookup.udfs import hash_keys, select_phy_offset
 from rocketstore.spark.source.data_source import register

@@ -15,10 +15,14 @@ import reference
 from pyspark.sql import functions as F
 
 from rocketstore import IndexFile, IndexService
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.spark import select_phy_offset, write_index
+from rocketstore.spark.build import index_files, tasks
+from rocketstore.spark.build import places as build_places
 from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build.index_files import IndexForm
+from rocketstore.spark.build.places import BuildReport, Places
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, check_order, read_entries
-from rocketstore.spark.build.write_index import BuildReport, Form, Places
 
 pytestmark = pytest.mark.spark
 
@@ -327,7 +331,7 @@ def plan_of(places, n):
     return [Slice(Run(str(places.spills / "0"), 0, n), 0, n)]
 
 
-FORM = Form(*GEOMETRY.values(), "5.5.1")
+FORM = IndexForm(IndexGeometry(**GEOMETRY), "5.5.1")
 NAME = f"{0:020}"
 
 
@@ -339,25 +343,25 @@ def test_an_attempt_that_fails_leaves_no_file_and_the_next_one_does_its_work(pla
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        build.build_file(0, plan, fail, FORM, places, "0-1")
+        index_files.build_file(0, plan, fail, FORM, places, "0-1")
     assert list(places.attempts.iterdir()) == list(places.files.iterdir()) == []
-    assert build.build_file(0, plan, read_entries, FORM, places, "0-2") == 10
+    assert index_files.build_file(0, plan, read_entries, FORM, places, "0-2") == 10
     with IndexFile.open(places.files / NAME, **GEOMETRY) as index:
         assert len(index) == 10
     first = contents(places.files)
-    build.build_file(0, plan, read_entries, FORM, places, "0-3")
+    index_files.build_file(0, plan, read_entries, FORM, places, "0-3")
     assert contents(places.files) == first
     assert list(places.attempts.iterdir()) == []
 
 
 def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
     plan = plan_of(places, 10)
-    build.build_file(0, plan, read_entries, FORM, places, "0-0")
+    index_files.build_file(0, plan, read_entries, FORM, places, "0-0")
     out = places.files.with_name("out")
-    build.publish_index(places, out, None)
+    index_files.publish_index(places, out, None)
     before = contents(out)
     with pytest.raises(FileNotFoundError):
-        build.build_file(0, plan, read_entries, FORM, places, "0-1")
+        index_files.build_file(0, plan, read_entries, FORM, places, "0-1")
     assert contents(out) == before
     assert len(before) == 1
     assert list(places.attempts.iterdir()) == []
@@ -365,10 +369,10 @@ def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
 
 def test_the_names_of_what_is_published_are_on_the_disk(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(build, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
+    monkeypatch.setattr(build_places, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
     (tmp_path / "files" / "Topic" / "0").mkdir(parents=True)
     (tmp_path / "files" / "Topic" / "0" / f"{0:020}").touch()
-    build.publish(tmp_path / "files", tmp_path / "out")
+    build_places.publish(tmp_path / "files", tmp_path / "out")
     assert sorted(synced[:-1]) == [Path("files"), Path("files/Topic"), Path("files/Topic/0")]
     assert synced[-1] == Path()
 
@@ -376,17 +380,17 @@ def test_the_names_of_what_is_published_are_on_the_disk(tmp_path, monkeypatch):
 def test_a_spill_that_is_shorter_than_reported_fails_the_task(places):
     (whole,) = plan_of(places, 10)
     with pytest.raises(OSError, match="ends after 10 entries, where 12 were written"):
-        build.build_file(0, [whole._replace(stop=12)], read_entries, FORM, places, "0-1")
+        index_files.build_file(0, [whole._replace(stop=12)], read_entries, FORM, places, "0-1")
     with pytest.raises(RuntimeError, match="10 items put, where 12 were planned"):
-        build.build_file(0, [whole._replace(stop=12)], lambda _: read_entries([whole]), FORM, places, "0-1")
+        index_files.build_file(0, [whole._replace(stop=12)], lambda _: read_entries([whole]), FORM, places, "0-1")
     assert list(places.files.iterdir()) == []
 
 
 def test_tasks_that_are_not_done_are_noticed(monkeypatch):
-    monkeypatch.setattr(build, "run", lambda spark, task, count, row_type: [*task(0, "0-0"), *task(1, "1-0")])
-    assert build.run_all(None, lambda number, attempt: 5 + number, 2) == 11
-    with pytest.raises(RuntimeError, match="2 of 3 tasks are done"):
-        build.run_all(None, lambda number, attempt: 5, 3)
+    monkeypatch.setattr(tasks, "run", lambda spark, task, count, row_type: [*task(0, "0-0"), *task(1, "1-0")])
+    assert tasks.run_all(None, lambda number, attempt: 5 + number, 2) == 11
+    with pytest.raises(RuntimeError, match="only 2 of 3 tasks have finished"):
+        tasks.run_all(None, lambda number, attempt: 5, 3)
 
 
 # ---- memory ------------------------------------------------------------------------------------------------
@@ -399,7 +403,9 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore import IndexFile
-from rocketstore.spark.build.write_index import Form, Places, build_file
+from rocketstore.index.geometry import IndexGeometry
+from rocketstore.spark.build.index_files import IndexForm, build_file
+from rocketstore.spark.build.places import Places
 from rocketstore.spark.build.spill import ENTRY, Run, Slice, read_entries
 
 ITEMS = 19_999_999
@@ -426,7 +432,7 @@ if len(sys.argv) == 3:
 else:
     plan = [Slice(Run(str(places.spills / "0"), 0, ITEMS), 0, ITEMS)]
     before = kilobytes("VmRSS")
-    build_file(0, plan, read_entries, Form(5_000_000, 20_000_000, "5.5.1"), places, "0-0")
+    build_file(0, plan, read_entries, IndexForm(IndexGeometry(5_000_000, 20_000_000), "5.5.1"), places, "0-0")
     print(kilobytes("VmHWM") - before)
 """
 

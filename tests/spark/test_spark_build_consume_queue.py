@@ -37,11 +37,10 @@ from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
 from rocketstore.spark import rebuild_consume_queue
 from rocketstore.spark.build import rebuild_consume_queue as module
-from rocketstore.spark.build import splits, task_files
-from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build import splits, tasks
+from rocketstore.spark.build.places import Places
 from rocketstore.spark.build.rebuild_consume_queue import build_parts, plan_queues, spill_requests
 from rocketstore.spark.build.splits import LogReader
-from rocketstore.spark.build.write_index import Places
 
 pytestmark = pytest.mark.spark
 
@@ -376,7 +375,7 @@ def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, sp
         sent.append((len(cloudpickle.dumps(task)), count))
         return [row_type(number, 0) for number in range(count)]
 
-    monkeypatch.setattr(build, "run", run)
+    monkeypatch.setattr(tasks, "run", run)
     log = CommitLog.open(store / "commitlog", mapped_file_size=FILE)
     reader = LogReader(log, rebuilder.config, log.min_phy_offset, log.max_phy_offset)
     module.build_queues(None, parts, reader, set(), places)
@@ -384,7 +383,7 @@ def test_a_task_gets_its_own_rows_alone(store, places, tmp_path, monkeypatch, sp
     assert count == queues // 10
     assert size < 20_000
     for number in range(count):
-        own = task_files.read_task(places.work / "queue-tasks", number)
+        own = tasks.read_task(places.work / "queue-tasks", number)
         assert [part.queue for part in own] == [part.queue for part in parts[10 * number : 10 * number + 10]]
         requests = [[*part.requests()] for part in own]
         assert [len(slices) for slices in requests] == [splits] * 10
@@ -408,7 +407,7 @@ def test_a_task_of_a_build_gets_only_the_files_of_its_split(store, monkeypatch, 
     whole = module.RequestRun(reader.begin, reader.end, "", "")  # a function that named the reader would take its files
     splits.read_log(None, reader, lambda *_: [whole], module.RequestRun, tmp_path / "tasks")
     assert sent[0] < 20_000
-    plans = [task_files.read_task(tmp_path / "tasks", number) for number in range(3)]
+    plans = [tasks.read_task(tmp_path / "tasks", number) for number in range(3)]
     assert files + 3 < 3 * files  # what all tasks would get if each got all; how many there are is drawn
     assert sum(len(plan.log.files) for _, _, plan in plans) <= files + 3
     assert [(begin, stop) for begin, stop, _ in plans] == splits.plan_splits(reader)

@@ -28,10 +28,9 @@ from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedErr
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.spark import build_index
-from rocketstore.spark.build import splits
-from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build import index_files, splits
 from rocketstore.spark.build.build_index import ItemRun, count_items, scan_items, spanned, spill_items
-from rocketstore.spark.build.spill import read_entries
+from rocketstore.spark.build.spill import Slice, read_entries, slices_of
 from rocketstore.spark.build.splits import LogReader, plan_splits
 
 pytestmark = pytest.mark.spark
@@ -145,7 +144,7 @@ def reader_of(log, piece=700):
 
 def items_of(log):
     (run,) = [*spill_items(reader_of(log).chunks(log.min_phy_offset, log.max_phy_offset), log.directories[0] / "all")]
-    (entries,) = read_entries([build.Slice(run, 0, run.items)])
+    (entries,) = read_entries([Slice(run, 0, run.items)])
     return entries.tolist()
 
 
@@ -162,14 +161,14 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
 
     def read(begin, stop):
         again.append(begin)
-        return count_items(reader.chunks(begin, stop), "")
+        return count_items(reader.chunks(begin, stop))
 
     rows = []
     for begin, stop in cuts:
         first = reader.log.first_record(begin, stop)
         if first is not None:
             try:
-                rows += count_items(reader.chunks(first, stop), "")
+                rows += count_items(reader.chunks(first, stop))
             except CorruptFileError:
                 continue
     whole = list(join_chunks(reader.begin, reader.end, rows, read))
@@ -178,7 +177,7 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
     expected = items_of(log)
     assert sum(run.items for run in whole) == len(expected)
     assert size > 100 or again
-    for slices in build.slices_of(whole, [(0, len(expected)), (5, 6), (7, 31), (len(expected) - 1, len(expected))]):
+    for slices in slices_of(whole, [(0, len(expected)), (5, 6), (7, 31), (len(expected) - 1, len(expected))]):
         found = [row for items in scan_items(reader, slices) for row in items.tolist()]
         start = sum(run.items for run in whole[: whole.index(slices[0].run)]) + slices[0].start
         count = sum(stop - begin for _, begin, stop in slices)
@@ -190,7 +189,7 @@ def test_splits_of_any_size_make_one_log(log, tmp_path, monkeypatch, size):
 
 def test_what_the_tasks_of_a_rescan_get_does_not_grow_with_the_log():
     runs = [ItemRun(i << 24, (i + 1) << 24, 90_000, i << 24, i << 24, "", 0) for i in range(2000)]
-    plans = build.plan_files(runs, 19_999_999)
+    plans = index_files.plan_files(runs, 19_999_999)
     assert [len(spanned(plan)) for plan in plans] == [1] * 10
     assert spanned([]) == []
 
@@ -264,7 +263,7 @@ def test_a_store_that_is_being_written_and_an_out_that_is_there_are_refused(spar
 @pytest.mark.parametrize("mode", MODES)
 def test_a_job_that_fails_leaves_nothing(spark, store, monkeypatch, mode):
     scratch = store.with_name("scratch")
-    monkeypatch.setattr(build, "run_all", lambda *_: 1 / 0)
+    monkeypatch.setattr(index_files, "run_all", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         build_index(spark, store, store.with_name("out"), mode=mode, scratch=scratch, config=CONFIG)
     assert sorted(path.name for path in store.parent.rglob("*") if store not in path.parents) == ["scratch", "store"]

@@ -20,14 +20,16 @@ from support.spark_reads import BEGIN, make_colliding_store
 import rocketstore
 from rocketstore import CorruptFileError, IndexFile, IndexService, StoreClosedError
 from rocketstore.disk import storage
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.spark import hash_keys, select_phy_offset
 from rocketstore.spark.lookup import cache
 from rocketstore.spark.lookup import udfs as lookup
-from rocketstore.spark.lookup.cache import IndexCache, StoreCache
+from rocketstore.spark.lookup.cache import index_cache, store_cache
 
 pytestmark = pytest.mark.spark
 
 GEOMETRY = {"hash_slot_num": 11, "index_num": 301}
+SHAPE = IndexGeometry(**GEOMETRY)
 TOPICS = ["T", "TopicTest", "主题"]
 KEYS = [*(f"key-{i}" for i in range(40)), "", "é", "键", "🚀🚀", "a longer key than the others, 0123456789"]
 ABSENT = [f"absent-{i}" for i in range(20)]
@@ -162,7 +164,7 @@ def test_a_path_that_is_not_there_fails_the_query(asked, tmp_path):
     ("options", "message"),
     [
         ({"engine": "polars"}, "engine='polars'"),
-        ({"verify": True}, "hash candidates only.*store root"),
+        ({"verify": True}, "only hashes.*root of a store"),
         ({"max_num": -1}, "max_num=-1: must not be negative"),
         ({"index_num": 5}, "give both or none"),
     ],
@@ -235,7 +237,7 @@ def test_unverified_a_store_gives_what_its_index_gives(colliding, store):
 @pytest.mark.parametrize(
     ("topic", "options", "message"),
     [
-        (None, {}, "a topic is needed to compare with; verify=False"),
+        (None, {}, "give a topic to compare with, or verify=False"),
         ("T", {"max_num": 0}, "max_num=0: must not be less than 1"),
     ],
 )
@@ -253,7 +255,7 @@ def test_times_that_are_no_integers_are_refused_before_any_job(store, options, v
 
 def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
-    stores = StoreCache()
+    stores = store_cache()
     first = stores.open(str(tmp_path / "store"))
     assert stores.open(str(tmp_path / "store")) is first
     assert stores.open(str(store)) is not first
@@ -268,14 +270,14 @@ def test_a_store_is_opened_once_until_it_is_replaced(store, tmp_path):
 @pytest.mark.parametrize("part", [".", "commitlog", "index"])
 def test_a_store_is_opened_again_where_a_new_directory_may_have_the_inode_of_an_old_one(part, store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
-    stores = StoreCache()
+    stores = store_cache()
     first = stores.open(tmp_path / "store")
     os.utime(tmp_path / "store" / part, (1_000_000, 1_000_000))
     assert stores.open(tmp_path / "store") is not first
 
 
 def test_a_store_shows_what_is_put_later(tmp_path):
-    stores = StoreCache()
+    stores = store_cache()
     with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as writer:
         counts = []
         for _ in range(3):
@@ -291,7 +293,7 @@ def test_a_store_shows_what_is_put_later(tmp_path):
 
 @pytest.fixture
 def one_lookup(index_file):
-    return lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
+    return lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, SHAPE)
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
@@ -332,31 +334,31 @@ def test_an_empty_batch_gives_an_empty_one(one_lookup):
 
 
 def test_a_file_is_opened_once(index_file, index_directory):
-    indexes = IndexCache()
+    indexes = index_cache()
     for path in (index_file, index_directory):
-        first = indexes.open(str(path), *GEOMETRY.values())
-        assert indexes.open(str(path), *GEOMETRY.values()) is first
+        first = indexes.open(str(path), SHAPE)
+        assert indexes.open(str(path), SHAPE) is first
     assert len(indexes) == 2
 
 
 def test_another_geometry_is_another_index(index_file, tmp_path):
-    indexes = IndexCache()
-    slots, items = GEOMETRY.values()
+    indexes = index_cache()
     empty_file = make_file(tmp_path / "20231114221320000", items=0)  # which may have either
-    right = indexes.open(str(empty_file), slots, items)
-    assert indexes.open(str(empty_file), slots - 5, items + 1).index_num == 302
-    assert indexes.open(str(empty_file), slots, items) is right
-    indexes.open(str(index_file), slots, items)
+    right = indexes.open(str(empty_file), SHAPE)
+    other = IndexGeometry(SHAPE.hash_slot_num - 5, SHAPE.index_num + 1)
+    assert indexes.open(str(empty_file), other).index_num == 302
+    assert indexes.open(str(empty_file), SHAPE) is right
+    indexes.open(str(index_file), SHAPE)
     with pytest.raises(CorruptFileError, match="alone"):
-        indexes.open(str(index_file), slots - 5, items + 1)
+        indexes.open(str(index_file), other)
 
 
 def test_a_replaced_file_is_opened_again_and_the_old_one_still_answers(tmp_path):
     path = make_file(tmp_path / "20231114221320000")
-    indexes = IndexCache()
-    before = indexes.open(str(path), *GEOMETRY.values())
+    indexes = index_cache()
+    before = indexes.open(str(path), SHAPE)
     make_file(tmp_path / "new", salt=5).replace(path)
-    after = indexes.open(str(path), *GEOMETRY.values())
+    after = indexes.open(str(path), SHAPE)
     assert after is not before
     assert (before.header.begin_phy_offset, after.header.begin_phy_offset) == (0, 5)
     assert len(indexes) == 1
@@ -364,11 +366,11 @@ def test_a_replaced_file_is_opened_again_and_the_old_one_still_answers(tmp_path)
 
 def test_a_directory_is_opened_again_when_a_file_comes(tmp_path):
     make_file(tmp_path / "20231114221320000")
-    indexes = IndexCache()
-    assert len(indexes.open(str(tmp_path), *GEOMETRY.values()).files) == 1
+    indexes = index_cache()
+    assert len(indexes.open(str(tmp_path), SHAPE).files) == 1
     make_file(tmp_path / "20231114221320001")
     (tmp_path / "not-an-index").touch()
-    assert len(indexes.open(str(tmp_path), *GEOMETRY.values()).files) == 2
+    assert len(indexes.open(str(tmp_path), SHAPE).files) == 2
 
 
 def test_a_file_that_expires_while_the_directory_is_looked_at_is_passed_over(tmp_path, monkeypatch):
@@ -379,38 +381,38 @@ def test_a_file_that_expires_while_the_directory_is_looked_at_is_passed_over(tmp
         return storage.identity(file)
 
     monkeypatch.setattr(cache, "identity", expire)
-    assert [file.path for file in IndexCache().open(str(tmp_path), *GEOMETRY.values()).files] == [second]
+    assert [file.path for file in index_cache().open(str(tmp_path), SHAPE).files] == [second]
 
 
 def test_a_directory_without_index_files_is_refused_unless_it_is_empty(store, tmp_path):
-    assert IndexCache().open(str(tmp_path)).files == []
+    assert index_cache().open(str(tmp_path)).files == []
     (tmp_path / "not-an-index").touch()
     for place in (tmp_path, store, store.parent):
         with pytest.raises(FileNotFoundError, match=f"no index files here: give a store's root.*{place.name}"):
-            IndexCache().open(str(place))
+            index_cache().open(str(place))
 
 
 def test_the_least_recently_used_goes_first_and_is_not_closed(tmp_path):
     paths = [str(make_file(tmp_path / f"2023111422132000{i}")) for i in range(3)]
-    indexes = IndexCache(max_bytes=2 * Path(paths[0]).stat().st_size)
-    first, second = (indexes.open(path, *GEOMETRY.values()) for path in paths[:2])
-    assert indexes.open(paths[0], *GEOMETRY.values()) is first
-    indexes.open(paths[2], *GEOMETRY.values())
+    indexes = index_cache(max_bytes=2 * Path(paths[0]).stat().st_size)
+    first, second = (indexes.open(path, SHAPE) for path in paths[:2])
+    assert indexes.open(paths[0], SHAPE) is first
+    indexes.open(paths[2], SHAPE)
     assert len(indexes) == 2
-    assert indexes.open(paths[0], *GEOMETRY.values()) is first
+    assert indexes.open(paths[0], SHAPE) is first
     assert len(second) == 300
-    assert indexes.open(paths[1], *GEOMETRY.values()) is not second
+    assert indexes.open(paths[1], SHAPE) is not second
 
 
 def test_an_index_larger_than_the_bound_is_kept_alone(index_file):
-    indexes = IndexCache(max_bytes=1)
-    first = indexes.open(str(index_file), *GEOMETRY.values())
-    assert indexes.open(str(index_file), *GEOMETRY.values()) is first
+    indexes = index_cache(max_bytes=1)
+    first = indexes.open(str(index_file), SHAPE)
+    assert indexes.open(str(index_file), SHAPE) is first
 
 
 def test_other_errors_than_lack_of_address_space_drop_nothing(index_file, tmp_path):
-    indexes = IndexCache()
-    indexes.open(str(index_file), *GEOMETRY.values())
+    indexes = index_cache()
+    indexes.open(str(index_file), SHAPE)
     with pytest.raises(FileNotFoundError):
         indexes.open(str(tmp_path / "nowhere"))
     assert len(indexes) == 1
@@ -418,21 +420,24 @@ def test_other_errors_than_lack_of_address_space_drop_nothing(index_file, tmp_pa
 
 SCARCE = """
 import resource, sys
-from rocketstore.spark.lookup.cache import IndexCache, StoreCache
+from rocketstore.index.geometry import IndexGeometry
+from rocketstore.spark.lookup.cache import index_cache
+
+SHAPE = IndexGeometry(5_000_000, 20_000_000)
 
 def map_at_most(extra):
     pages = int(open("/proc/self/statm").read().split()[0])
     limit = pages * resource.getpagesize() + extra
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
-indexes = IndexCache()
+indexes = index_cache()
 map_at_most(600 << 20)
 for path in sys.argv[1:]:
-    assert len(indexes.open(path, 5_000_000, 20_000_000)) == 0
+    assert len(indexes.open(path, SHAPE)) == 0
 assert len(indexes) == 1
 map_at_most(-400 << 20)
 try:
-    indexes.open(sys.argv[1], 5_000_000, 20_000_000)
+    indexes.open(sys.argv[1], SHAPE)
 except OSError as error:
     print(error.errno, error)
 """
@@ -452,8 +457,8 @@ def test_without_address_space_others_are_dropped_and_then_the_setting_is_named(
 
 
 def test_what_the_cache_gives_is_open_after_many_others(index_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(lookup, "open_index", IndexCache(max_bytes=1).open)
-    asked = lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, *GEOMETRY.values())
+    monkeypatch.setattr(lookup, "open_index", index_cache(max_bytes=1).open)
+    asked = lookup.Lookup(str(index_file), False, "T", 32, 0, lookup.LONG_MAX, SHAPE)
     other = asked._replace(path=str(make_file(tmp_path / "20231114221320000", salt=1)))
     keys = pa.array(KEYS)
     wanted = [lookup.look_up_arrow(each, (keys,)) for each in (asked, other)]

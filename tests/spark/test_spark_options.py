@@ -84,36 +84,36 @@ def test_every_option_is_read():
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("startingOffset", "1", "there is none of this name, but path, table"),
+        ("startingOffset", "1", "is unknown: the options are path, table"),
         ("table", "queues", "one of messages, consumequeue, index, offsets"),
         ("path", "store", "must be absolute"),
         ("path", "hdfs:/data/store", "must be absolute, or a URI"),
         ("assign", "[1]", 'must be JSON like {"topic": [0, 1]}'),
         ("assign", "T", "must be JSON like"),
         ("assign", '{"T":0}', "must be JSON like"),
-        ("assign", '{"T":["0"]}', "'0' is no queue id"),
-        ("assign", '{"T":[true]}', "True is no queue id"),
-        ("assign", '{"T":[0],"T":[1]}', "has a name twice: T, T"),
-        ("subscribe", "A,,B", "commas between"),
-        ("subscribe", "A,A", "each once"),
-        ("subscribePattern", "(", "no regular expression"),
+        ("assign", '{"T":["0"]}', "'0' is not a queue id"),
+        ("assign", '{"T":[true]}', "True is not a queue id"),
+        ("assign", '{"T":[0],"T":[1]}', "has a repeated name: T, T"),
+        ("subscribe", "A,,B", "separated by commas"),
+        ("subscribe", "A,A", "each name once"),
+        ("subscribePattern", "(", "not a regular expression"),
         ("queueIds", "1,x", "integer"),
-        ("queueIds", str(2**31), "no queue id"),
-        ("keys", " ", "keys with spaces"),
+        ("queueIds", str(2**31), "not a queue id"),
+        ("keys", " ", "keys separated by spaces"),
         ("tags", "||", "names no tag"),
         ("tags", " || ", "names no tag"),
         ("startingOffsets", "soon", 'must be earliest, latest, or JSON like {"topic": {"0": 23}}'),
-        ("startingOffsets", '{"T":{"0":-3}}', "-3 is no queue offset"),
-        ("startingOffsets", '{"T":{"0":"5"}}', "'5' is no queue offset"),
+        ("startingOffsets", '{"T":{"0":-3}}', "-3 is not a queue offset"),
+        ("startingOffsets", '{"T":{"0":"5"}}', "'5' is not a queue offset"),
         ("startingOffsets", '{"T":{"x":5}}', "must be an integer"),
         ("startingOffsets", '{"T":{"0":5,"00":9}}', "topic 'T' has a queue twice: 0, 00"),
-        ("startingOffsets", '{"T":{"0":5},"U":{},"T":{"1":7}}', "has a name twice: T, U, T"),
-        ("startingOffsets", '{"T":{"0":5,"0":9}}', "has a name twice: 0, 0"),
+        ("startingOffsets", '{"T":{"0":5},"U":{},"T":{"1":7}}', "has a repeated name: T, U, T"),
+        ("startingOffsets", '{"T":{"0":5,"0":9}}', "has a repeated name: 0, 0"),
         ("startingOffsets", '{"T":5}', "must be earliest, latest, or JSON"),
         ("startingOffsets", "[" * 100_000, "must be earliest, latest, or JSON"),
-        ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store is of one broker"),
-        ("startingOffsets", '{"T":{"a":{"0":1},"0":2}}', "a store is of one broker"),
-        ("endingOffsets", '{"T":{"a":{"0":1}},"U":{"b":{"0":2}}}', "names brokers a, b: a store is of one broker"),
+        ("startingOffsets", '{"T":{"a":{"0":1},"b":{"0":2}}}', "topic 'T' has a, b: a store belongs to one broker"),
+        ("startingOffsets", '{"T":{"a":{"0":1},"0":2}}', "a store belongs to one broker"),
+        ("endingOffsets", '{"T":{"a":{"0":1}},"U":{"b":{"0":2}}}', "names brokers a, b: a store belongs to one broker"),
         ("startingOffsets", "latest", "would read nothing"),
         ("startingOffsets", '{"T":{"0":-1}}', "would read nothing"),
         ("endingOffsets", "earliest", "would read nothing"),
@@ -126,7 +126,7 @@ def test_every_option_is_read():
         ("mode", "IGNORE", "FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ("verifyCrc", "yes", "true, false"),
         ("schemaStyle", "pulsar", "rocketmq, kafka"),
-        ("maxFilesPerTrigger", "1", "not of a batch query"),
+        ("maxFilesPerTrigger", "1", "only streams have it"),
     ],
 )
 def test_what_is_unknown_or_malformed_is_named(name, text, reason):
@@ -159,7 +159,7 @@ def test_offsets_of_another_broker_are_refused():
 )
 def test_an_offset_of_a_queue_that_is_not_selected_is_refused(options):
     for name in ("startingOffsets", "endingOffsets"):
-        with pytest.raises(ValueError, match=f"option {name}: queue 1 of 'U' is not among those selected"):
+        with pytest.raises(ValueError, match=f"option {name}: queue 1 of 'U' is not among the selected queues"):
             parse(**{name: '{"T":{"0":5},"U":{"1":5}}'}, **options)
 
 
@@ -179,7 +179,7 @@ def test_an_option_that_is_none_was_not_given():
 
 
 def test_several_paths_are_refused():
-    with pytest.raises(ValueError, match="read one store at a time"):
+    with pytest.raises(ValueError, match="read each store by itself"):
         ReadOptions.parse({"paths": '["/a","/b"]'})
 
 
@@ -201,21 +201,21 @@ def test_without_a_path_there_is_no_store():
 def test_options_that_contradict_each_other_are_refused(options):
     with pytest.raises(ValueError, match=" and ".join(options)):
         parse(**options)
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="give only one of them"):
         ReadOptions.parse({"path": "/store", **options})
 
 
 @pytest.mark.parametrize("table", ["consumequeue", "index", "offsets"])
 def test_a_table_takes_only_its_own_options(table):
     for options in ({"tags": "x"}, {"startingTimestamp": "1"}, {"mode": "PERMISSIVE"}):
-        with pytest.raises(ValueError, match=f"option {next(iter(options))}: is none of table {table}"):
+        with pytest.raises(ValueError, match=f"option {next(iter(options))}: table {table} has only the options"):
             parse(table=table, **options)
     if table == "index":
         with pytest.raises(ValueError, match="option subscribe"):
             parse(table=table, subscribe="T")
     else:
         assert parse(table=table, subscribe="T").topics == {"T"}
-        with pytest.raises(ValueError, match=f"option maxIndexNum: is none of table {table}"):
+        with pytest.raises(ValueError, match=f"option maxIndexNum: table {table} has only the options"):
             parse(table=table, maxIndexNum="5")
 
 
@@ -224,13 +224,13 @@ def test_only_the_index_has_a_geometry_and_not_half_of_one():
     assert (options.max_hash_slot_num, options.max_index_num) == (7, 20)
     with pytest.raises(ValueError, match="option maxIndexNum: give both maxHashSlotNum and maxIndexNum, or none"):
         parse(table="index", maxIndexNum="20")
-    with pytest.raises(ValueError, match="option maxHashSlotNum: is none of table messages"):
+    with pytest.raises(ValueError, match="option maxHashSlotNum: table messages has only the options"):
         parse(maxHashSlotNum="7", maxIndexNum="20")
 
 
 def test_a_stream_has_no_end_and_no_other_table():
     for name in ("endingOffsets", "endingTimestamp", "endingPhyOffset"):
-        with pytest.raises(ValueError, match=f"option {name}: is not of a stream"):
+        with pytest.raises(ValueError, match=f"option {name}: only batch queries have it"):
             parse(streaming=True, **{name: "latest" if name == "endingOffsets" else "1"})
     with pytest.raises(ValueError, match="only messages can be streamed"):
         parse(streaming=True, table="index")

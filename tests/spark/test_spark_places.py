@@ -13,7 +13,7 @@ import rocketstore
 from rocketstore import Message, StoreConfig, StoreError, StoreLockedError
 from rocketstore.config import camel_case
 from rocketstore.spark import rebuild_consume_queue, write_index
-from rocketstore.spark.build.write_index import working_places
+from rocketstore.spark.build.places import working_places
 from rocketstore.spark.source import sink
 from rocketstore.spark.source.sink import writer_of
 

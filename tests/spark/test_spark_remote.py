@@ -41,9 +41,9 @@ from rocketstore.spark import (
     write_index,
 )
 from rocketstore.spark.build import splits
-from rocketstore.spark.build import write_index as build
+from rocketstore.spark.build import tasks as build_tasks
 from rocketstore.spark.build.splits import LogReader
-from rocketstore.spark.lookup.cache import IndexCache, StoreCache
+from rocketstore.spark.lookup.cache import index_cache, store_cache
 from rocketstore.spark.lookup.udfs import Lookup, find
 from rocketstore.spark.source.sink import writer_of
 
@@ -231,7 +231,7 @@ def test_records_behind_damage_of_a_remote_log_are_found_as_it_grows(tmp_path, n
 
 
 def looked_up(place, verified, topic="T1", keys=("key-1", "all", "none")):
-    found = find(Lookup(place, verified, topic, 1000, 0, LONG_MAX, None, None), (list(keys),))
+    found = find(Lookup(place, verified, topic, 1000, 0, LONG_MAX, None), (list(keys),))
     return found.values.tolist(), found.offsets.tolist()
 
 
@@ -250,7 +250,7 @@ def test_keys_are_looked_up_in_a_remote_store(made, memory, verified):
 def test_a_remote_index_is_opened_again_when_it_changes(made, memory, no_believing):
     fs = fsspec.filesystem("memory")
     upload(fs, made, memory)
-    cache, path = IndexCache(), f"{memory}/index"
+    cache, path = index_cache(), f"{memory}/index"
     index = cache.open(path)
     assert cache.open(path) is index
     name = index.files[0].path.name
@@ -267,7 +267,7 @@ def test_a_remote_index_is_opened_again_when_it_changes(made, memory, no_believi
 def test_a_remote_store_stays_open_and_sees_that_an_index_came(made, memory, no_believing):
     fs = fsspec.filesystem("memory")
     upload(fs, made / "commitlog", f"{memory}/commitlog")
-    cache = StoreCache()
+    cache = store_cache()
     store = cache.open(memory)
     assert cache.open(memory) is store
     upload(fs, made / "index", f"{memory}/index")
@@ -278,7 +278,7 @@ def test_a_remote_store_stays_open_and_sees_that_an_index_came(made, memory, no_
 
 def test_a_remote_index_is_not_listed_for_every_batch(made):
     path = counted(made)
-    caches = IndexCache(), StoreCache()
+    caches = index_cache(), store_cache()
     for cache, place in zip(caches, (path / "index", path), strict=True):
         first = cache.open(place)
         path.fs.lists.clear()
@@ -291,7 +291,7 @@ def test_a_remote_index_is_not_listed_for_every_batch(made):
 def test_a_lookup_lists_nothing_beside_the_store(made, no_believing):
     path = counted(made)
     for _ in range(2):
-        assert StoreCache().open(path).query_messages("T1", ["key-1"]).complete.all()
+        assert store_cache().open(path).query_messages("T1", ["key-1"]).complete.all()
     assert not [place for place in path.fs.lists if not place.startswith(str(made))]
 
 
@@ -306,7 +306,7 @@ def tasks(monkeypatch):
         copies = [cloudpickle.dumps(task) for _ in range(count)]
         return [row for i in range(count) for row in cloudpickle.loads(copies[i])(i, f"{i:06}-{i}")]
 
-    for module in (build, splits):
+    for module in (build_tasks, splits):
         monkeypatch.setattr(module, "run", run)
     monkeypatch.setattr(splits, "MIN_SPLIT", 5000)
     monkeypatch.setattr(splits, "SPLITS", 3)

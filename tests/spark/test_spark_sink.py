@@ -127,7 +127,7 @@ def test_an_aborted_job_leaves_nothing_and_late_attempts_of_it_neither(tmp_path,
 
 def test_an_abort_leaves_the_pieces_of_what_could_not_be_undone(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
-    WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].piece]).save(tmp_path)
+    WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].rows]).save(tmp_path)
     writer.abort(messages)
     assert leftovers(tmp_path) == ["rocketstore-intent.json", f"rocketstore-write-{writer.job}"]
 
@@ -157,7 +157,7 @@ def test_rows_of_a_job_that_was_killed_in_its_commit_are_read_once_they_stay(tmp
     monkeypatch.setattr(write_job, "undo", lambda *_: None)
 
     def read_one(directory, piece):
-        if piece != messages[0].piece:
+        if piece != messages[0].rows:
             raise OSError("killed")
         return read_blocks(directory, piece)
 
@@ -207,7 +207,7 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
     ({"path": "relative"}, "must be the absolute path"),
     ({"path": "memory://store"}, "is remote: remote stores are opened for reading only"),
     ({}, "option path='': must be the absolute path"),
-    ({"path": "/x", "topics": "T"}, "option 'topics': none of this name is for writing, but path, storeTimestamp, "),
+    ({"path": "/x", "topics": "T"}, "option 'topics' is unknown: the options of writing are path, storeTimestamp, "),
     ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
     ({"path": "/x", "storeTimestamp": str(2**63)}, "must be 'now', 'given' or epoch ms"),
     ({"path": "/x", "storeTimestamp": "Given"}, "there is no column storeTimestamp"),
@@ -261,7 +261,7 @@ def test_the_python_of_the_workers_that_the_driver_has_not_is_named_by_register(
 
 
 def test_overwriting_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="mode overwrite: messages are only ever appended"):
+    with pytest.raises(ValueError, match="mode overwrite: a store can only be appended to"):
         writer_of(fields("topic", "body"), {"path": str(tmp_path)}, True)
 
 
@@ -293,7 +293,7 @@ def test_names_of_columns_have_any_case(tmp_path, as_attempt):
 def test_store_times_are_given_in_either_column_but_not_by_one_without_values(tmp_path, as_attempt, name):
     options = {"path": str(tmp_path), **OPTIONS, "storeTimestamp": "given"}
     schemas = [fields("topic", "body").add(name, kind) for kind in (T.NullType(), T.LongType())]
-    with pytest.raises(ValueError, match="option storeTimestamp='given': there is no column storeTimestamp"):
+    with pytest.raises(ValueError, match="option storeTimestamp='given': the column storeTimestamp is missing"):
         writer_of(schemas[0], options, False)
     writer = writer_of(schemas[1], options, False)
     writer.commit([writer.write(iter([pa.record_batch({"topic": ["T"], "body": ["b"], name: [TIME]})]))])

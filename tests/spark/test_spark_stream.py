@@ -195,8 +195,8 @@ def test_a_queue_that_is_made_again_is_read_from_its_new_beginning(tmp_path):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"startingPhyOffset": "50000"}, "startingPhyOffset 50000 is not there yet, the log ends at"),
-        ({"startingOffsets": '{"T":{"0":9,"1":51}}'}, "message 51 of queue 1 of 'T' is not there yet, it ends at 50"),
+        ({"startingPhyOffset": "50000"}, "startingPhyOffset 50000 does not exist yet, the log ends at"),
+        ({"startingOffsets": '{"T":{"0":9,"1":51}}'}, "message 51 of queue 1 of 'T' does not exist yet"),
     ],
 )
 def test_a_stream_does_not_begin_at_what_is_not_there_yet(writer, options, reason):
@@ -313,7 +313,7 @@ def test_a_query_of_what_is_available_now_ends_there(writer):
 
 def test_where_pyspark_has_no_limits_they_are_refused(tmp_path, log, monkeypatch):
     monkeypatch.setattr(stream, "SupportsTriggerAvailableNow", None)
-    with pytest.raises(ValueError, match="need pyspark 4\\.2"):
+    with pytest.raises(ValueError, match="need PySpark 4\\.2"):
         new_reader(tmp_path, maxBytesPerTrigger="1k")
     reader, schema = new_reader(tmp_path, startingOffsets="earliest", columns="phyOffset")
     found = read_batch(reader, schema, reader.initialOffset(), reader.latestOffset())
@@ -376,9 +376,9 @@ def test_what_expired_before_a_first_batch_was_done_obeys_fail_on_data_loss(tmp_
 def test_a_log_that_was_cut_behind_the_checkpoint_is_noticed(tmp_path, log):
     start, end = {"v": 1, "phyOffset": log[-1]}, {"v": 1, "phyOffset": log[-1] + 100_000}
     reader, _ = new_reader(tmp_path)
-    with pytest.raises(StoreError, match=f"before {log[-1] + 100_000} where the query is: it was cut, or is another"):
+    with pytest.raises(StoreError, match=f"before the query's position {log[-1] + 100_000}: the log was cut"):
         reader.latestOffset(end, limits.ReadAllAvailable())
-    with pytest.raises(StoreError, match=f"before {log[-1] + 100_000} that was to be read"):
+    with pytest.raises(StoreError, match=f"before the end {log[-1] + 100_000} of the batch"):
         reader.partitions(start, end)
     with pytest.raises(ValueError, match="another version"):
         reader.partitions({"v": 2, "phyOffset": 0}, end)
@@ -422,7 +422,7 @@ def test_a_log_that_is_cut_and_written_again_loses_no_more_than_was_cut(writer, 
         put(again, 30, tags="of another size")
     end = reader.latestOffset(start, all_of_it)
     if sees != "the cut":
-        with pytest.raises(StoreError, match=f"{start['phyOffset']}, where the query is, is within a message"):
+        with pytest.raises(StoreError, match=f"the query's position {start['phyOffset']} is within a message"):
             strict.partitions(start, end)
     found = read_batch(reader, schema, start, end)["phyOffset"].to_pylist()
     assert found == [offset for offset in all_offsets(root) if offset >= start["phyOffset"]]
@@ -445,7 +445,7 @@ def test_a_log_that_is_written_again_with_records_of_the_same_sizes_is_noticed(t
         put(again, 30, first=300)
     end = reader.latestOffset(start, all_of_it)
     place, last = start["phyOffset"], all_offsets(root)[99]
-    with pytest.raises(StoreError, match=f"the record at {last}, before {place} where the query was, is another"):
+    with pytest.raises(StoreError, match=f"the record at {last}, before the query's position {place}, was replaced"):
         reader.partitions(start, end)
     lax, _ = new_reader(root, columns="body", failOnDataLoss="false")
     new = [b"body %d" % i for i in range(303, 330)]
@@ -454,7 +454,7 @@ def test_a_log_that_is_written_again_with_records_of_the_same_sizes_is_noticed(t
     end = reader.latestOffset(old, all_of_it)
     assert read_batch(reader, schema, old, end)["body"].to_pylist() == new
     stale = end | {"mark": [end["mark"][0], end["mark"][1] ^ 1]}
-    with pytest.raises(StoreError, match=f"before {end['phyOffset']} where the query was, is another"):
+    with pytest.raises(StoreError, match=f"before the query's position {end['phyOffset']}, was replaced"):
         reader.partitions(old, stale)
     for one in (reader, lax):
         one.stop()

@@ -108,7 +108,7 @@ def test_a_queue_that_ends_before_what_was_planned_is_an_error(tmp_path, name):
     parts = reader.partitions()
     for path in directory.iterdir():
         path.unlink()
-    with pytest.raises(StoreError, match=r"the queue ends at -?\d+, before \d+ that was planned"):
+    with pytest.raises(StoreError, match=r"the queue ends at -?\d+, before the planned end \d+"):
         [list(reader.read(part)) for part in parts]
 
 

@@ -148,7 +148,7 @@ def check_place(path: Path, config: StoreConfig | None) -> None:
             raise click.ClickException(f"{path}: is not a store, and is not empty: {hint}") from None
 
 
-# ---- the state ---------------------------------------------------------------------------------------------
+# ---- the state -------------------------------------------------------------------------------------------
 
 
 def version_of(source: Source) -> list[int] | None:

@@ -88,7 +88,7 @@ class Source:
             except ValueError as error:
                 raise self.error(place, error) from None
 
-    # ---- JSON and CSV ----------------------------------------------------------------------------------------
+    # ---- JSON and CSV -------------------------------------------------------------------------------------
 
     def _open_text(self) -> AbstractContextManager[BinaryIO]:
         return nullcontext(sys.stdin.buffer) if self.is_standard_input else self.path.open("rb")
@@ -150,7 +150,7 @@ class Source:
         except (csv.Error, ValueError) as error:
             raise self.error(reader.line_num, error) from None
 
-    # ---- Parquet and Arrow -----------------------------------------------------------------------------------
+    # ---- Parquet and Arrow --------------------------------------------------------------------------------
 
     @contextmanager
     def _naming_errors(self) -> Iterator[None]:

@@ -1,1 +1,1 @@
-"""Distributed builds of index files and consume queues. A directory appears when all files in it are complete."""
+"""Build index files and consume queues in Spark tasks. A directory appears when all files in it are complete."""

@@ -1,4 +1,4 @@
-"""Building a store's index from its commit log: count, prefix sum, one task for each index file."""
+"""Build the index of a store from its commit log: count items, sum them up, and build each file in one task."""
 
 from __future__ import annotations
 
@@ -14,20 +14,14 @@ from pyspark.sql import SparkSession
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.dispatch.request_chunks import RequestChunk, RequestChunks
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.spark.build.index_files import IndexForm, build_files, plan_files, publish_index
+from rocketstore.spark.build.places import BuildReport, new_place, working_places
 from rocketstore.spark.build.spill import ENTRY, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, SplitPlan, read_log
-from rocketstore.spark.build.write_index import (
-    BuildReport,
-    Form,
-    build_files,
-    new_place,
-    plan_files,
-    publish_index,
-    working_places,
-)
 
 __all__ = ["build_index"]
 
@@ -35,10 +29,11 @@ MODES = ("auto", "rescan", "spill")
 
 
 class ItemRun(NamedTuple):
-    """What a part of the log gives to the index: where its records begin and end; how many items.
+    """The items of a part of the log.
 
-    last_phy_offset: of the last record; last_item_offset: of the last that has an item; -1 if there is none.
-    path, start: of the spill file, if there is one, and where the items begin there.
+    Attributes: begin, end: physical offsets of the part. items: their number. last_phy_offset: of the last record;
+    last_item_offset: of the last record with an item; -1 without one. path: of the spill file, or "". start: the number
+    of the first item in the spill file.
     """
 
     begin: int
@@ -60,19 +55,19 @@ def build_index(
     config: StoreConfig | None = None,
     tz: str | None = None,
 ) -> BuildReport:
-    """Build the index of a store from its commit log, file for file as ``rebuild`` does. The store is only read.
+    """Build the index of a store from its commit log. The files are those of ``rebuild``. The store is only read.
 
-    The log must be where all workers can read it, ``out`` and ``scratch`` the same directories for all. A task maps
-    one index file.
+    All workers must be able to read the log. ``out`` and ``scratch`` must be the same directories for driver and
+    workers. Each task maps one index file.
 
     Parameters
     ----------
-    store : the root of the store, or its URI, which no broker and no rocketstore may be writing.
-    out : the directory of index files to make. It appears when it is complete; until then work is in a hidden one
-        beside it.
-    mode : "rescan" reads the log twice, "spill" once, and writes 20 bytes an item to ``scratch``; "auto" rescans a
-        log that is in files of this machine.
-    scratch : where to spill; default: beside ``out``.
+    store : the root of the store, or its URI. No broker and no rocketstore may write to it meanwhile.
+    out : the new directory of index files. It appears when it is complete. Until then the files are in a hidden
+        directory beside it.
+    mode : "rescan" reads the log twice. "spill" reads it once, and writes 20 bytes for each item to ``scratch``. "auto"
+        chooses "spill" for a remote log, and otherwise "rescan".
+    scratch : directory for the spill files. Default: beside ``out``.
     config, tz : as for ``rebuild``.
 
     Returns
@@ -81,9 +76,12 @@ def build_index(
 
     Raises
     ------
-    FileExistsError : ``out`` is there and not an empty directory.
-    ValueError : a size, mode or tz that cannot be or is not known; an index that the configuration turns off.
-    CorruptFileError : the log is damaged before its tail. StoreLockedError, StoreError, OSError. Nothing is left.
+    FileExistsError : ``out`` exists and is not an empty directory.
+    ValueError : an unknown size, mode or tz; a configuration that turns the index off.
+    CorruptFileError : the log is damaged before its tail.
+    StoreLockedError, StoreError, OSError.
+
+    After an error, no file of the build remains.
 
     Source: IndexService.buildIndex for each message.
     """
@@ -95,58 +93,58 @@ def build_index(
         mode = "spill" if is_remote(to_path(store)) else "rescan"
     rebuilder = Rebuilder.of(store, Build(False, True, None, False), config, tz=tz)
     sizes = rebuilder.config
-    form = Form(sizes.max_hash_slot_num, sizes.max_index_num, sizes.compat)
+    form = IndexForm(IndexGeometry(sizes.max_hash_slot_num, sizes.max_index_num), sizes.compat)
     opened, repair = rebuilder.open_log(last_file=True)
     with opened.log, working_places(out, scratch) as places:
         reader = LogReader(opened.log, sizes, opened.log.min_phy_offset, repair.end)
 
-        def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
-            yield from spill_items(pieces, places.spills / f"{attempt}.spill")
+        def spill(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[ItemRun]:
+            yield from spill_items(chunks, places.spills / f"{attempt}.spill")
 
-        def count_split(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
-            return count_items(pieces, attempt)
+        def count_split(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[ItemRun]:
+            return count_items(chunks)
 
         read = spill if mode == "spill" else count_split
         runs = read_log(spark, reader, read, ItemRun, places.work / "split-tasks")
         last_item = max((run.last_item_offset for run in runs), default=-1)
         is_followed = any(run.last_phy_offset > last_item for run in runs)
-        plans = plan_files(runs, form.index_num - 1, is_followed=is_followed)
+        plans = plan_files(runs, form.geometry.index_num - 1, is_followed=is_followed)
         if mode == "rescan":
             plans = [planned(reader, spanned(plan)) for plan in plans]
-        count = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
+        items = build_files(spark, plans, read_entries if mode == "spill" else rescan, form, places)
         publish_index(places, out, rebuilder.zone)
-    return BuildReport(index_paths(out), count, time.perf_counter() - started)
+    return BuildReport(index_paths(out), items, time.perf_counter() - started)
 
 
-def count_items(pieces: RequestChunks, attempt: str) -> Iterator[ItemRun]:
-    """Count the items of each piece."""
-    return map(run_of, pieces)
+def count_items(chunks: RequestChunks) -> Iterator[ItemRun]:
+    """Yield the run of each chunk, without a spill file."""
+    return map(run_of, chunks)
 
 
-def spill_items(pieces: RequestChunks, path: Path) -> Iterator[ItemRun]:
-    """Write the items of all pieces to one file."""
+def spill_items(chunks: RequestChunks, path: Path) -> Iterator[ItemRun]:
+    """Write the items of all chunks to one file. Yield their run."""
     runs = []
     with path.open("xb") as file:
-        for piece in pieces:
-            entries = np.empty(len(piece.items), ENTRY)
+        for chunk in chunks:
+            entries = np.empty(len(chunk.items), ENTRY)
             for name in ENTRY.names or ():
-                entries[name] = piece.items[name]
+                entries[name] = chunk.items[name]
             entries.tofile(file)
-            runs.append(run_of(piece))
+            runs.append(run_of(chunk))
     if runs:
         _, _, items, last_phy_offsets, last_item_offsets, _, _ = zip(*runs, strict=True)
         last = max(last_phy_offsets), max(last_item_offsets)
         yield ItemRun(runs[0].begin, runs[-1].end, sum(items), *last, str(path), 0)
 
 
-def run_of(piece: RequestChunk) -> ItemRun:
-    last_phy_offset = -1 if piece.last is None else piece.last[0]
-    last_item_offset = int(piece.items["phy_offset"][-1]) if len(piece.items) else -1
-    return ItemRun(piece.begin, piece.end, len(piece.items), last_phy_offset, last_item_offset, "", 0)
+def run_of(chunk: RequestChunk) -> ItemRun:
+    last_phy_offset = -1 if chunk.last is None else chunk.last[0]
+    last_item_offset = int(chunk.items["phy_offset"][-1]) if len(chunk.items) else -1
+    return ItemRun(chunk.begin, chunk.end, len(chunk.items), last_phy_offset, last_item_offset, "", 0)
 
 
 def spanned(slices: list[Slice]) -> list[Slice]:
-    """Merge the slices of a file into one, for ``scan_items``, since a log has many pieces."""
+    """Merge the slices of a file into one slice for ``scan_items``, since a file may have thousands of slices."""
     if not slices:
         return []
     (first, start, _), last = slices[0], slices[-1].run
@@ -155,7 +153,7 @@ def spanned(slices: list[Slice]) -> list[Slice]:
 
 
 class PlannedRun(NamedTuple):
-    """A part of the log that a task reads again. Attributes: begin, end: physical offsets; items: how many it has."""
+    """A part of the log that a task reads again. Attributes: begin, end: physical offsets. items: their number."""
 
     begin: int
     end: int
@@ -180,13 +178,13 @@ def rescan(slices: list[Slice]) -> Iterator[np.ndarray]:
 
 
 def scan_items(reader: LogReader, slices: list[Slice]) -> Iterator[np.ndarray]:
-    """Read the items of slices, which follow each other, from the log again."""
+    """Read the items of contiguous slices from the log again."""
     if not slices:
         return
     skip, left = slices[0].start, sum(stop - start for _, start, stop in slices)
-    for piece in reader.chunks(slices[0].run.begin, slices[-1].run.end):
-        items = piece.items[skip : skip + left]
-        skip = max(skip - len(piece.items), 0)
+    for chunk in reader.chunks(slices[0].run.begin, slices[-1].run.end):
+        items = chunk.items[skip : skip + left]
+        skip = max(skip - len(chunk.items), 0)
         left -= len(items)
         if len(items):
             yield items

@@ -1,4 +1,4 @@
-"""QueueDirectory: the places of the requests of all queues in all spill files, as arrays of numbers."""
+"""The places of the requests of all queues in all spill files, as arrays of numbers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SLICE = np.dtype([("run", "<i4"), ("start", "<i8"), ("stop", "<i8")])  # request
 
 
 class QueueDirectory:
-    """The rows of all queues: one ROW for each queue in each block, and the name of each queue once.
+    """The rows of all queues. It has one ROW for each queue in each block, and the name of each queue once.
 
-    There may be millions of rows (splits times queues), too many to be Python objects at the same time.
+    There may be millions of rows (splits times queues), too many for a Python object each.
     """
 
     def __init__(self, names: list[QueueId], numbers: np.ndarray, rows: np.ndarray) -> None:
-        """Parameters: names: of the queues. numbers: int32[n], the queue of each row. rows: ROW[n]."""
+        """Keep the rows. Parameters: names: of the queues. numbers: int32[n], the queue of each row. rows: ROW[n]."""
         self._names = names
         self._numbers = numbers
         self._rows = rows
 
     @classmethod
     def read(cls, paths: Sequence[str]) -> QueueDirectory:
-        """Read the lists beside the spill files, in their order. Raises: OSError."""
+        """Read the lists of queues that are beside the spill files. Raises: OSError."""
         known: dict[QueueId, int] = {}
         numbers, rows = [np.empty(0, np.int32)], [np.empty(0, ROW)]
         for run, path in enumerate(paths):

@@ -1,10 +1,10 @@
-"""Building a store's consume queues from its commit log.
+"""Build the consume queues of a store from its commit log.
 
     split of the log -> requests sorted by queue in a spill file, and a list of the queues in it
-    -> proof on the driver that a queue's offsets follow each other -> one task for some files of queues -> rename
+    -> check on the driver that a queue's offsets are contiguous -> one task for some files of queues -> rename
 
-The files of a queue without gaps are built by several tasks: each begins with a file. Another queue, of batches or
-with ext units too, is built by one task from its beginning.
+If the offsets of a queue are contiguous, several tasks build its files. Each of them begins with a new file. One task
+builds the whole queue if the offsets have gaps, or if it is a batch queue or has ext units.
 """
 
 from __future__ import annotations
@@ -31,30 +31,26 @@ from rocketstore.kernels.queue_id import QueueId
 from rocketstore.messages.topics import is_file_name
 from rocketstore.rebuild.build import Build
 from rocketstore.rebuild.rebuild import Rebuilder
+from rocketstore.spark.build.places import BuildReport, Places, new_place, publish, sweep, working_places
 from rocketstore.spark.build.queue_directory import SLICE, QueueDirectory
 from rocketstore.spark.build.spill import Run, Slice, read_entries
 from rocketstore.spark.build.splits import LogReader, read_log
-from rocketstore.spark.build.task_files import read_task, write_tasks
-from rocketstore.spark.build.write_index import (
-    BuildReport,
-    Places,
-    new_place,
-    publish,
-    run_all,
-    sweep,
-    working_places,
-)
+from rocketstore.spark.build.tasks import read_task, run_all, write_tasks
 
 __all__ = ["rebuild_consume_queue"]
 
 logger = logging.getLogger("rocketstore")
 
 BLOCK = 64 << 20  # bytes of requests that are sorted at once
-TASK_UNITS = 2 << 20  # of one task, about
+TASK_UNITS = 2 << 20  # units that one task builds, approximately
 
 
 class RequestRun(NamedTuple):
-    """What a part of the log gives to queues: where its records begin and end; its files, "" if there are none."""
+    """The requests of a part of the log.
+
+    Attributes: begin, end: physical offsets of the part. path: of the spill file. queues: path of the list of its
+    queues. Both paths are "" without requests.
+    """
 
     begin: int
     end: int
@@ -63,9 +59,9 @@ class RequestRun(NamedTuple):
 
 
 class QueuePart(NamedTuple):
-    """A queue, or some files of it, and the requests that these are built from.
+    """A queue or some files of a queue, and the requests of their units.
 
-    Attributes: slices: SLICE[n]. paths: the paths of all spill files; ``run`` of a slice is an index of this list.
+    Attributes: slices: SLICE[n]. paths: of all spill files; ``run`` of a slice is an index of this list.
     """
 
     queue: QueueId
@@ -90,16 +86,17 @@ def rebuild_consume_queue(
     scratch: str | os.PathLike[str] | None = None,
     config: StoreConfig | None = None,
 ) -> BuildReport:
-    """Build the consume queues of a store from its commit log, file for file as ``rebuild`` does. It is only read.
+    """Build the consume queues of a store from its commit log. The files are those of ``rebuild``.
 
-    The log must be where all workers can read it, ``out`` and ``scratch`` the same directories for all.
+    The store is only read. All workers must be able to read the log. ``out`` and ``scratch`` must be the same
+    directories for driver and workers.
 
     Parameters
     ----------
-    store : the root of the store, or its URI, which no broker and no rocketstore may be writing.
-    out : the directory to make, with ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext`` as far as there
-        are any. It appears when it is complete; until then work is in a hidden one beside it.
-    scratch : where to spill 48 bytes a message; default: beside ``out``.
+    store : the root of the store, or its URI. No broker and no rocketstore may write to it meanwhile.
+    out : the new directory, with ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext`` if they have files.
+        It appears when it is complete. Until then the files are in a hidden directory beside it.
+    scratch : directory for the spill files, 48 bytes a message. Default: beside ``out``.
     config : as for ``rebuild``.
 
     Returns
@@ -108,9 +105,12 @@ def rebuild_consume_queue(
 
     Raises
     ------
-    FileExistsError : ``out`` is there and not an empty directory.
-    ValueError : a size is not known. CorruptFileError : the log is damaged before its tail.
-    StoreLockedError, StoreError, OSError. Nothing is left.
+    FileExistsError : ``out`` exists and is not an empty directory.
+    ValueError : a size is not known.
+    CorruptFileError : the log is damaged before its tail.
+    StoreLockedError, StoreError, OSError.
+
+    After an error, no file of the build remains.
 
     Source: ConsumeQueue.putMessagePositionInfoWrapper for each message.
     """
@@ -122,14 +122,14 @@ def rebuild_consume_queue(
         reader = LogReader(opened.log, rebuilder.config, opened.log.min_phy_offset, repair.end)
 
         def read(batches: set[str]) -> list[RequestRun]:
-            def spill(reader: LogReader, pieces: RequestChunks, attempt: str) -> Iterator[RequestRun]:
-                yield from spill_requests(pieces, reader, batches, places.spills / attempt)
+            def spill(reader: LogReader, chunks: RequestChunks, attempt: str) -> Iterator[RequestRun]:
+                yield from spill_requests(chunks, reader, batches, places.spills / attempt)
 
             return read_log(spark, reader, spill, RequestRun, places.work / "split-tasks")
 
         runs = read({*rebuilder.batches})
         if rebuilder.find_batches(inner_topics(runs)) and rebuilder.config.enable_multi_dispatch:
-            runs = read({*rebuilder.batches})  # without their units in light queues
+            runs = read({*rebuilder.batches})  # topics of batches have no units in light queues
         parts = plan_queues(runs, rebuilder)
         count = build_queues(spark, parts, reader, rebuilder.batches, places)
         publish(places.files, out)
@@ -137,25 +137,25 @@ def rebuild_consume_queue(
     return BuildReport(files, count, time.perf_counter() - started)
 
 
-# ---- first pass: spill -------------------------------------------------------------------------------------
+# ---- first pass: spill -----------------------------------------------------------------------------------
 
 
 def spill_requests(
-    pieces: RequestChunks, reader: LogReader, batches: set[str], path: Path
+    chunks: RequestChunks, reader: LogReader, batches: set[str], path: Path
 ) -> Iterator[RequestRun]:
-    """Write the requests of all pieces, by queue in each block, and beside them where those of each queue are."""
+    """Write the requests of all chunks in blocks that are sorted by queue, and a list of the queues in each block."""
     begin = end = -1
     waiting: list[np.ndarray] = []
     blocks: list[pd.DataFrame] = []
     with path.open("xb") as file:
-        for piece in pieces:
-            begin, end = begin if begin >= 0 else piece.begin, piece.end
-            waiting.append(piece.requests)
+        for chunk in chunks:
+            begin, end = begin if begin >= 0 else chunk.begin, chunk.end
+            waiting.append(chunk.requests)
             if sum(requests.nbytes for requests in waiting) > BLOCK:
-                blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, batches, file))
+                blocks.append(write_block(np.concatenate(waiting), chunks.queues, reader, batches, file))
                 waiting = []
         if any(len(requests) for requests in waiting):
-            blocks.append(write_block(np.concatenate(waiting), pieces.queues, reader, batches, file))
+            blocks.append(write_block(np.concatenate(waiting), chunks.queues, reader, batches, file))
     if blocks:
         pd.concat(blocks).reset_index(drop=True).to_feather(f"{path}.queues")
     if begin >= 0:
@@ -165,10 +165,11 @@ def spill_requests(
 def write_block(
     requests: np.ndarray, queues: Sequence[QueueId], reader: LogReader, batches: set[str], file: BinaryIO
 ) -> pd.DataFrame:
-    """Write requests, sorted by queue. Returns: a row for each queue: where its requests are, and how they follow."""
+    """Write requests sorted by queue. Return a row for each queue: where its requests are, and if they are contiguous.
+    """
     requests, queues = with_more(reader.log, reader.config, requests, queues, batches)
     position = file.tell()
-    # Of few queues the numbers are short: such are sorted by radix.
+    # NumPy sorts 8-bit and 16-bit numbers by radix, which is faster.
     requests = requests[np.argsort(requests["queue"].astype(np.min_scalar_type(len(queues))), kind="stable")]
     requests.tofile(file)
     starts = np.flatnonzero(np.diff(requests["queue"], prepend=-1))
@@ -188,11 +189,11 @@ def write_block(
     })
 
 
-# ---- the driver's part -------------------------------------------------------------------------------------
+# ---- the driver's part -----------------------------------------------------------------------------------
 
 
 def inner_topics(runs: list[RequestRun]) -> set[str]:
-    """The topics that have inner batches."""
+    """Return the topics that have inner batches."""
     found: set[str] = set()
     for run in runs:
         if run.queues:
@@ -202,7 +203,7 @@ def inner_topics(runs: list[RequestRun]) -> set[str]:
 
 
 def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]:
-    """Find what can be built by itself."""
+    """Return the parts of queues that can be built independently."""
     spilled = [run for run in runs if run.queues]
     paths = [run.path for run in spilled]
     directory = QueueDirectory.read([run.queues for run in spilled])
@@ -217,7 +218,10 @@ def plan_queues(runs: list[RequestRun], rebuilder: Rebuilder) -> list[QueuePart]
 
 
 def bounds_of(queue: QueueId, rows: np.ndarray, rebuilder: Rebuilder) -> list[tuple[int, int]]:
-    """Cut the requests of a queue where files of units begin; not at all if a unit may be elsewhere."""
+    """Return the ranges of requests that can be built independently.
+
+    A range begins where a file of units begins. The whole queue is one range if the place of a unit depends on others.
+    """
     total, first = int(rows["items"].sum()), int(rows["first_offset"][0])
     if queue[0] in rebuilder.batches or rebuilder.config.enable_consume_queue_ext or not is_contiguous(rows):
         return [(0, total)]
@@ -228,7 +232,7 @@ def bounds_of(queue: QueueId, rows: np.ndarray, rebuilder: Rebuilder) -> list[tu
 
 
 def is_contiguous(rows: np.ndarray) -> bool:
-    """Whether each request of a queue has the queue offset that follows, and a record that follows."""
+    """Return whether each request of a queue has the next queue offset, and a later record, than the one before it."""
     offsets = rows["first_offset"][1:] - rows["last_offset"][:-1]
     ends = rows["first_end"][1:] - rows["last_end"][:-1]
     return bool(rows["follows"].all() and (offsets == 1).all() and (ends > 0).all())
@@ -247,16 +251,16 @@ def slices_between(rows: np.ndarray, bounds: Iterable[tuple[int, int]]) -> Itera
         yield slices
 
 
-# ---- second pass: build ------------------------------------------------------------------------------------
+# ---- second pass: build ----------------------------------------------------------------------------------
 
 
 def build_queues(
     spark: SparkSession, parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places
 ) -> int:
-    """Build the files of all parts, some parts in a task. Returns: the units in them."""
+    """Build the files of all parts, some parts in each task. Return the number of units in all files."""
     directory = places.work / "queue-tasks"
     count = write_tasks(directory, tasks_of(parts))
-    plan = reader.plan(reader.begin, reader.begin)  # no part of the log: a request has all that its unit needs
+    plan = reader.plan(reader.begin, reader.begin)  # tasks read nothing of the log, since a request has all of its unit
 
     def build(number: int, attempt: str) -> int:
         own = plan.open()
@@ -283,13 +287,14 @@ def tasks_of(parts: Iterable[QueuePart]) -> Iterator[list[QueuePart]]:
 def build_parts(
     parts: list[QueuePart], reader: LogReader, batches: set[str], places: Places, attempt: str
 ) -> int:
-    """Build some files beside the others, and rename them when they are complete. Returns: the units in them."""
+    """Build some files in a directory of their own, and move them when they are complete. Return the number of units.
+    """
     root, units = places.attempts / attempt, 0
     root.mkdir()
     try:
         with contextlib.closing(Dispatcher(root, reader.config, reader.log, None, batches)) as dispatcher:
             for part in parts:
-                places.files.stat()  # else the build is over: what is made now nobody would sweep
+                places.files.stat()  # raises if the build is over; the files of this attempt would remain
                 for requests in read_entries(part.requests(), REQUEST):
                     requests["queue"] = 0
                     units += dispatcher.put_requests(requests, [part.queue])

@@ -1,4 +1,4 @@
-"""Spill files: rows in order, between the two passes of a build; of an index its items, 20 bytes each."""
+"""Write and read spill files. They hold ordered entries between the two passes of a build, 20 bytes for an item."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ __all__ = ["ENTRY", "ORDINAL", "Run", "Slice", "Spill", "check_order", "read_ent
 ENTRY = np.dtype([("key_hash", "<i4"), ("phy_offset", "<i8"), ("store_timestamp", "<i8")])
 COLUMNS = ("keyHash", "phyOffset", "storeTimestamp")
 ORDINAL = "ordinal"
-# Entries read at once: enough that IndexFile takes the first block of a full-size file in its stream form.
+# Entries to read at once. The first block is large enough for the streaming put of IndexFile.
 BLOCK = 1 << 20
 
 
 class Spill(NamedTuple):
-    """What one partition wrote: (phyOffset, ordinal) of its first and last entry; and a problem, or ""."""
+    """The spill file of one partition.
+
+    Attributes: first_..., last_...: of its first and its last entry. problem: why the rows cannot be indexed, or "".
+    """
 
     path: str
     items: int
@@ -47,7 +50,7 @@ class Spill(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Entries that follow each other in a file: where they begin, counted from 0, and how many they are."""
+    """Entries in a file. Attributes: start: the number of the first entry, from 0. items: the number of entries."""
 
     path: str
     start: int
@@ -55,27 +58,28 @@ class Run(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The items of a run, a ``Run`` or another that has ``items``, from ``start`` to before ``stop``."""
+    """The items of a run from ``start`` to before ``stop``. Attributes: run: a ``Run``, or another type with ``items``.
+    """
 
     run: Any
     start: int
     stop: int
 
 
-# ---- writing -----------------------------------------------------------------------------------------------
+# ---- writing ---------------------------------------------------------------------------------------------
 
 
 def write_spill(batches: Iterable[pa.RecordBatch], path: Path, labels: dict[str, str]) -> Spill | None:
     """Write one sorted partition.
 
-    Parameters: batches: columns keyHash, phyOffset, storeTimestamp and, if there are any, ordinal, sorted by
-    (phyOffset, ordinal). labels: what the caller calls each column.
-    Returns: None if there is no row. With a problem, which names its column, the file is not complete.
+    Parameters: batches: columns keyHash, phyOffset, storeTimestamp and perhaps ordinal, sorted by (phyOffset, ordinal).
+    labels: the caller's name of each column.
+    Returns: None without rows. If the result has a problem, the file is incomplete.
     """
     items, first, last, problem = 0, None, None, ""
     with path.open("xb") as file:
         for batch in batches:
-            # All batches are read in any case: Spark logs an error when a task leaves some.
+            # Read all batches even after a problem. Otherwise Spark logs an error.
             if problem or batch.num_rows == 0:
                 continue
             check_buffers(batch, pa, full=False)
@@ -93,7 +97,7 @@ def write_spill(batches: Iterable[pa.RecordBatch], path: Path, labels: dict[str,
 
 
 def find_problem(batch: pa.RecordBatch, last: tuple[int, int] | None, labels: dict[str, str]) -> str:
-    """Say why a batch that follows the entry ``last`` cannot be indexed, "" if it can."""
+    """Return why a batch after the entry ``last`` cannot be indexed; "" if it can be."""
     for name in batch.schema.names:
         if batch.column(name).null_count:
             return f"{labels[name]} has nulls"
@@ -132,13 +136,13 @@ def entries_of(batch: pa.RecordBatch) -> np.ndarray:
     return entries
 
 
-# ---- reading -----------------------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------------------
 
 
 def check_order(spills: Iterable[Spill], labels: dict[str, str]) -> list[Spill]:
-    """Put the spills of all partitions in order.
+    """Return the spills of all partitions in order.
 
-    Raises: ValueError for what a partition could not index, and for two that are not one behind the other.
+    Raises: ValueError if a spill has a problem, or if two spills overlap.
     """
     spills = list(spills)
     for spill in spills:
@@ -148,14 +152,14 @@ def check_order(spills: Iterable[Spill], labels: dict[str, str]) -> list[Spill]:
     for before, after in pairwise(spills):
         if before.last == after.first:
             raise ValueError(describe_tie(*after.first, labels))
-        if before.last > after.first:  # a part of the rows was made again, and came out otherwise
+        if before.last > after.first:  # Spark computed some rows again, with another result
             span = f"{labels['phyOffset']} from {after.first_phy_offset} to {before.last_phy_offset}"
-            raise ValueError(f"{span} is in two partitions: the rows are others each time that they are read")
+            raise ValueError(f"{span} is in two partitions: the DataFrame has other rows each time that it is read")
     return spills
 
 
 def slices_of(runs: Sequence[Any], bounds: Iterable[tuple[int, int]]) -> Iterator[list[Slice]]:
-    """Find, for each pair of bounds, the items from one to before the other of all runs together."""
+    """Yield, for each pair of bounds, the slices of the items between them. Items of all runs are counted together."""
     ends = np.cumsum([run.items for run in runs], dtype=np.int64).tolist()
     for start, stop in bounds:
         slices = []
@@ -169,10 +173,7 @@ def slices_of(runs: Sequence[Any], bounds: Iterable[tuple[int, int]]) -> Iterato
 
 
 def read_entries(slices: Iterable[Slice], dtype: np.dtype[np.void] = ENTRY) -> Iterator[np.ndarray]:
-    """Read slices of spill files, one after another, in blocks.
-
-    Raises: FileNotFoundError, OSError if a spill file is not what was written.
-    """
+    """Yield the entries of slices in blocks. Raises: OSError if a spill file is missing or too short."""
     for run, start, stop in slices:
         for at in range(run.start + start, run.start + stop, BLOCK):
             end = min(at + BLOCK, run.start + stop)

@@ -1,4 +1,4 @@
-"""A commit log in splits: each is read in a task, and the driver sees that together they are the log."""
+"""Read a commit log in Spark, one split in each task. The driver checks that the splits form the whole log."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.log_plan import LogPlan
-from rocketstore.spark.build.task_files import read_task, write_tasks
-from rocketstore.spark.build.write_index import Row, attempt_name, run
+from rocketstore.spark.build.tasks import Row, attempt_name, read_task, run, write_tasks
 
 __all__ = ["LogReader", "SplitPlan", "read_log"]
 
 MIN_SPLIT, MAX_SPLIT = 256 << 20, 1 << 30  # bytes of the log; a task takes 50 ms, and reads 3 GB/s from memory
-SPLITS = 16  # as many at least, unless they are too small
+SPLITS = 16  # the least number of splits, unless they would be smaller than MIN_SPLIT
 CHUNK = 16 << 20  # bytes of the log that are read at once
 ROOM = 32 << 20  # bytes of requests and items, after which a chunk ends early
 
@@ -36,11 +35,10 @@ class LogReader(NamedTuple):
     chunk_size: int = CHUNK
 
     def chunks(self, begin: int, stop: int) -> RequestChunks:
-        """Read the records that begin from ``begin``, where one does, to before ``stop``."""
+        """Read the records that begin from ``begin`` to before ``stop``. A record begins at ``begin``."""
         return RequestChunks(
             self.log, self.config, begin, self.end, size=self.chunk_size, threads=1, room=ROOM, stop=stop
         )
-
 
     def plan(self, begin: int, stop: int) -> SplitPlan:
         """Plan a task that reads records from ``begin`` to before ``stop``."""
@@ -48,7 +46,7 @@ class LogReader(NamedTuple):
 
 
 class SplitPlan(NamedTuple):
-    """A LogReader for one split, as the driver sends it to a task: with the listed files in place of an open log."""
+    """The LogReader of one split in the form that the driver sends to a task. It has listed files, not an open log."""
 
     log: LogPlan
     config: StoreConfig
@@ -62,7 +60,7 @@ class SplitPlan(NamedTuple):
 
 
 def plan_splits(reader: LogReader) -> list[tuple[int, int]]:
-    """Cut a log where files begin, and large files between as well."""
+    """Cut a log where files begin, and within large files."""
     size = min(max((reader.end - reader.begin) // SPLITS, MIN_SPLIT), MAX_SPLIT)
     cuts = [reader.begin]
     for file in reader.log.queue.files:
@@ -81,8 +79,8 @@ def read_log(
 ) -> list[Row]:
     """Read a log in Spark tasks.
 
-    Parameters: read: called with a reader, chunks and an attempt's name, returns rows; ``begin`` and ``end`` of a row
-    are those of its records. directory: where the driver writes a file for each task.
+    Parameters: read: gets a reader, chunks and the name of the attempt. It returns rows with the physical offsets
+    ``begin`` and ``end`` of their records. directory: where the driver writes a file for each task.
     Returns: the rows of the whole log in order. Raises: CorruptFileError; OSError.
     """
     splits = ((begin, stop, reader.plan(begin, stop)) for begin, stop in plan_splits(reader))
@@ -95,7 +93,7 @@ def read_log(
             first = own.log.first_record(begin, stop)
             try:
                 return [] if first is None else list(read(own, own.chunks(first, stop), attempt))
-            except CorruptFileError:  # the split began within a body, or the driver finds the damage again
+            except CorruptFileError:  # the split began within a body, or the driver will report the damage
                 return []
 
     rows = run(spark, read_split, count, row_type)

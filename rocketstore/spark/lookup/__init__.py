@@ -1,1 +1,1 @@
-"""Lookups of keys: UDFs for physical offsets, the query for messages, and the stores that workers keep open."""
+"""Look up keys: UDFs that return physical offsets, a query that returns messages, and a cache of open stores."""

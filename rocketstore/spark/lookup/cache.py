@@ -8,23 +8,25 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import held_lists, identity, is_remote, to_path
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import IndexService
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["IndexCache", "StoreCache", "open_index", "open_store"]
+__all__ = ["WorkerCache", "index_cache", "open_index", "open_store", "store_cache"]
 
-# Address space, not memory: the pages are the system's page cache, shared by all workers of a machine.
+# Address space, not memory: the pages are the system's page cache, which all workers of a machine share.
 MAX_BYTES = 16 << 30
 MAX_STORES = 8
-CACHES: weakref.WeakSet[IndexCache | StoreCache] = weakref.WeakSet()
+CACHES: weakref.WeakSet[WorkerCache[Any]] = weakref.WeakSet()
+Opened = TypeVar("Opened", bound=IndexFile | IndexService | MessageStore)
 
 
 def renew_caches() -> None:
@@ -39,8 +41,91 @@ def renew_caches() -> None:
 os.register_at_fork(after_in_child=renew_caches)
 
 
+class CacheKey(NamedTuple):
+    """A path, and the geometry of its index, None if the files show the geometry."""
+
+    path: str | Path
+    geometry: IndexGeometry | None
+
+
+class Cached(NamedTuple, Generic[Opened]):
+    """An open object. Attributes: version: what ``identify`` returned for its path. size: see ``WorkerCache``."""
+
+    opened: Opened
+    version: object
+    size: int
+
+
+class WorkerCache(Generic[Opened]):
+    """Keeps objects open. If their sizes exceed ``max_size`` together, the least recently used objects are dropped.
+
+    A dropped object is not closed, because a lookup in another thread may use it. It is freed with its last user.
+    """
+
+    def __init__(
+        self,
+        opener: Callable[[CacheKey], Opened],
+        identify: Callable[[str | Path], object],
+        size_of: Callable[[Any], int],
+        max_size: int,
+    ) -> None:
+        """Make an empty cache.
+
+        Parameters: identify: returns the version of the files at a path; an object of another version is opened again.
+        size_of: returns the size of an object of a version.
+        """
+        self._opener = opener
+        self._identify = identify
+        self._size_of = size_of
+        self.max_size = max_size
+        self.renew()
+        CACHES.add(self)
+
+    def renew(self) -> None:
+        """Drop all objects, and make a new lock."""
+        self._lock = threading.Lock()
+        self._cached: OrderedDict[CacheKey, Cached[Opened]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._cached)
+
+    def open(self, path: str | Path, geometry: IndexGeometry | None = None) -> Opened:
+        """Return the open object of a path. Open it if the cache does not have it, or has an older version.
+
+        The caller must not close the object. Raises: OSError, also if there is no address space for the mapping; as
+        the opener.
+        """
+        key = CacheKey(path, geometry)
+        with self._lock:
+            version = self._identify(path)
+            cached = self._cached.pop(key, None)
+            if cached is None or cached.version != version:
+                cached = Cached(self._open(key), version, self._size_of(version))
+            self._cached[key] = cached
+            self._drop_old()
+            return cached.opened
+
+    def _open(self, key: CacheKey) -> Opened:
+        try:
+            return self._opener(key)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+        self._cached.clear()  # unmaps objects without another user
+        return self._opener(key)
+
+    def _drop_old(self) -> None:
+        total = sum(cached.size for cached in self._cached.values())
+        while total > self.max_size and len(self._cached) > 1:
+            _, dropped = self._cached.popitem(last=False)
+            total -= dropped.size
+
+
+# ---- indexes ---------------------------------------------------------------------------------------------
+
+
 class FileIdentity(NamedTuple):
-    """What changes when a file is replaced, grows or is written to."""
+    """Values that change when a file is replaced, grows or is written to."""
 
     path: str
     identity: object
@@ -48,95 +133,20 @@ class FileIdentity(NamedTuple):
     size: int
 
 
-class IndexKey(NamedTuple):
-    """What is asked for: a path and a geometry, (None, None) where the files show it."""
-
-    path: str | Path
-    hash_slot_num: int | None
-    index_num: int | None
+def index_cache(max_bytes: int = MAX_BYTES) -> WorkerCache[IndexFile | IndexService]:
+    """Return a cache of index files and index directories. Parameters: max_bytes: of all mapped files together."""
+    return WorkerCache(open_uncached, identify_files, lambda files: sum(file.size for file in files), max_bytes)
 
 
-@dataclass
-class CachedIndex:
-    index: IndexFile | IndexService
-    files: tuple[FileIdentity, ...]
-
-    @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
-
-
-class IndexCache:
-    """Open indexes, the least recently used dropped first when they map more than ``max_bytes``.
-
-    What is dropped is not closed: a running lookup keeps its index, and the mapping goes with the last user.
-    """
-
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self.max_bytes = max_bytes
-        self.renew()
-        CACHES.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a forked process."""
-        self._lock = threading.Lock()
-        self._indexes: OrderedDict[IndexKey, CachedIndex] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._indexes)
-
-    def open(
-        self, path: str | Path, hash_slot_num: int | None = None, index_num: int | None = None
-    ) -> IndexFile | IndexService:
-        """Open an index file, or a directory of index files, or give the one that is open and still the same.
-
-        Parameters: hash_slot_num, index_num: as for ``IndexFile.open``. The index given must not be closed.
-        Raises: FileNotFoundError; OSError if there is no address space for the mapping; as ``IndexFile.open``
-        and ``IndexService.open``.
-        """
-        key = IndexKey(path, hash_slot_num, index_num)
-        with self._lock:
-            files = identify(path)
-            if key in self._indexes and self._indexes[key].files != files:
-                del self._indexes[key]
-            if key not in self._indexes:
-                self._indexes[key] = CachedIndex(self._open(key), files)
-                self._drop_beyond(self.max_bytes)
-            self._indexes.move_to_end(key)
-            return self._indexes[key].index
-
-    def _open(self, key: IndexKey) -> IndexFile | IndexService:
-        for is_alone in (False, True):
-            try:
-                return open_uncached(key)
-            except OSError as error:
-                if error.errno != errno.ENOMEM:
-                    raise
-                if is_alone:
-                    reason = (
-                        "no address space to map the index in: raise spark.executor.pyspark.memory, which limits it "
-                        "in Python workers, by the size of the index, or leave it unset"
-                    )
-                    raise OSError(errno.ENOMEM, reason, str(key.path)) from error
-            self._indexes.clear()
-        raise AssertionError("unreachable")
-
-    def _drop_beyond(self, max_bytes: int) -> None:
-        total = sum(cached.size for cached in self._indexes.values())
-        while total > max_bytes and len(self._indexes) > 1:
-            _, dropped = self._indexes.popitem(last=False)
-            total -= dropped.size
-
-
-def identify(path: str | Path) -> tuple[FileIdentity, ...]:
-    """Tell which file, or which index files of a directory, are at a path now."""
+def identify_files(path: str | Path) -> tuple[FileIdentity, ...]:
+    """Return the identity of an index file, or of each index file in a directory."""
     place = to_path(path)
     if not place.is_dir():
         return (identify_file(place),)
     files = []
     with held_lists(place):
         for file in sorted(file for file in place.iterdir() if file.name.isdecimal()):
-            with contextlib.suppress(FileNotFoundError):  # it has expired just now
+            with contextlib.suppress(FileNotFoundError):  # the file expired after it was listed
                 files.append(identify_file(file))
     return tuple(files)
 
@@ -146,56 +156,53 @@ def identify_file(path: Path) -> FileIdentity:
     return FileIdentity(str(path), identity(path), stat.st_mtime_ns, stat.st_size)
 
 
-def open_uncached(key: IndexKey) -> IndexFile | IndexService:
+def open_uncached(key: CacheKey) -> IndexFile | IndexService:
+    """Open an index file, or the index files of a directory.
+
+    Raises: FileNotFoundError; OSError; as ``IndexFile.open`` and ``IndexService.open``.
+    """
     path = to_path(key.path)
+    slots, items = key.geometry or (None, None)
     opener = IndexService if path.is_dir() else IndexFile
     if opener is IndexService and not index_paths(path) and any(path.iterdir()):
         reason = "no index files here: give a store's root, an index file, or the directory of a store's index"
         raise FileNotFoundError(errno.ENOENT, reason, str(path))
-    return opener.open(path, hash_slot_num=key.hash_slot_num, index_num=key.index_num)
+    try:
+        return opener.open(path, hash_slot_num=slots, index_num=items)
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        reason = (
+            "no address space to map the index: raise spark.executor.pyspark.memory, which limits the address space of "
+            "Python workers, by the size of the index, or leave it unset"
+        )
+        raise OSError(errno.ENOMEM, reason, str(path)) from error
 
 
-class StoreCache:
-    """Open stores, the least recently used dropped first. A store itself sees what a broker adds to it."""
-
-    def __init__(self) -> None:
-        self.renew()
-        CACHES.add(self)
-
-    def renew(self) -> None:
-        """Begin anew in a forked process."""
-        self._lock = threading.Lock()
-        self._stores: OrderedDict[IndexKey, tuple[list[object], MessageStore]] = OrderedDict()
-
-    def open(self, path: str | Path, hash_slot_num: int | None = None, index_num: int | None = None) -> MessageStore:
-        """Open a store for reading, or give the one that is open, if its directories are still the same.
-
-        Parameters, raises: as ``rocketstore.open``; the geometry as for ``IndexFile.open``. It must not be closed.
-        """
-        key = IndexKey(path, hash_slot_num, index_num)
-        with self._lock:
-            directories = [directory_identity(directory) for directory in directories_of(path)]
-            kept = self._stores.pop(key, None)
-            if kept is None or kept[0] != directories:
-                config = StoreConfig(max_hash_slot_num=hash_slot_num, max_index_num=index_num)
-                kept = directories, MessageStore.open(path, config=config)
-            self._stores[key] = kept
-            if len(self._stores) > MAX_STORES:
-                self._stores.popitem(last=False)
-            return kept[1]
+# ---- stores ----------------------------------------------------------------------------------------------
 
 
-def directories_of(path: str | Path) -> list[Path]:
-    """The directories that are replaced as a whole, when a store is copied or rebuilt."""
+def store_cache(max_stores: int = MAX_STORES) -> WorkerCache[MessageStore]:
+    """Return a cache of stores. An open store shows what a broker appends, so that only new directories replace it."""
+    return WorkerCache(open_store_uncached, identify_directories, lambda directories: 1, max_stores)
+
+
+def open_store_uncached(key: CacheKey) -> MessageStore:
+    slots, items = key.geometry or (None, None)
+    return MessageStore.open(key.path, config=StoreConfig(max_hash_slot_num=slots, max_index_num=items))
+
+
+def identify_directories(path: str | Path) -> list[object]:
+    """Return the identities of the directories that are replaced as a whole when a store is copied or rebuilt."""
     root = to_path(path)
-    return [part for part in (root, root / "commitlog", root / "index") if part.is_dir()]
+    return [identify_directory(part) for part in (root, root / "commitlog", root / "index") if part.is_dir()]
 
 
-def directory_identity(directory: Path) -> object:
-    """What differs when another directory takes the place of one.
+def identify_directory(directory: Path) -> object:
+    """Return a value that differs if another directory took the place of this one.
 
-    A new local one may have the inode of one that was deleted. A remote one has neither inode nor time, and to ask for
-    them is to list its parent, which may be forbidden; its files are known by their versions.
+    A new local directory may have the inode of a deleted one, so its time counts too. A remote directory has neither.
+    Its files are identified by their versions, and listing its parent may be forbidden.
     """
     if is_remote(directory):
         return str(directory)
@@ -203,5 +210,5 @@ def directory_identity(directory: Path) -> object:
     return status.st_ino, status.st_mtime_ns
 
 
-open_index = IndexCache().open
-open_store = StoreCache().open
+open_index = index_cache().open
+open_store = store_cache().open

@@ -1,4 +1,4 @@
-"""Keys to verified messages, as rows of a DataFrame."""
+"""Find the messages of keys, as rows of a DataFrame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rocketstore.disk.storage import to_path
-from rocketstore.index.geometry import given_geometry
+from rocketstore.index.geometry import IndexGeometry, given_geometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
@@ -29,20 +29,23 @@ from rocketstore.spark.source.schemas import TableSchema, default_schema, table_
 
 __all__ = ["query_messages"]
 
-MAX_BATCH_BYTES = 16 << 20  # of records with the rows that asked for them, and of bodies
+MAX_BATCH_BYTES = 16 << 20  # limit of the records and their rows in a batch, and of the bodies in a batch
 MESSAGE, COMPLETE = "message", "complete"
 
 
 class Query(NamedTuple):
-    """All that a task needs. ``topic``: None if it is a column."""
+    """The arguments of a query, which Spark carries to the tasks.
+
+    Attributes: topic: None if it is a column. conditions: arguments of ``MessageStore.query_messages``. outer: whether
+    rows without a message are in the result. geometry: None if the index files show it.
+    """
 
     options: ReadOptions
     table: TableSchema
     topic: str | None
     conditions: dict[str, Any]
     outer: bool
-    hash_slot_num: int | None = None
-    index_num: int | None = None
+    geometry: IndexGeometry | None = None
 
 
 def query_messages(
@@ -61,37 +64,40 @@ def query_messages(
     hash_slot_num: int | None = None,
     index_num: int | None = None,
 ) -> DataFrame:
-    """Find the messages of keys by the index of a store, each verified on its record.
+    """Find the messages of keys by the index of a store. Each message is verified on its record.
 
     Parameters
     ----------
-    path : the root of a store that every worker has too, or its URI; a relative one is the driver's.
-    df : a DataFrame, or what ``spark.createDataFrame`` takes.
+    path : the root of a store, or its URI. Every worker must have it at the same path. A relative path is relative to
+        the driver's working directory.
+    df : a DataFrame, or an argument of ``spark.createDataFrame``.
     topic : the topic itself as a str, or a Column of topics.
-    key : a column of strings, or its name; a key is a word of KEYS, or UNIQ_KEY.
+    key : a column of strings, or its name. A key is a word of the property KEYS, or the value of UNIQ_KEY.
     max_num, begin_timestamp, end_timestamp, index_type : as for ``MessageStore.query_messages``.
-    columns : of the table ``messages``, by their names there; None for its own.
-    outer : also give a row, with a null message, for each row of ``df`` that has no message.
-    hash_slot_num, index_num : the geometry of the index, if it does not follow from the files.
+    columns : names of columns of the table ``messages``; None for its default columns.
+    outer : also return a row, with a null message, for each row of ``df`` without a message.
+    hash_slot_num, index_num : the geometry of the index, if its files do not show it.
 
     Returns
     -------
-    DataFrame: the columns of ``df``, the struct ``message``, and ``complete``: whether no message of the key may be
-    missing. A row of ``df`` comes once for each of its messages, newest first.
+    DataFrame: the columns of ``df``, the struct ``message``, and ``complete``, which is false if messages of the key
+    may be missing. A row of ``df`` is repeated for each of its messages, newest first.
 
     Raises
     ------
-    ValueError, TypeError : a column that there is not, or that ``df`` has already; half a geometry; times that are no
-        longs; no topic. What goes wrong on a worker fails the query.
+    ValueError, TypeError : an unknown column; a column of the result that ``df`` already has; only one number of the
+        geometry; a time that is not a 64-bit integer; no topic. An error on a worker fails the query.
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
     require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
     if topic is None:
-        raise TypeError("topic=None: a str or a Column was expected, each message is compared with its topic")
+        raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
     if index_type not in KINDS or max_num < 1:
-        raise ValueError(f"index_type={index_type!r}, max_num={max_num}: None, 'K', 'U' or 'T', and at least 1")
-    given_geometry(hash_slot_num, index_num)
+        raise ValueError(
+            f"index_type={index_type!r}, max_num={max_num}: must be None, 'K', 'U' or 'T', and at least 1"
+        )
+    geometry = given_geometry(hash_slot_num, index_num)
     names = None if columns is None else tuple(columns)
     options = ReadOptions(path=to_path(path), columns=names, max_batch_bytes=LONG_MAX)
     message = default_schema(options)
@@ -103,7 +109,7 @@ def query_messages(
     asked = df.select(*named, F.struct("*").alias("row"))
     conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
                   "index_type": index_type}
-    query = Query(options, table_schema(options, message), constant, conditions, outer, hash_slot_num, index_num)
+    query = Query(options, table_schema(options, message), constant, conditions, outer, geometry)
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad_bodies = BadBodies()
@@ -119,9 +125,9 @@ def query_messages(
 def find_batch(
     query: Query, batch: pa.RecordBatch, bad_bodies: BadBodies | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Find the messages of one batch of key, topic unless it is one for all, and row.
+    """Find the messages of one batch with the columns ``key``, ``row``, and ``topic`` if the query has no constant one.
 
-    Parameters: bad_bodies: counts the messages whose bodies cannot be decoded, and are null.
+    Parameters: bad_bodies: counts the messages whose bodies cannot be decoded. These bodies are null.
     """
     bad_bodies = BadBodies() if bad_bodies is None else bad_bodies
     check_buffers(batch, pa, full=False)
@@ -130,7 +136,7 @@ def find_batch(
             if query.outer:
                 yield without_message(query, part.column("row"), np.ones(part.num_rows, np.bool_))
             continue
-        store = open_store(query.options.path, query.hash_slot_num, query.index_num)
+        store = open_store(query.options.path, query.geometry)
         topic = query.topic if query.topic is not None else part.column("topic")
         found = store.query_messages(topic, part.column("key"), **query.conditions)
         rows, row_of = part.column("row"), np.repeat(np.arange(len(found)), np.diff(found.offsets))
@@ -139,13 +145,13 @@ def find_batch(
         for of_messages, messages in read_messages(query, log, rows, row_of, found.phy_offsets, bad_bodies):
             has_message[of_messages] = True
             yield answer(rows.take(pa.array(of_messages)), messages, found.complete[of_messages])
-        none = np.flatnonzero(~has_message)
-        if query.outer and len(none):
-            yield without_message(query, rows.take(pa.array(none)), found.complete[none])
+        lonely = np.flatnonzero(~has_message)
+        if query.outer and len(lonely):
+            yield without_message(query, rows.take(pa.array(lonely)), found.complete[lonely])
 
 
 def split_nulls(batch: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
-    """Give the rows whose key and topic are there, and the others, where there are such."""
+    """Yield (True, the rows with key and topic) and (False, the rows with a null). Parts without rows are left out."""
     valid = np.logical_and.reduce([
         column.is_valid().to_numpy(zero_copy_only=False)
         for name, column in zip(batch.schema.names, batch.columns, strict=True) if name != "row"
@@ -163,14 +169,17 @@ def read_messages(
     phy_offsets: np.ndarray,
     bad_bodies: BadBodies,
 ) -> Iterator[tuple[np.ndarray, pa.StructArray]]:
-    """Give messages and the rows they are of, some megabytes at once; leave out what expired since it was found."""
+    """Yield the messages at physical offsets, some megabytes at once, each with the number of its row.
+
+    Parameters: row_of: the number of the row of each physical offset. Messages that expired meanwhile are left out.
+    """
     sizes, statuses = log.find_messages(phy_offsets, columns=["size"])
     row_of, phy_offsets = row_of[statuses == 0], phy_offsets[statuses == 0]
-    pieces = np.cumsum(sizes.size + rows.nbytes // len(rows), dtype=np.int64) // MAX_BATCH_BYTES
+    batches = np.cumsum(sizes.size + rows.nbytes // len(rows), dtype=np.int64) // MAX_BATCH_BYTES
     sources = [column.source for column in query.table.columns.values() if column.source is not None]
-    for piece in np.split(np.arange(len(pieces)), np.flatnonzero(np.diff(pieces)) + 1):
-        found, statuses = log.find_messages(phy_offsets[piece], columns=sources or ["phy_offset"])
-        here = row_of[piece][statuses == 0]
+    for batch in np.split(np.arange(len(batches)), np.flatnonzero(np.diff(batches)) + 1):
+        found, statuses = log.find_messages(phy_offsets[batch], columns=sources or ["phy_offset"])
+        here = row_of[batch][statuses == 0]
         for messages in log.with_bodies(found, MAX_BATCH_BYTES, bad_bodies):
             of_messages, here = here[: len(messages)], here[len(messages) :]
             for columns in finished(query.options, query.table, messages):

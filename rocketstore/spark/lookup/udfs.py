@@ -1,4 +1,4 @@
-"""Keys to hashes and physical offsets, as columns: Arrow and pandas UDFs."""
+"""Arrow and pandas UDFs that map a column of keys to hashes or to physical offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyspark.sql.functions
 from pyspark.sql import Column
 
 from rocketstore.disk.storage import to_path
-from rocketstore.index.geometry import given_geometry
+from rocketstore.index.geometry import IndexGeometry, given_geometry
 from rocketstore.index.index_service import IndexService
 from rocketstore.kernels import keys as kernel
 from rocketstore.kernels.columns import require_int64, require_sound_buffers
@@ -27,21 +27,24 @@ __all__ = ["hash_keys", "select_phy_offset"]
 
 ENGINES = ("arrow", "pandas")
 
-# PySpark's own type hints know no UDF whose kind follows from its type hints.
+# PySpark's own type hints do not cover UDFs that derive their kind from the hints of the function.
 F: Any = pyspark.sql.functions
 
 
 class Lookup(NamedTuple):
-    """All that a UDF carries to the workers. ``topic``: None if it is a column, or in the keys."""
+    """The arguments of a lookup, which a UDF carries to the workers.
 
-    path: str | Path  # of a store's root if is_verified, else of its index
+    Attributes: path: the root of a store if ``is_verified``, else its index. topic: None if the topic is a column or a
+    part of the keys. geometry: None if the index files show it.
+    """
+
+    path: str | Path
     is_verified: bool
     topic: str | None
     max_num: int
     begin_timestamp: int
     end_timestamp: int
-    hash_slot_num: int | None
-    index_num: int | None
+    geometry: IndexGeometry | None
 
 
 def select_phy_offset(
@@ -57,53 +60,57 @@ def select_phy_offset(
     hash_slot_num: int | None = None,
     index_num: int | None = None,
 ) -> Column:
-    """Look keys up: in a store, each hit verified on its message; in an index alone, by hash.
+    """Return a column with the physical offsets of each key.
+
+    In a store, each offset is verified on its message. In an index alone, keys are found by hash.
 
     Parameters
     ----------
-    path : the root of a store, an index file, or a directory of index files, that every worker has too, or its
-        URI; a relative one is the driver's.
-    topic : the topic itself as a str, or a column of topics; None if each key is the whole ``topic#key``, which
+    path : the root of a store, an index file, or a directory of index files. Every worker must have it at the same
+        path. It may also be a URI. A relative path is relative to the driver's working directory.
+    topic : the topic itself as a str, or a column of topics. None if each key is the whole ``topic#key``; these keys
         cannot be verified.
     key : a column of strings, or its name.
-    max_num : at most so many offsets for each key; of a directory, unverified, at most 64, as RocketMQ's own query.
-    begin_timestamp, end_timestamp : epoch milliseconds, inclusive; unverified they are known to the second, rounded
-        down.
-    verify : compare topic, key and store time with the message's own, as ``MessageStore.query_messages`` does, and
-        leave out what has expired. False: an index holds hashes alone, so another key's offsets may be among those
-        found. Default: True for a store's root. What the index lacks nobody says here; ``query_messages`` does.
-    engine : "arrow" (``arrow_udf``, the faster one) or "pandas" (``pandas_udf``).
-    hash_slot_num, index_num : the geometry, if it does not follow from the files.
+    max_num : the largest number of offsets for each key. Without verification, a directory of index files returns at
+        most 64, as RocketMQ's own query.
+    begin_timestamp, end_timestamp : epoch milliseconds, inclusive. Without verification, times are known only to the
+        second, rounded down.
+    verify : compare topic, key and store time with the message, as ``MessageStore.query_messages`` does, and leave out
+        expired messages. With False, offsets of other keys with the same hash may be in the result. Default: True for
+        the root of a store. The column does not show whether the index is complete; ``query_messages`` does.
+    engine : "arrow" (``arrow_udf``, faster) or "pandas" (``pandas_udf``).
+    hash_slot_num, index_num : the geometry of the index, if its files do not show it.
 
     Returns
     -------
-    Column of ``array<bigint>``: physical offsets, newest first, unverified as ``IndexFile.select_phy_offset`` finds
-    them in a file and ``IndexService.query_offset`` in a directory; empty if none; null for a null key or topic.
+    Column of ``array<bigint>``: physical offsets, newest first; an empty array if no message is found; null for a null
+    key or topic. Without verification, the offsets are those of ``IndexFile.select_phy_offset`` for a file, and of
+    ``IndexService.query_offset`` for a directory.
 
     Raises
     ------
-    ValueError, TypeError : an unknown engine, ``verify=True`` without messages or topic, half a geometry, or times that
-        are no longs. What goes wrong on a worker (no such path, a damaged file, no address space) fails the query.
+    ValueError, TypeError : an unknown engine; ``verify=True`` without messages or topic; only one number of the
+        geometry; a time that is not a 64-bit integer. An error on a worker (a missing path, a damaged file, too little
+        address space) fails the query.
 
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
-    given_geometry(hash_slot_num, index_num)
+    geometry = given_geometry(hash_slot_num, index_num)
     require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
     where = to_path(path)
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
     is_verified = is_root if verify is None else verify
     if is_verified and not is_root:
         raise ValueError(
-            "verify=True: an index gives hash candidates only; verifying takes the messages of a store root"
+            "verify=True: an index has only hashes; to verify offsets, give the root of a store with its messages"
         )
     if is_verified and topic is None:
-        raise ValueError("topic=None: a topic is needed to compare with; verify=False looks whole keys up by hash")
+        raise ValueError("topic=None: give a topic to compare with, or verify=False to find keys by hash")
     if max_num < is_verified:
         raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
     constant, columns = udf_columns(topic, key)
     place = where / "index" if is_root and not is_verified else where
-    limits = max_num, begin_timestamp, end_timestamp
-    lookup = Lookup(place, is_verified, constant, *limits, hash_slot_num, index_num)
+    lookup = Lookup(place, is_verified, constant, max_num, begin_timestamp, end_timestamp, geometry)
     column: Column = batch_udf(
         "select_phy_offset", engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
         columns,
@@ -112,11 +119,11 @@ def select_phy_offset(
 
 
 def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "arrow") -> Column:
-    """Hash index keys as an index item stores them.
+    """Return a column with the hash of each key, as an index item stores it.
 
-    Parameters: topic: the topic itself as a str, or a column of topics, folded in as ``topic#``; None if the
-    keys have it already. key: a column of strings, or its name. engine: as for ``select_phy_offset``.
-    Returns: Column of ``int``, none negative; null for a null key or topic. Raises: ValueError, an unknown engine.
+    Parameters: topic: the topic itself as a str, or a column of topics; the key to hash is then ``topic#key``. None if
+    the keys already begin with ``topic#``. key: a column of strings, or its name. engine: as for ``select_phy_offset``.
+    Returns: Column of ``int``, not negative; null for a null key or topic. Raises: ValueError for an unknown engine.
     Source: IndexFile.indexKeyHashMethod, IndexService.buildKey.
     """
     constant, columns = udf_columns(topic, key)
@@ -127,21 +134,24 @@ def hash_keys(topic: str | Column | None, key: str | Column, *, engine: str = "a
 
 
 def udf_columns(topic: str | Column | None, key: str | Column) -> tuple[str | None, list[Column]]:
-    """Give the topic, None if it is a column or in the keys; and the columns to read: the key, and such a topic."""
+    """Return the topic, None if it is a column or in the keys, and the columns to read: the key, and perhaps topics."""
     if topic is not None and not isinstance(topic, (str, Column)):
         raise TypeError(f"topic: a str or a Column was expected, not {type(topic).__name__}")
     columns = [F.col(key) if isinstance(key, str) else key]
     return (None, [*columns, topic]) if isinstance(topic, Column) else (topic, columns)
 
 
-# ---- the engines -------------------------------------------------------------------------------------------
+# ---- the engines -----------------------------------------------------------------------------------------
 
 
 def batch_udf(
     name: str, engine: str, of_arrow: Callable[[Any], pa.Array], of_pandas: Callable[[Any], pd.Series], type_: str,
     columns: list[Column],
 ) -> Any:
-    """Apply one of two functions, of the columns of a batch to one column, to columns; ``name``: in Spark's plans."""
+    """Return a column that is computed by ``of_arrow`` or ``of_pandas``, batch by batch.
+
+    Parameters: name: of the UDF in Spark's plans. columns: the arguments of the function.
+    """
     if engine not in ENGINES:
         raise ValueError(f"engine={engine!r}: must be one of {', '.join(map(repr, ENGINES))}")
 
@@ -162,22 +172,22 @@ def batch_udf(
 
 
 def look_up_arrow(lookup: Lookup, columns: tuple[pa.Array, ...]) -> pa.ListArray:
-    """Look one batch up: (keys,) or (keys, topics)."""
+    """Look up one batch of (keys,) or (keys, topics)."""
     columns, missing = fill_arrays(columns)
     return list_array(find(lookup, columns), missing)
 
 
 def look_up_pandas(lookup: Lookup, columns: tuple[pd.Series, ...]) -> pd.Series:
-    """Look one batch up: (keys,) or (keys, topics)."""
+    """Look up one batch of (keys,) or (keys, topics)."""
     columns, missing = fill_series(columns)
     return pd.Series(FinishedLists(list_array(find(lookup, columns), missing)))
 
 
 class FinishedLists(pd.arrays.ArrowExtensionArray):  # type: ignore[misc]
-    """A column of Arrow lists that stays what it is.
+    """A column of Arrow lists that ``map`` returns unchanged.
 
-    PySpark makes a Python list of each row of an array column, by ``Series.apply``, before it makes Arrow of
-    them: that takes longer than the lookup, and fails on a null.
+    PySpark converts an array column to Arrow by way of a Python list for each row, with ``Series.apply``. That takes
+    longer than the lookup, and fails on a null. These lists are Arrow already.
     """
 
     def map(self, mapper: Any, na_action: Any = None) -> FinishedLists:
@@ -200,7 +210,7 @@ def hash_filled(topic: str | None, columns: tuple[Any, ...]) -> np.ndarray:
 
 
 def fill_arrays(columns: tuple[pa.Array, ...]) -> tuple[tuple[pa.Array, ...], np.ndarray | None]:
-    """Replace nulls, and say in which rows there are any; None: in none."""
+    """Return columns without nulls, and a mask of the rows that had nulls; None if no row had one."""
     for column in columns:
         require_sound_buffers(column, "a column")
     if not any(column.null_count for column in columns):
@@ -210,12 +220,12 @@ def fill_arrays(columns: tuple[pa.Array, ...]) -> tuple[tuple[pa.Array, ...], np
 
 
 def filled(column: pa.Array) -> pa.Array:
-    """Replace nulls; a NULL that Spark knows no type of has Arrow's own, which nothing else fits."""
+    """Replace nulls by empty strings. A column of untyped NULLs has Arrow's null type and is cast to strings first."""
     return (column.cast(pa.string()) if pa.types.is_null(column.type) else column).fill_null("")
 
 
 def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], np.ndarray | None]:
-    """Replace nulls, and say in which rows there are any; None: in none."""
+    """Return columns without nulls, and a mask of the rows that had nulls; None if no row had one."""
     missing = np.logical_or.reduce([column.isna().to_numpy() for column in columns])
     if not missing.any():
         return columns, None
@@ -223,14 +233,13 @@ def fill_series(columns: tuple[pd.Series, ...]) -> tuple[tuple[pd.Series, ...], 
 
 
 def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
-    """Look one batch up: (keys,) or (keys, topics) without nulls."""
+    """Look up one batch of (keys,) or (keys, topics), without nulls."""
     topic = columns[1] if len(columns) > 1 else lookup.topic
     limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
-    geometry = lookup.hash_slot_num, lookup.index_num
     if lookup.is_verified:
-        found = open_store(lookup.path, *geometry).query_messages(topic, columns[0], *limits)
+        found = open_store(lookup.path, lookup.geometry).query_messages(topic, columns[0], *limits)
         return PhyOffsets(found.phy_offsets, found.offsets)
-    index = open_index(lookup.path, *geometry)
+    index = open_index(lookup.path, lookup.geometry)
     if isinstance(index, IndexService):
         return index.query_offsets(topic, columns[0], *limits)
     max_num, begin, end = limits
@@ -240,7 +249,7 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
 
 
 def list_array(found: PhyOffsets, missing: np.ndarray | None) -> pa.ListArray:
-    """Make an Arrow list array of what was found, null where a key was ``missing``."""
+    """Return an Arrow list array of physical offsets. Parameters: missing: the rows that get null, or None."""
     if len(found.values) > INT_MAX:
         raise ValueError(
             f"{len(found.values)} offsets in one batch: "

@@ -1,4 +1,4 @@
-"""The data source: options, planning on the driver, and reading messages, streams and tables; the sink that writes."""
+"""The data source ``rocketstore``: options, plans on the driver, readers of messages and tables, stream and sink."""
 
 from rocketstore.spark.source.data_source import RocketStoreDataSource
 

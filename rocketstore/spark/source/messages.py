@@ -1,4 +1,4 @@
-"""Messages of a commit log in Spark: planned on the driver, read as Arrow batches in tasks."""
+"""Read the messages of a commit log in Spark. The driver plans parts, and tasks read them as Arrow batches."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from rocketstore.spark.source.plan import (
     CommittedEnd,
     Range,
     begin_of,
-    lose,
     parts_of,
     planning,
+    report_loss,
     times_of,
     warn_elsewhere,
 )
@@ -50,19 +50,19 @@ from rocketstore.store.message_store import MessageStore
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_SCAN = 1 << 40  # entries of the index: all
-NEAR = 1 << 20  # bytes: records that are nearer than this are read with what is between
-LOG_APPEND_TIME = 1  # of Kafka's timestampType
+MAX_SCAN = 1 << 40  # items of the index: more than an index can have
+NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
+LOG_APPEND_TIME = 1  # the value of Kafka's timestampType
 COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
-BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # what RowFilter looks at
+BOUNDED = ("topic", "queue_id", "queue_offset", "phy_offset", "sys_flag")  # the columns that RowFilter needs
 
 
 @dataclass
 class LogPart(InputPartition):  # type: ignore[misc]
     """Ranges of the log that one task reads.
 
-    Attributes: log: the files of the ranges, so that the task does not list them again. starting: options of a stream
-    that its present offset gives, and not the user.
+    Attributes: log: the files of the ranges, so that the task does not list them again. starting: options that the
+    offset of a stream contains. They replace the options of the user.
     """
 
     ranges: list[Range]
@@ -71,7 +71,7 @@ class LogPart(InputPartition):  # type: ignore[misc]
 
 
 class MessagesReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the messages that there are when the query is planned."""
+    """Reads the messages that are in the log when the query is planned."""
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
         self.given = self.options = options
@@ -91,7 +91,8 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
         found = find_keys(store, options, begin, end)
         if found is not None:
             return [found] if found else []
-        # Without the times of filters: files are passed over as if store times grew, and a filter's answer is exact.
+        # self.given does not have the times of filters. Skipping files assumes that store times grow, but the answer of
+        # a filter must be exact.
         return [[part] for part in parts_of(log, self.given, begin, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -99,10 +100,10 @@ class MessagesReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushdownReader(MessagesReader):
-    """Also takes filters from Spark, as conditions of the scan; Spark checks all of them again on what is left."""
+    """Also accepts filters from Spark as conditions of the scan. Spark checks all filters again on the result."""
 
     def pushFilters(self, filters: list[Any]) -> list[Any]:
-        self.options = self.given  # it may be called more than once
+        self.options = self.given  # Spark may call this method more than once
         fields = dict(zip(self.table.arrow.names, self.table.columns.values(), strict=True))
         for condition in filters:
             path: tuple[str, ...] = getattr(condition, "attribute", ())
@@ -112,7 +113,7 @@ class PushdownReader(MessagesReader):
 
 
 def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
-    """Give options that read all messages for which a condition on a field holds, and fewer others if possible."""
+    """Return options that read all messages for which a condition on a field holds, and few other messages."""
     if isinstance(condition, EqualTo | In) and source in ("topic", "queue_id", "tags"):
         values = frozenset([condition.value] if isinstance(condition, EqualTo) else condition.value) - {None}
         if source == "topic" and options.assign is None:
@@ -131,11 +132,14 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
     return options
 
 
-# ---- keys --------------------------------------------------------------------------------------------------
+# ---- keys ------------------------------------------------------------------------------------------------
 
 
 def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -> list[Range] | None:
-    """Find where the messages of keys are by the index; None if it may not know all, or the topics are not known."""
+    """Return the ranges of the messages with the selected keys, by the index.
+
+    Return None if the index may be incomplete, or if the options do not name the topics.
+    """
     if options.keys is None or options.topics is None or not has_index(store):
         return None
     ranges: list[list[int]] = []
@@ -155,7 +159,7 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
 
 
 def has_index(store: MessageStore) -> bool:
-    """Whether there is an index that can be read: not one in RocksDB, damaged, or whose geometry no file shows."""
+    """Return whether the store has an index that can be read: not in RocksDB, not damaged, and of known geometry."""
     try:
         return store.index is not None
     except (CorruptFileError, UnsupportedFormatError, ValueError):
@@ -163,16 +167,16 @@ def has_index(store: MessageStore) -> bool:
 
 
 def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
-    """Make the part of a task from ranges in order. Parameters: starting: see ``LogPart``."""
+    """Return the part of a task. Parameters: ranges: in order. starting: see ``LogPart``."""
     begin, end = ranges[0][0], ranges[-1][1]
     return LogPart(ranges, LogPlan.of(log, begin, end, whole_to=end), starting or {})
 
 
-# ---- in tasks ----------------------------------------------------------------------------------------------
+# ---- in tasks --------------------------------------------------------------------------------------------
 
 
 def read_part(options: ReadOptions, table: TableSchema, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read a part as batches of a table. Where there is nothing to read, Spark hands over a part of its own."""
+    """Read a part as batches of a table. For a query without parts, Spark passes a part of its own type."""
     if not isinstance(part, LogPart):
         return
     options = replace(options, **part.starting)
@@ -200,7 +204,7 @@ def read_range(
             reported = yield from corrupt_rows(options, table, scan, reported)
     except CorruptFileError as error:
         check_begin(options, log, begin)
-        error.add_note("With option mode=DROPMALFORMED, or PERMISSIVE, the query goes on behind it.")
+        error.add_note("With option mode=DROPMALFORMED or mode=PERMISSIVE, the query continues after the damage.")
         raise
     yield from corrupt_rows(options, table, scan, reported)
     bad_bodies.add_all(scan.bad_bodies)
@@ -209,22 +213,22 @@ def read_range(
     if scan.position > end != options.ending_phy_offset and log.begins_record(end):
         raise wrong_split(options, end)
     if scan.has_expired:
-        lose(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
+        report_loss(options, f"the log from {begin} to {log.min_phy_offset} was deleted after the query was planned")
     elif scan.position < end:
-        what = f"the log ends at {scan.position}, before {end} that was planned"
-        lose(options, f"{what}: it was cut, or is seen late here")
+        problem = f"the log ends at {scan.position}, before the planned end {end}"
+        report_loss(options, f"{problem}: the log was cut, or this machine does not see its newest bytes yet")
 
 
 def check_begin(options: ReadOptions, log: CommitLog, begin: int) -> None:
-    """Tell a split within a message from damage. Where it is followed by none, the part before shows it by its end."""
+    """Raise StoreError if a part begins within a message, so that this is not reported as damage."""
     if log.end_around(begin) > begin:
         raise wrong_split(options, begin)
 
 
 def wrong_split(options: ReadOptions, edge: int) -> StoreError:
     return StoreError(
-        f"{options.path}: at {edge}, where the log was split, a message has what looks like another one: "
-        "split less, with a larger maxPartitionBytes and without minPartitions"
+        f"{options.path}: at {edge}, where the log was split, the body of a message contains bytes like a message: "
+        "use larger parts, with a larger maxPartitionBytes and without minPartitions"
     )
 
 
@@ -245,12 +249,12 @@ def new_scan(
     )
     scan.resync = False  # parts begin where a record ends
     scan.choose = row_filter.apply
-    scan.warns = False  # the task gives one warning for all its ranges
+    scan.warns = False  # the task logs one warning for all ranges together
     return scan
 
 
 def conditions(options: ReadOptions) -> dict[str, Any]:
-    """Give the conditions that a scan knows, on messages where they lie."""
+    """Return the conditions that a scan can check while it reads records."""
     begin, end = times_of(options)
     return {
         "topics": options.topics,
@@ -263,7 +267,7 @@ def conditions(options: ReadOptions) -> dict[str, Any]:
 
 
 class RowFilter:
-    """What a scan's own conditions leave to be decided: by queue, and by the message's place in it."""
+    """Selects rows by conditions that a scan cannot check: the queue, and the queue offset of the message."""
 
     def __init__(self, options: ReadOptions, log: CommitLog) -> None:
         self.options = options
@@ -279,7 +283,7 @@ class RowFilter:
         self._known: dict[tuple[str, int], tuple[int, int]] = {}
 
     def apply(self, batch: MessageBatch) -> MessageBatch:
-        """Leave out the rows that are not wanted."""
+        """Return the selected rows of a batch."""
         if not self.is_needed or not len(batch):
             return batch
         topics = pa.record_batch(batch.select(["topic"])).column(0).dictionary_encode()
@@ -294,12 +298,12 @@ class RowFilter:
         for row in np.flatnonzero(is_near & (batch.sys_flag & INNER_BATCH != 0)):
             wanted[row] = int(batch.queue_offset[row]) + messages_in(self.log, int(batch.phy_offset[row])) > low[row]
         wanted &= batch.queue_offset < high
-        if self.options.keys is not None:  # which are not in the index
+        if self.options.keys is not None:  # an index does not have the keys of rolled back messages
             wanted &= batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
         return batch if wanted.all() else batch.take(np.flatnonzero(wanted))
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Give the first queue offset that is wanted of a queue, and the one after the last."""
+        """Return the begin and the end of the selected queue offsets of a queue."""
         if (topic, queue_id) not in self._known:
             low, high = EARLIEST, LATEST
             if self.options.starting_offsets is not None:
@@ -313,18 +317,18 @@ class RowFilter:
 
 
 def messages_in(log: CommitLog, phy_offset: int) -> int:
-    """How many messages an inner batch has."""
+    """Return the number of messages in an inner batch; 1 if its record cannot be read."""
     with contextlib.suppress(KeyError, CorruptFileError):
         if (message := log.find_message(phy_offset)) is not None:
             return number_property(message, "INNER_NUM", MAX_BATCH)
     return 1
 
 
-# ---- batches -----------------------------------------------------------------------------------------------
+# ---- batches ---------------------------------------------------------------------------------------------
 
 
 def finished(options: ReadOptions, table: TableSchema, batch: MessageBatch) -> Iterator[pa.RecordBatch]:
-    """Make Spark's batches of one: its types, and no more bytes than allowed but of a single message."""
+    """Yield a batch in Spark's types, cut so that a batch of more than one message has at most maxBatchBytes."""
     n = len(batch)
     if n == 0:
         return
@@ -339,7 +343,7 @@ def finished(options: ReadOptions, table: TableSchema, batch: MessageBatch) -> I
 
 
 def cut(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """Halve a batch until none has more bytes than allowed."""
+    """Halve a batch until no part has more than ``most`` bytes, or a part has a single row."""
     half = batch.num_rows // 2
     if half == 0 or batch.nbytes <= most:
         yield batch
@@ -354,10 +358,10 @@ def constant(options: ReadOptions, name: str, column: TableColumn, n: int) -> pa
 
 
 def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Make a column's type the one that Spark wants; all but times are not copied."""
+    """Convert a column to the type that Spark expects. Only times, keys and headers are copied."""
     if array.type == wanted and not pa.types.is_nested(wanted):
         return array
-    if wanted == BINARY.arrow:  # of Kafka's style: a key is what KEYS has, null if it has none
+    if wanted == BINARY.arrow:  # the key in Kafka's style: the property KEYS, null without keys
         words = pc.binary_join(array, " ").cast(wanted)
         return pc.if_else(pc.equal(pc.list_value_length(array), 0), None, words)
     if wanted == HEADERS.arrow:
@@ -371,7 +375,10 @@ def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 def corrupt_rows(
     options: ReadOptions, table: TableSchema, scan: Scan, reported: int
 ) -> Generator[pa.RecordBatch, None, int]:
-    """Give a row for each part of the log that was left out since ``reported`` such; how many there are then."""
+    """Yield a row for each part that a scan left out, after the first ``reported`` ones, in mode PERMISSIVE.
+
+    Returns: the number of parts that the scan left out so far.
+    """
     skipped = scan.skipped[reported:]
     if skipped and options.mode == "PERMISSIVE":
         arrays = [

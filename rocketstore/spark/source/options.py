@@ -1,4 +1,4 @@
-"""What a user gives the data source as options, as one value; what is unknown or contradicts itself is refused."""
+"""Parse the options of a read. Unknown, malformed and contradictory options raise an error."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rocketstore.disk.storage import URI
-from rocketstore.limits import LONG_MAX
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.scan import subscribed_tags
+from rocketstore.text_values import parse_integer, parse_size
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
 
-LATEST, EARLIEST = -1, -2  # as Kafka's source has them in JSON
+LATEST, EARLIEST = -1, -2  # the numbers that Spark's Kafka source uses in JSON
 TABLES = ("messages", "consumequeue", "index", "offsets")
 STYLES = ("rocketmq", "kafka")
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
-UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30, "t": 40, "tb": 40}
-ONE_BROKER = "a store is of one broker"
+ONE_BROKER = "a store belongs to one broker"
 OFFSETS = 'earliest, latest, or JSON like {"topic": {"0": 23}}'
 ALIASES = {"includeproperties": "includeheaders"}
 
 
 class StartingOffsets(NamedTuple):
-    """Where queues begin or end: ``default``, EARLIEST or LATEST, but for queues that have an offset of their own.
+    """The queue offsets where a read begins or ends.
 
-    ``broker``: the name of the one whose queues they are, None if they were given without. ``until``: the physical
-    offset from which on a beginning counts no more: a queue that was made again has low queue offsets there.
+    Attributes
+    ----------
+    default : EARLIEST or LATEST, for queues without an offset of their own.
+    queues : queue offsets by topic and queue id.
+    broker : the name of the broker that the option gives, or None.
+    until : a physical offset. Messages there or later are read whatever their queue offsets are, because a queue that
+        is created again starts with low queue offsets.
     """
 
     default: int
@@ -42,12 +47,12 @@ class StartingOffsets(NamedTuple):
         return {self.default, *(offset for of_topic in self.queues.values() for offset in of_topic.values())}
 
 
-# ---- how each is written -----------------------------------------------------------------------------------
+# ---- the forms of options --------------------------------------------------------------------------------
 
 
 def path(text: str) -> str:
     if not (text.startswith(("/", "file:/")) or URI.match(text)):
-        raise ValueError("must be absolute, or a URI: a relative one is another directory on each machine")
+        raise ValueError("must be absolute, or a URI: a relative path may be another directory on each machine")
     return text
 
 
@@ -66,9 +71,10 @@ def boolean(text: str) -> bool:
 
 
 def number(text: str) -> int:
-    if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not -(2**63) <= int(text) < 2**63:
-        raise ValueError("must be an integer")
-    return int(text)
+    value = parse_integer(text.strip())
+    if not LONG_MIN <= value <= LONG_MAX:
+        raise ValueError("must be an integer of 64 bits")
+    return value
 
 
 def positive(text: str) -> int:
@@ -78,23 +84,23 @@ def positive(text: str) -> int:
 
 
 def byte_size(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,15}) *([a-z]*)", text.strip().lower())
-    if match is None or match[2] not in UNITS or int(match[1]) < 1:
-        raise ValueError("must be a number of bytes, like 1048576, 512k, 16m or 1g")
-    return int(match[1]) << UNITS[match[2]]
+    size = parse_size(text)
+    if size < 1:
+        raise ValueError("must be a number of bytes, at least 1")
+    return size
 
 
 def names(text: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in text.split(","))
     if not all(found) or len(set(found)) < len(found):
-        raise ValueError("must be names with commas between, each once")
+        raise ValueError("must be names separated by commas, each name once")
     return found
 
 
 def words(text: str) -> tuple[str, ...]:
     found = tuple(word for word in text.split(" ") if word)
     if not found:
-        raise ValueError("must be keys with spaces between, as KEYS has them")
+        raise ValueError("must be keys separated by spaces, as in the property KEYS")
     return found
 
 
@@ -103,7 +109,7 @@ def tags(text: str) -> str | None:
     if wanted is None:
         return None
     if not wanted:
-        raise ValueError("names no tag: must be tags with || between, or *")
+        raise ValueError("names no tag: must be tags separated by ||, or *")
     return text
 
 
@@ -111,18 +117,18 @@ def pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from None
+        raise ValueError(f"is not a regular expression: {error}") from None
     return text
 
 
 def queue_id(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise ValueError(f"{value!r} is no queue id")
+        raise ValueError(f"{value!r} is not a queue id")
     return value
 
 
 def like(example: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Have JSON of another form refused by an example."""
+    """Return a parser of JSON that raises ValueError with an example if the JSON has another form."""
 
     def parse_json(text: str) -> Any:
         try:
@@ -134,10 +140,10 @@ def like(example: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON, which else would have the last of those of one name, and no word about the others."""
+    """Return a JSON object. Raises: ValueError for a repeated name, of which ``json`` would use the last silently."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError(f"has a name twice: {', '.join(name for name, _ in pairs)}")
+        raise ValueError(f"has a repeated name: {', '.join(name for name, _ in pairs)}")
     return found
 
 
@@ -149,7 +155,7 @@ def assignment(text: str) -> dict[str, frozenset[int]]:
 
 @partial(like, OFFSETS)
 def offsets(text: str) -> StartingOffsets:
-    """Read "earliest", "latest", or JSON {"topic": {"queue id": queue offset}}, maybe with {"broker": ...} between."""
+    """Parse "earliest", "latest", {"topic": {"queue id": offset}} or {"topic": {"broker": {"queue id": offset}}}."""
     if text.lower() in ("earliest", "latest"):
         return StartingOffsets(EARLIEST if text.lower() == "earliest" else LATEST, {})
     queues: dict[str, dict[int, int]] = {}
@@ -165,7 +171,7 @@ def offsets(text: str) -> StartingOffsets:
             raise ValueError(f"topic {topic!r} has a queue twice: {', '.join(numbers)}")
         for offset in queues[topic].values():
             if isinstance(offset, bool) or not isinstance(offset, int) or not EARLIEST <= offset < 2**63:
-                raise ValueError(f"{offset!r} is no queue offset, nor -2 for earliest or -1 for latest")
+                raise ValueError(f"{offset!r} is not a queue offset, nor -2 for earliest or -1 for latest")
     if len(brokers) > 1:
         raise ValueError(f"names brokers {', '.join(brokers)}: {ONE_BROKER}")
     return StartingOffsets(EARLIEST, queues, next(iter(brokers), None))
@@ -176,7 +182,7 @@ def ending(text: str) -> StartingOffsets:
     return found if text.lower() == "earliest" else found._replace(default=LATEST)
 
 
-# ---- options -----------------------------------------------------------------------------------------------
+# ---- options ---------------------------------------------------------------------------------------------
 
 
 def option(parse: Callable[[str], Any], default: Any = None) -> Any:
@@ -185,7 +191,7 @@ def option(parse: Callable[[str], Any], default: Any = None) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The options of a read, under their names in snake_case; None where an option was not given."""
+    """The options of a read, by their names in snake_case. An option that was not given is None or its default."""
 
     path: str | Path = field(metadata={"parse": path})
     table: str = option(choice(*TABLES), "messages")
@@ -222,22 +228,23 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str | None], *, streaming: bool | None = None) -> Self:
-        """Read the options that Spark hands over, whose names have any case; one that is None was not given.
+        """Parse the options that Spark passes. Their names have any case.
 
-        Parameters: streaming: whether they are of a stream; None where that is not known yet.
-
-        Raises: ValueError that names what is unknown, malformed, or contradicts another option.
+        Parameters: streaming: whether the read is a stream; None if that is not known yet.
+        Raises: ValueError that names the option that is unknown, malformed, or contradicts another option.
         """
-        if "provider" in options:  # one of CREATE TABLE's own
-            raise ValueError("CREATE TABLE: Spark gives a table's options to no query: use CREATE TEMPORARY VIEW")
-        if "paths" in options:  # as load([a, b]) has them
-            raise ValueError("load: give one path: read one store at a time, and join what they give by union")
+        if "provider" in options:  # an option that CREATE TABLE adds
+            raise ValueError(
+                "CREATE TABLE: Spark does not pass the options of a table to queries: use CREATE TEMPORARY VIEW"
+            )
+        if "paths" in options:  # load([a, b])
+            raise ValueError("load: give one path: read each store by itself, and combine the results by union")
         given = {}
         for name, text in options.items():
             known = NAMES.get(ALIASES.get(name.lower(), name.lower()))
             if known is None:
-                raise ValueError(f"option {name!r}: there is none of this name, but {', '.join(NAMES.values())}")
-            if text is None:  # as option(name, None) has it
+                raise ValueError(f"option {name!r} is unknown: the options are {', '.join(NAMES.values())}")
+            if text is None:  # option(name, None) means that the option is not given
                 continue
             try:
                 given[known] = FIELDS[known].metadata["parse"](text)
@@ -246,7 +253,7 @@ class ReadOptions:
         if "path" not in given:
             raise ValueError("option path: give the directory of a store, as in load('/data/store')")
         for edge in ("starting", "ending"):
-            if f"{edge}Timestamp" in given:  # which precedes, as in Kafka's source
+            if f"{edge}Timestamp" in given:  # takes precedence, as in Spark's Kafka source
                 given.pop(f"{edge}Offsets", None)
         check(given, streaming)
         self = cls(**{FIELDS[name].name: value for name, value in given.items()})
@@ -258,34 +265,34 @@ class ReadOptions:
         queues = {} if offsets is None else offsets.queues
         for topic, id in ((topic, id) for topic, ids in queues.items() for id in ids):
             if not self.wants(topic, id):
-                raise ValueError(f"option {name}: queue {id} of {topic!r} is not among those selected")
+                raise ValueError(f"option {name}: queue {id} of {topic!r} is not among the selected queues")
 
     @property
     def topics(self) -> frozenset[str] | None:
-        """The topics that are named one by one; None if others may be wanted too."""
+        """The topics to read, if the options name each of them; otherwise None."""
         return self.subscribe if self.assign is None else frozenset(self.assign)
 
     @property
     def wanted_queue_ids(self) -> frozenset[int] | None:
-        """Ids that no other queue is wanted of; of ``assign`` not each in each topic."""
+        """The ids of the queues to read; None for all. With ``assign``, not every topic has every id."""
         return self.queue_ids if self.assign is None else frozenset().union(*self.assign.values())
 
     def wants(self, topic: str, queue_id: int) -> bool:
-        """Whether a queue is selected."""
+        """Return whether a queue is selected."""
         if self.assign is not None:
             return queue_id in self.assign.get(topic, ())
         return self.wants_topic(topic) and (self.queue_ids is None or queue_id in self.queue_ids)
 
     def wants_topic(self, topic: str) -> bool:
-        """Whether queues of a topic may be selected."""
+        """Return whether queues of a topic may be selected."""
         if self.topics is not None and topic not in self.topics:
             return False
         return self.subscribe_pattern is None or re.fullmatch(self.subscribe_pattern, topic) is not None
 
 
-# ---- which go together -------------------------------------------------------------------------------------
+# ---- which options may be combined -----------------------------------------------------------------------
 
-# Not by config.camel_case: RocketMQ would write verifyCRC.
+# config.camel_case is not used here: it would write verifyCRC, as RocketMQ does.
 FIELDS = {re.sub("_(.)", lambda match: match[1].upper(), entry.name): entry for entry in fields(ReadOptions)}
 NAMES = {name.lower(): name for name in FIELDS}
 OF_ALL_TABLES = {"path", "table", "columns", "batchSize"}
@@ -311,10 +318,10 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     table = given.get("table", "messages")
     for group in EXCLUSIVE:
         if len(both := [name for name in group if name in given]) > 1:
-            raise ValueError(f"options {' and '.join(both)}: give one of them")
+            raise ValueError(f"options {' and '.join(both)}: give only one of them")
     allowed = OF_TABLES[table]
     if others := sorted(given.keys() - allowed):
-        raise ValueError(f"option {others[0]}: is none of table {table}, which has {', '.join(sorted(allowed))}")
+        raise ValueError(f"option {others[0]}: table {table} has only the options {', '.join(sorted(allowed))}")
     check_broker(given)
     if len(half := OF_INDEX & given.keys()) == 1:
         raise ValueError(f"option {half.pop()}: give both maxHashSlotNum and maxIndexNum, or none")
@@ -323,13 +330,15 @@ def check(given: dict[str, Any], streaming: bool | None) -> None:
     if streaming and table != "messages":
         raise ValueError(f"option table={table!r}: only messages can be streamed")
     if wrong := sorted(given.keys() & (OF_BATCHES if streaming else OF_STREAMS)):
-        raise ValueError(f"option {wrong[0]}: is not of a {'stream, which has no end' if streaming else 'batch query'}")
+        reason = "only batch queries have it, a stream has no end" if streaming else "only streams have it"
+        raise ValueError(f"option {wrong[0]}: {reason}")
     for name, never, what in (("startingOffsets", LATEST, "latest"), ("endingOffsets", EARLIEST, "earliest")):
         if not streaming and name in given and never in given[name].all_offsets():
             raise ValueError(f"option {name}: with {what} ({never}) a batch query would read nothing")
 
 
 def check_broker(given: dict[str, Any]) -> None:
+    """Raise ValueError if options name more than one broker."""
     names: dict[str, str | None] = {"brokerName": given.get("brokerName")}
     names |= {name: given[name].broker for name in ("startingOffsets", "endingOffsets") if name in given}
     brokers = {name: broker for name, broker in names.items() if broker is not None}

@@ -1,4 +1,4 @@
-"""Which parts of a commit log a query reads: decided once, on the driver. A part begins and ends between records."""
+"""Plan on the driver which parts of a commit log a query reads. A part begins and ends between records."""
 
 from __future__ import annotations
 
@@ -22,69 +22,70 @@ from rocketstore.log.sparse_log_end import SparseLogEnd
 from rocketstore.spark.source.options import EARLIEST, LATEST, ReadOptions
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "lose", "lose_later", "parts_of", "planning"]
-__all__ += ["record_end_around", "times_of", "warn_elsewhere"]
+__all__ = ["CommittedEnd", "Range", "begin_of", "last_end", "parts_of", "planning", "record_end_around"]
+__all__ += ["report_loss", "require_start", "times_of", "warn_elsewhere"]
 
 logger = logging.getLogger("rocketstore")
 
-CLOCK_SLACK = 3_600_000  # ms
-Range = tuple[int, int]  # physical offsets, bytes: from the first to before the second
+CLOCK_SLACK = 3_600_000  # ms; clocks may be set back by so much without an effect on the choice of files
+Range = tuple[int, int]  # begin and end, physical offsets in bytes
 
 
-def lose(options: ReadOptions, what: str) -> None:
-    """Refuse to go on without what was asked for, unless the user allows it."""
+def report_loss(options: ReadOptions, problem: str) -> None:
+    """Raise StoreError because requested data is missing, or log a warning with failOnDataLoss=false."""
     if options.fail_on_data_loss:
-        raise StoreError(f"{options.path}: {what}; with failOnDataLoss=false the query goes on with what is there")
-    logger.warning("%s: %s: the query goes on with what is there", options.path, what)
+        raise StoreError(f"{options.path}: {problem}; with failOnDataLoss=false the query continues without this data")
+    logger.warning("%s: %s: the query continues without this data", options.path, problem)
 
 
 @contextlib.contextmanager
 def planning(store: MessageStore) -> Iterator[None]:
-    """Plan in a ``with`` block, which lists each directory of a remote store once and reads few bytes of its files."""
+    """Run a ``with`` block that lists each directory of a remote store only once and reads small parts of its files."""
     with held_lists(store.path), sparing_reads(store.path):
         yield
 
 
 def warn_elsewhere(store: MessageStore, options: ReadOptions) -> None:
-    """Log a warning, once in this process, where consumers get other messages than those of log and queues."""
+    """Log a warning, once per process, if consumers of selected topics read from other files than log and queues."""
     for text in find_elsewhere(store.path, options.wants_topic):
         warn_once(text)
 
 
-# ---- where to end ------------------------------------------------------------------------------------------
+# ---- the end ---------------------------------------------------------------------------------------------
 
 
 class CommittedEnd:
-    """Where a log ends, without the records of a sink job that is committing, or was killed while it committed."""
+    """The end of a log before the records of a sink job that is committing, or was killed while it committed."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._log_end = (SparseLogEnd if is_remote(store.path) else LogEnd)(store.commit_log)
 
     def find(self) -> int:
-        """Look where it ends now, bytes. Raises: CorruptFileError for the intent of a job."""
+        """Return the physical offset where the log ends now. Raises: CorruptFileError if a job's intent is damaged."""
         root = self._store.path
-        if is_remote(root):  # the sink writes into none
+        if is_remote(root):  # the sink does not write into remote stores
             return self._log_end.find()
         while True:
             intent, end = WriteIntent.read(root), self._log_end.find()
-            if WriteIntent.read(root) == intent:  # else what was seen of the job may be undone by now
+            if WriteIntent.read(root) == intent:  # otherwise the job may have undone records that are before ``end``
                 return end
 
 
-# ---- where to begin ----------------------------------------------------------------------------------------
+# ---- the beginning ---------------------------------------------------------------------------------------
 
 
 def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
-    """Find where to begin for the options' startings; some messages behind it may be before these.
+    """Return the physical offset of the first message that the options select, or an earlier one.
 
-    Raises: StoreError if something that is asked for by its offset was deleted, unless data may be lost.
+    Raises: StoreError if a message that the options name by its offset was deleted, unless failOnDataLoss=false.
     """
     log = store.commit_log
     begin = first = log.min_phy_offset
     if options.starting_phy_offset is not None:
         if options.starting_phy_offset < first:
-            lose(options, f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}")
+            problem = f"startingPhyOffset {options.starting_phy_offset} was deleted, the log begins at {first}"
+            report_loss(options, problem)
         begin = min(max(begin, options.starting_phy_offset), end)
         begin = end_within(log, begin)
     if options.starting_offsets is not None:
@@ -93,10 +94,11 @@ def begin_of(store: MessageStore, options: ReadOptions, end: int) -> int:
 
 
 def end_within(log: CommitLog, offset: int) -> int:
-    """Give where the record ends that an offset is within; the offset where one begins, or what a task is to tell."""
+    """Return the end of the record that contains an offset; the offset itself if a record begins there."""
     end = record_end_around(log, offset)
     if end == offset and not log.begins_record(offset):
-        end = log.end_around(offset, log.mapped_file_size)  # in a record larger than LARGE_RECORD, or in damage
+        # The offset is in a record larger than LARGE_RECORD, or in damage, which the task will report.
+        end = log.end_around(offset, log.mapped_file_size)
     return end
 
 
@@ -122,7 +124,7 @@ def record_end_around(log: CommitLog, offset: int) -> int:
 
 
 def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: int) -> int:
-    """Find where the first of the wanted messages is, by the queues; the log's beginning where they do not show it."""
+    """Return the physical offset of the first selected message by the queues; ``first`` if they do not show it."""
     starting = options.starting_offsets
     assert starting is not None
     if starting.default == LATEST:
@@ -144,38 +146,40 @@ def begin_of_queues(store: MessageStore, options: ReadOptions, first: int, end: 
 def place_in_queue(
     store: MessageStore, options: ReadOptions, topic: str, queue_id: int, offset: int, first: int, end: int
 ) -> int:
-    """Find the physical offset from which on the messages of a queue from one on are."""
+    """Return a physical offset before which no message of a queue has this queue offset or a greater one."""
     if offset == LATEST:
         return end
-    # There may be messages of it that are in no queue yet, or queues in RocksDB.
+    # If no queue is found, its messages may not be dispatched yet, or its queues may be in RocksDB.
     with contextlib.suppress(KeyError, UnsupportedFormatError):
         queue = store.consume_queue(topic, queue_id)
         least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
         if EARLIEST < offset < least:
-            lose(options, f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}")
+            problem = f"message {offset} of queue {queue_id} of {topic!r} was deleted, the first is {least}"
+            report_loss(options, problem)
         if least < most:
             unit = queue[min(max(offset, least), most - 1)]
-            # Behind a gap in the records' queue offsets, those of the queue are lower.
+            # After a gap in the queue offsets of the records, units have lower queue offsets than their records.
             message = store.commit_log.find_message(unit.phy_offset)
             if message is not None and message.queue_offset <= max(offset, least):
                 return max(unit.phy_offset, first)
     return first
 
 
-def lose_later(store: MessageStore, options: ReadOptions, end: int) -> None:
-    """Refuse to begin a stream at what is not there yet, unless it may begin at the end."""
+def require_start(store: MessageStore, options: ReadOptions, end: int) -> None:
+    """Raise StoreError if a stream begins after the end of the log or of a queue, unless failOnDataLoss=false."""
     at = options.starting_phy_offset
     if at is not None and at > end:
-        lose(options, f"startingPhyOffset {at} is not there yet, the log ends at {end}")
+        report_loss(options, f"startingPhyOffset {at} does not exist yet, the log ends at {end}")
     queues = {} if options.starting_offsets is None else options.starting_offsets.queues
     for topic, queue_id, offset in ((topic, *one) for topic, offsets in queues.items() for one in offsets.items()):
         most = queue_end(store, topic, queue_id)
         if most is not None and offset > most:
-            lose(options, f"message {offset} of queue {queue_id} of {topic!r} is not there yet, it ends at {most}")
+            problem = f"message {offset} of queue {queue_id} of {topic!r} does not exist yet, the queue ends at {most}"
+            report_loss(options, problem)
 
 
 def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
-    """The queue offset behind a queue's last message, with gaps in those of records; None if it is not known."""
+    """Return the queue offset after the last message of a queue, by units and records; None if it is unknown."""
     with contextlib.suppress(KeyError, UnsupportedFormatError):
         queue = store.consume_queue(topic, queue_id)
         most = queue.max_queue_offset
@@ -184,14 +188,14 @@ def queue_end(store: MessageStore, topic: str, queue_id: int) -> int | None:
     return None
 
 
-# ---- parts -------------------------------------------------------------------------------------------------
+# ---- parts -----------------------------------------------------------------------------------------------
 
 
 def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list[Range]:
-    """Split a range of the log at its files, and further as the options say; without files of other times.
+    """Split a range of the log at its files, and into smaller parts as the options say. Skip files of other times.
 
-    Splits inside a file are where a record says that it is just there. One in the body of a record larger than
-    LARGE_RECORD may, which a task sees.
+    A split inside a file is before a record that contains its own physical offset. The body of a record larger than
+    LARGE_RECORD may contain such bytes. The task that reads the part detects this.
     """
     starts = [file.file_from_offset for file in log.queue.files if begin < file.file_from_offset < end]
     files = list(pairwise([begin, *starts, end])) if begin < end else []
@@ -203,13 +207,13 @@ def parts_of(log: CommitLog, options: ReadOptions, begin: int, end: int) -> list
 
 
 def last_end(log: CommitLog, begin: int, limit: int, end: int) -> int:
-    """Find the end of the last record that ends before a limit. The first record counts also if it ends behind it."""
+    """Return the end of the last record that ends before a limit; of the first record if even that ends later."""
     scanner, place = last_record(log, begin, limit)
     if place > limit and scanner.last_phy_offset > begin:
         place = scanner.last_phy_offset
     if place > begin:
         return min(place, end)
-    later = log.find_later(begin + 1, end)  # there is damage
+    later = log.find_later(begin + 1, end)  # the bytes at ``begin`` are damaged
     return end if later is None else later
 
 
@@ -234,18 +238,18 @@ def split(log: CommitLog, begin: int, end: int, most: int) -> list[Range]:
 
 
 def times_of(options: ReadOptions) -> tuple[int, int]:
-    """The store times that are wanted, epoch ms, both inclusive."""
+    """Return the first and the last store time to read, epoch milliseconds, both inclusive."""
     begin = LONG_MIN if options.starting_timestamp is None else options.starting_timestamp
     return begin, LONG_MAX if options.ending_timestamp is None else max(options.ending_timestamp - 1, LONG_MIN)
 
 
 def are_of_time(log: CommitLog, options: ReadOptions, files: list[Range]) -> list[bool]:
-    """Tell which files may have messages of the times wanted, by the first message of each and of the next.
+    """Return which files may have messages of the selected times, by the first message of each file and the next.
 
-    Times grow, but for clocks that are set back. As long as none is by more than an hour, messages of a file are at
-    most an hour older than its first, and at most an hour younger than the next file's first. A file is read in any
-    case if its or the next one's first cannot be, or if they show that a clock was set back further. One that was set
-    back further and caught up within the same file is not seen.
+    Store times grow, except when a clock is set back. If no clock is set back by more than an hour, the messages of a
+    file are at most an hour older than its first message, and at most an hour newer than the first message of the next
+    file. A file is read if one of these two messages cannot be read, or if they show that a clock was set back further.
+    A clock that was set back further and caught up within one file is not detected.
     """
     begin, end = times_of(options)
     times = first_times(log, [start for start, _ in files])

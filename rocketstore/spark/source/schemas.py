@@ -1,4 +1,4 @@
-"""The columns of each table: their names and types in Spark, in Arrow, and what they are made from."""
+"""The columns of each table: names, types in Spark and in Arrow, and the fields of messages that they show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CORRUPT_RECORD = "_corrupt_record"
 
 
 class Type(NamedTuple):
-    """One type, in Spark and in the Arrow that Spark wants for it."""
+    """A type in Spark, and the type that Spark expects for it in Arrow."""
 
     spark: Any
     arrow: pa.DataType
@@ -38,7 +38,11 @@ TYPES = {"u": STRING, "i": INT, "l": LONG, "tsm:UTC": TIMESTAMP, "z": BINARY, "+
 
 
 class TableColumn(NamedTuple):
-    """A column. ``source``: the field of a message that it is made from, None for a constant."""
+    """A column of a table.
+
+    Attributes: source: the field of a message that the column shows; None for a constant, or in another table.
+    on_request: whether the column is left out unless the user names it.
+    """
 
     type: Type
     source: str | None = None
@@ -95,7 +99,10 @@ TABLES = {
 
 
 class TableSchema(NamedTuple):
-    """What a query reads: the columns by their own names, and the schema of its Arrow batches, with the user's."""
+    """The columns that a query reads.
+
+    Attributes: columns: by the names of the table. arrow: the schema of the Arrow batches, with the names of the user.
+    """
 
     columns: dict[str, TableColumn]
     arrow: pa.Schema
@@ -106,9 +113,9 @@ def columns_of(options: ReadOptions) -> dict[str, TableColumn]:
 
 
 def default_schema(options: ReadOptions) -> Any:
-    """Give the StructType of a table for which the user gives none.
+    """Return the StructType of a table if the user gives no schema.
 
-    Raises: ValueError if the option ``columns`` names one that there is not.
+    Raises: ValueError if the option ``columns`` names an unknown column.
     """
     columns = columns_of(options)
     if options.columns is not None:
@@ -121,10 +128,12 @@ def default_schema(options: ReadOptions) -> Any:
 
 
 def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
-    """Check a user's StructType, or the default one, and give what is to be read for it.
+    """Check the StructType of a user, or the default one. Return the columns to read.
 
-    All is nullable: Spark would take its word for it that there is no null, and a row of a corrupt record has them all.
-    Raises: ValueError for a column that there is not, twice or of another type, or not among option ``columns``.
+    Every column must be nullable. Spark does not check columns that are declared otherwise, and the row of a corrupt
+    record has nulls.
+
+    Raises: ValueError for a column that is unknown, repeated, of another type, or missing in the option ``columns``.
     """
     columns = columns_of(options)
     wanted = {}
@@ -132,17 +141,17 @@ def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
         name = known_name(columns, field.name)
         column = columns[name]
         if name in wanted:
-            raise ValueError(f"column {field.name}: it is in the schema twice")
+            raise ValueError(f"column {field.name}: the schema has it twice")
         is_type, must = field.dataType.simpleString(), column.type.spark.simpleString()
         if is_type != must:
-            raise ValueError(f"column {field.name}: the schema says {is_type}, it is {must}")
+            raise ValueError(f"column {field.name}: the type must be {must}, but the schema has {is_type}")
         if not field.nullable:
-            raise ValueError(f"column {field.name}: there may be none: make it nullable in the schema")
+            raise ValueError(f"column {field.name}: values may be missing: make the column nullable in the schema")
         if field.dataType != column.type.spark:
             raise ValueError(f"column {field.name}: its elements must be nullable, as in {column.type.spark}")
         wanted[name] = column
     if options.columns is not None and list(wanted) != default_schema(options).fieldNames():
-        raise ValueError(f"option columns={','.join(options.columns)}: the schema has others: give one of both")
+        raise ValueError(f"option columns={','.join(options.columns)}: the schema has other columns: give only one")
     if not wanted:
         raise ValueError("the schema has no column")
     pairs = zip(schema.fields, wanted.values(), strict=True)
@@ -154,4 +163,4 @@ def known_name(columns: dict[str, TableColumn], name: str) -> str:
     for known in columns:
         if known.lower() == name.lower():
             return known
-    raise ValueError(f"column {name}: there is none of this name, but {', '.join(columns)}")
+    raise ValueError(f"column {name} is unknown: the table has {', '.join(columns)}")

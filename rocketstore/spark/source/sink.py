@@ -1,4 +1,4 @@
-"""The sink of the data source: tasks encode their rows into pieces beside the store, the commit appends them to it."""
+"""Write rows of Spark to a store. Tasks encode rows into files in the store, and the commit appends them to the log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from rocketstore.layout.places import require_own_places
 from rocketstore.messages.arrow_import import BATCH_NAMES, check_buffers, check_names
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_rules import StoreTimestamp
-from rocketstore.spark.build.write_index import attempt_name, sweep
+from rocketstore.spark.build.places import sweep
+from rocketstore.spark.build.tasks import attempt_name
 from rocketstore.spark.source.options import number
 from rocketstore.store.write_job import write_pieces
 
@@ -35,22 +36,22 @@ __all__ = ["MessageWriter", "writer_of"]
 
 CONFIG_NAMES = {camel_case(entry.name): entry.name for entry in fields(StoreConfig) if entry.name != "other"}
 NAMES = {name.lower(): name for name in ("path", "storeTimestamp", "txnAppId", "txnVersion", *CONFIG_NAMES)}
-BROKER_NAME = "brokerName"  # which a table of messages has, and no message
+BROKER_NAME = "brokerName"  # a column of the table of messages that is not a field of a message
 COLUMNS = {name.lower(): name for name in (BROKER_NAME, *BATCH_NAMES)}
 
 
 @dataclass
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task wrote; None: it had no rows."""
+    """The rows that a task wrote; None if it had no rows."""
 
-    piece: PreparedRows | None
+    rows: PreparedRows | None
 
 
 class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Puts the rows of a job into a store, all or none, in the order of partitions and of rows in them.
+    """Puts all rows of a job into a store, or none of them, in the order of partitions and of the rows in each.
 
-    Tasks write files named by their attempts into the job's own directory, which commit and abort remove: nobody but
-    the driver makes it, so that an attempt that is late finds none.
+    Tasks write files into the directory of the job, named by the attempt of the task. Commit and abort remove the
+    directory. Only the driver makes it, so that a late attempt fails.
     """
 
     def __init__(
@@ -62,8 +63,8 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         transaction: Transaction | None = None,
     ) -> None:
         self.root = root
-        self.names = names  # of the columns, as tables of messages have them
-        self.config = config  # with every size
+        self.names = names  # of the columns, in the spelling of the table of messages
+        self.config = config  # has every size
         self.store_timestamp = store_timestamp
         self.transaction = transaction
         self.job = uuid.uuid4().hex
@@ -71,13 +72,13 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Any) -> Written:
         if self.is_repeated:
-            for _ in iterator:  # Spark logs an error when a task leaves rows
+            for _ in iterator:  # Spark logs an error if a task does not read all rows
                 pass
             return Written(None)
         name, directory = attempt_name(), prepared_path(self.root, self.job)
         keeps_store = self.store_timestamp is not None
-        piece = PreparedRowsWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
-        with contextlib.closing(piece) as writer:
+        prepared = PreparedRowsWriter(directory / f"{name}.tmp", self.config, keeps_store=keeps_store)
+        with contextlib.closing(prepared) as writer:
             try:
                 for batch in iterator:
                     check_buffers(batch, pa, full=False)
@@ -95,15 +96,15 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return transaction is not None and transaction.version <= last_version(self.root, transaction.app)
 
     def commit(self, messages: Sequence[Written | None]) -> None:
-        pieces = [message.piece for message in messages if message is not None and message.piece is not None]
-        pieces.sort(key=lambda piece: partition_of(piece.name))
+        prepared = [message.rows for message in messages if message is not None and message.rows is not None]
+        prepared.sort(key=lambda rows: partition_of(rows.name))
         options: Any = {"config": self.config, "transaction": self.transaction}
-        write_pieces(self.root, self.job, pieces, self.store_timestamp, **options)
+        write_pieces(self.root, self.job, prepared, self.store_timestamp, **options)
         sweep([prepared_path(self.root, self.job)])
 
     def abort(self, messages: Sequence[Written | None]) -> None:
         intent = WriteIntent.read(self.root)
-        if intent is None or intent.job != self.job:  # else they tell what a failed commit has left in the log
+        if intent is None or intent.job != self.job:  # otherwise recovery needs the files to undo a failed commit
             sweep([prepared_path(self.root, self.job)])
         if self.makes_root:
             with contextlib.suppress(OSError):
@@ -111,21 +112,28 @@ class MessageWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
 
 def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -> MessageWriter:
-    """Make the writer of a job that appends messages to a store, or makes one; called in the driver.
+    """Return the writer of a job that appends messages to a store. The driver calls this function.
 
-    Parameters: schema: the DataFrame's: ``topic`` and ``body``, and what else ``MessageStore.put_messages`` takes of a
-    table, in any case; ``queueId`` may be null. options: ``path``; ``storeTimestamp``: "now", epoch ms, or "given" for
-    the column; ``txnAppId`` and ``txnVersion``, the name of a batch that is stored once, however often it is written;
-    and StoreConfig's in RocketMQ's names, for settings that differ from those of the store's last writer.
-    Raises: ValueError for what cannot be written; StoreLockedError if a broker runs.
+    Parameters
+    ----------
+    schema : of the DataFrame: ``topic``, ``body`` and other columns that ``MessageStore.put_messages`` accepts, with
+        names in any case. ``queueId`` may be null.
+    options : ``path``; ``storeTimestamp``: "now", "given" for the column, or epoch milliseconds; ``txnAppId`` and
+        ``txnVersion``, which identify a batch that is stored only once; and fields of StoreConfig by RocketMQ's names,
+        for settings that differ from those of the store's last writer.
+
+    Raises
+    ------
+    ValueError : an unknown option, or a column or setting that cannot be written.
+    StoreLockedError : a broker or another writer has the store open.
     """
     if overwrite:
-        raise ValueError("mode overwrite: messages are only ever appended to a store: use mode append")
+        raise ValueError("mode overwrite: a store can only be appended to: use mode append")
     given = {}
     for name, text in options.items():
         if name.lower() not in NAMES:
-            raise ValueError(f"option {name!r}: none of this name is for writing, but {', '.join(NAMES.values())}")
-        if text is not None:  # as option(name, None) has it
+            raise ValueError(f"option {name!r} is unknown: the options of writing are {', '.join(NAMES.values())}")
+        if text is not None:  # option(name, None) means that the option is not given
             given[NAMES[name.lower()]] = text
     path = given.pop("path", "")
     root = local_path(path)
@@ -138,7 +146,7 @@ def writer_of(schema: Any, options: Mapping[str, str | None], overwrite: bool) -
     check_names([name for name in names if name != BROKER_NAME])
     filled = {name for name, field in zip(names, schema, strict=True) if not isinstance(field.dataType, NullType)}
     if store_timestamp == "given" and filled.isdisjoint({"storeTimestamp", "storeTimestampMs"}):
-        raise ValueError("option storeTimestamp='given': there is no column storeTimestamp")
+        raise ValueError("option storeTimestamp='given': the column storeTimestamp is missing")
     for directory in (root, *require_own_places(root, config)):
         if is_held(directory / "lock"):
             raise StoreLockedError(f"{directory}: a broker, or another writer, has the store open: stop it first")
@@ -170,7 +178,7 @@ def transaction_of(app: str | None, version: str | None) -> Transaction | None:
 
 
 def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
-    """Give how to write: as options say, else as the store was written last."""
+    """Return the settings of the options; the other settings are those of the store's last writer."""
     saved = {name: value for name, value in read_saved(saved_path(root)).items() if name not in PATHS}
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -182,7 +190,7 @@ def config_of(root: Path, given: Mapping[str, str]) -> StoreConfig:
 
 
 def messages_of(batch: Any, first_row: int) -> Any:
-    """Give rows as a table of messages, whose queue id is -1 where a message has none."""
+    """Return rows as a table of messages. The queue id of a message without one is ``ANY_QUEUE``."""
     names = batch.schema.names
     if BROKER_NAME in names:
         batch = batch.drop_columns([BROKER_NAME])

@@ -1,4 +1,15 @@
-"""A stream of messages in Spark: what was appended to the log since the last batch, split as a batch query's log is."""
+"""Stream messages to Spark. A batch has the messages that were appended since the last one, split as by a batch query.
+
+Spark keeps an offset of the stream in its checkpoint: a dict with these names.
+
+* "v": 1, the version of this format.
+* "phyOffset": the physical offset where the next batch begins, bytes, between two records.
+* "mark": identifies the record before "phyOffset", to detect a log that was cut and written again.
+* "begin": the offset where the batch begins that ends here.
+* "startingOffsets", "startingTimestamp": the options by which the stream began. They count until the checkpoint is
+  deleted; the options of a restarted query do not. They are left out when they no longer exclude messages.
+* "until": where the log ended when the stream began. "startingOffsets" count only before it.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +35,10 @@ from rocketstore.spark.source.plan import (
     CommittedEnd,
     begin_of,
     last_end,
-    lose,
-    lose_later,
     parts_of,
     planning,
+    report_loss,
+    require_start,
     warn_elsewhere,
 )
 from rocketstore.spark.source.schemas import TableSchema
@@ -41,18 +52,19 @@ try:
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # pyspark 4.1 has no limits
+except ImportError:  # PySpark 4.1 has no limits of a batch
     SupportsTriggerAvailableNow = None
 
 __all__ = ["RocketStoreStreamReader"]
 
 Offset = dict[str, Any]
 MARKED = 1 << 12  # bytes of a record that a mark covers
+CUT = "the log was cut, or belongs to another store"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def in_plan(method: F) -> F:
-    """Run a method of a stream's reader as a plan, which lists each remote directory once and reads few bytes."""
+    """Decorate a method of the reader so that it runs in ``planning``."""
 
     @functools.wraps(method)
     def call(self: RocketStoreStreamReader, *args: Any, **options: Any) -> Any:
@@ -63,18 +75,12 @@ def in_plan(method: F) -> F:
 
 
 class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow or object):  # type: ignore[misc]
-    """Reads a store's messages as they come. Spark keeps where it was as {"v": 1, "phyOffset": bytes}, between records.
-
-    "mark" tells the record before that from one that comes in its place, should the log be cut and written again.
-    "begin" is the offset where the batch begins that ends there.
-    With it are the options by which the stream began, as long as they leave something out: those given when it goes on
-    from there do not count. "startingOffsets" do to before "until", where the log ended when the stream began.
-    """
+    """Reads the messages of a store as they are appended. The module describes the offsets of the stream."""
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
         limits = options.max_bytes_per_trigger, options.max_offsets_per_trigger, options.max_files_per_trigger
         if SupportsTriggerAvailableNow is None and any(limits):
-            raise ValueError("options max...PerTrigger: need pyspark 4.2")
+            raise ValueError("options max...PerTrigger: need PySpark 4.2 or newer")
         if options.starting_offsets is None and options.starting_timestamp is options.starting_phy_offset is None:
             options = replace(options, starting_offsets=StartingOffsets(LATEST, {}))
         self.options = options
@@ -92,14 +98,14 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return CommittedEnd(self.store)
 
     def end(self) -> int:
-        """Where the log ends now; not after what a query of Trigger.AvailableNow is to read."""
+        """Return where the log ends now. With Trigger.AvailableNow, return at most the end when the query began."""
         end = self.log_end.find()
         return end if self.target is None else min(end, self.target)
 
     @in_plan
     def initialOffset(self) -> Offset:
         options, end = self.options, self.end()
-        lose_later(self.store, options, end)
+        require_start(self.store, options, end)
         begin = begin_of(self.store, options, end)
         if options.starting_timestamp is not None:
             parts = parts_of(self.store.commit_log, options, begin, end)
@@ -109,11 +115,11 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
     @in_plan
     def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:
         end = self.end()
-        if start is None:  # pyspark 4.1
+        if start is None:  # PySpark 4.1
             return moved(self.store.commit_log, first_offset(self.options, end), end)
         begin = place_of(start)
         if end < begin:
-            lose(self.options, f"the log ends at {end}, before {begin} where the query is: it was cut, or is another")
+            report_loss(self.options, f"the log ends at {end}, before the query's position {begin}: {CUT}")
         elif not isinstance(limit, ReadAllAvailable):
             end = self.limited(replace(self.options, **starting_of(start)), begin, end)
         if end == begin:
@@ -126,7 +132,7 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return {"v": 1, "phyOffset": self.end()}
 
     def getDefaultReadLimit(self) -> Any:
-        """Give one of the limits, since Spark knows no two together: ``latestOffset`` takes it for all of them."""
+        """Return one of the limits, since Spark supports only one at a time. ``latestOffset`` applies all of them."""
         options = self.options
         if options.max_bytes_per_trigger is not None:
             return ReadMaxBytes(options.max_bytes_per_trigger)
@@ -141,15 +147,16 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
 
     @in_plan
     def partitions(self, start: Offset, end: Offset) -> list[LogPart]:
-        start = end.get("begin", start)  # Spark asks anew for that of a first batch that was planned but not done
+        # A restarted query may pass another start for a first batch that was planned but not completed.
+        start = end.get("begin", start)
         log, begin, stop = self.store.commit_log, place_of(start), place_of(end)
         if (now := self.end()) < stop:
-            lose(self.options, f"the log ends at {now}, before {stop} that was to be read: it was cut, or is another")
+            report_loss(self.options, f"the log ends at {now}, before the end {stop} of the batch: {CUT}")
         if begin < log.min_phy_offset and begin < stop:
-            lose(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
+            report_loss(self.options, f"the log from {begin} to {log.min_phy_offset} was deleted before it was read")
             begin = log.min_phy_offset
         if begin < stop and not log.begins_record(begin) and (later := log.end_around(begin)) > begin:
-            lose(self.options, f"{begin}, where the query is, is within a message: the log was cut, or is another")
+            report_loss(self.options, f"the query's position {begin} is within a message: {CUT}")
             begin = min(later, stop)
         for offset in (start, end):
             self._check_mark(offset)
@@ -158,27 +165,27 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return [part_of(log, [part], starting) for part in parts_of(log, options, begin, stop)]
 
     def _check_mark(self, offset: Offset) -> None:
-        """Notice a log that was cut and written again, also where records begin at the same places as before."""
+        """Detect a log that was cut and written again, even if the new records begin at the same offsets."""
         log, place, mark = self.store.commit_log, place_of(offset), offset.get("mark")
-        with contextlib.suppress(FileNotFoundError):  # it has expired just now
+        with contextlib.suppress(FileNotFoundError):  # the file expired meanwhile
             if mark is not None and mark[0] >= log.min_phy_offset and mark != mark_of(log, mark[0], place):
-                what = f"the record at {mark[0]}, before {place} where the query was, is another than then"
-                lose(self.options, f"{what}: the log was cut and written again, or is another")
+                problem = f"the record at {mark[0]}, before the query's position {place}, was replaced"
+                report_loss(self.options, f"{problem}: the log was cut and written again, or belongs to another store")
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_part(self.options, self.table, partition)
 
     def commit(self, end: Offset) -> None:
-        """Nothing is kept here: Spark's checkpoint has the offset."""
+        """Do nothing: Spark's checkpoint has the offset."""
 
     def stop(self) -> None:
         if "store" in self.__dict__:
             self.store.close()
 
-    # ---- limits --------------------------------------------------------------------------------------------
+    # ---- limits -------------------------------------------------------------------------------------------
 
     def limited(self, options: ReadOptions, begin: int, end: int) -> int:
-        """Find where a batch ends that begins here, for all limits there are; after one record at least."""
+        """Return where a batch that begins at ``begin`` ends by all limits. It has at least one record."""
         log = self.store.commit_log
         begin = max(begin, log.min_phy_offset)
         if options.max_files_per_trigger is not None:
@@ -192,19 +199,20 @@ class RocketStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNo
         return end
 
     def _wanted(self, options: ReadOptions, begin: int, end: int, most: int) -> Scan:
-        """Scan for where the messages are that a task gives rows of."""
+        """Return a scan of the places of the messages that the tasks will return as rows."""
         log, columns = self.store.commit_log, {"phy_offset", "size"}
         row_filter = RowFilter(options, log)
         if row_filter.is_needed:
-            most, columns = options.batch_size, columns.union(BOUNDED)  # it leaves rows out, and takes long for a few
+            # The filter leaves rows out. For small batches it is slow.
+            most, columns = options.batch_size, columns.union(BOUNDED)
         scan = log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=most, **conditions(options))
         scan.choose = row_filter.apply
         return scan
 
 
 def end_of_rows(scan: Scan, most: int, end: int) -> int:
-    """Find where the last of so many messages ends; if there are fewer, it is the end of all."""
-    for batch in scan:  # which damage makes shorter
+    """Return where the message number ``most`` of a scan ends; ``end`` if the scan has fewer messages."""
+    for batch in scan:
         if len(batch) >= most:
             return int(batch.phy_offset[most - 1] + batch.size[most - 1])
         most -= len(batch)
@@ -212,7 +220,7 @@ def end_of_rows(scan: Scan, most: int, end: int) -> int:
 
 
 def first_offset(options: ReadOptions, end: int) -> Offset:
-    """Give the offset that has what a stream begins by, of a log that ends here."""
+    """Return the first offset of a stream, with the options by which it begins. Parameters: end: of the log."""
     first: Offset = {"v": 1, "phyOffset": 0}
     if options.starting_offsets is not None and (queues := options.starting_offsets.queues):
         named = {topic: {str(queue_id): at for queue_id, at in offsets.items()} for topic, offsets in queues.items()}
@@ -230,12 +238,12 @@ def moved(log: CommitLog, offset: Offset, place: int) -> Offset:
 
 
 def mark_of(log: CommitLog, last_phy_offset: int, end: int) -> list[int]:
-    """Return what tells a log, up to ``end``, from other logs: its last record before that, and a CRC of the record."""
+    """Return a mark of a log up to ``end``: the offset of its last record and a CRC of the record's first bytes."""
     return [last_phy_offset, crc32(log.queue.pread(last_phy_offset, min(end - last_phy_offset, MARKED)))]
 
 
 def record_before(log: CommitLog, offset: int) -> int | None:
-    """Find the last record before an offset, or what is like one in its body; None if none is near."""
+    """Return the offset of the last record before an offset, or of similar bytes in its body; None without one."""
     begin = log.min_phy_offset
     for most in LOOK_BACK:
         scanner, place = log.scanner(()), max(begin, offset - (most or LARGE_RECORD))
@@ -247,7 +255,7 @@ def record_before(log: CommitLog, offset: int) -> int | None:
 
 
 def starting_of(offset: Offset) -> dict[str, Any]:
-    """Give the options by which the stream began that is here."""
+    """Return the options by which a stream began, from its offset."""
     queues = {
         topic: {int(queue_id): at for queue_id, at in offsets.items()}
         for topic, offsets in offset.get("startingOffsets", {}).items()
@@ -258,6 +266,6 @@ def starting_of(offset: Offset) -> dict[str, Any]:
 
 def place_of(offset: Offset) -> int:
     if offset.get("v") != 1:
-        raise ValueError(f"{offset}: the checkpoint is of another version of rocketstore")
+        raise ValueError(f"{offset}: the checkpoint was written by another version of rocketstore")
     place: int = offset["phyOffset"]
     return place

@@ -1,4 +1,4 @@
-"""Tables of the rest of a store in Spark: consume queues, the index, and how far queues and consumers are."""
+"""Read the tables ``consumequeue``, ``index`` and ``offsets`` of a store in Spark."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import rocketstore
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.errors import StoreError, UnsupportedFormatError
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.limits import LONG_MAX
@@ -31,39 +32,39 @@ from rocketstore.store.parts import commit_log_or_none
 
 __all__ = ["TABLE_READERS"]
 
-UNITS = 1 << 22  # that one task reads
-QUEUES = 500  # that one task opens
+UNITS = 1 << 22  # units that one task reads
+QUEUES = 500  # queues that one task opens
 
 
 class IndexPart(NamedTuple):
-    """An index file, and which of its items are rows.
+    """An index file, and the items to read.
 
-    Attributes: items: how many it had when the query was planned. limit: a physical offset, bytes; items that point
-    there or behind it are of a write that is not committed.
+    Attributes: items: the number of items when the query was planned. limit: a physical offset in bytes; items that
+    point there or later belong to a write that is not committed.
     """
 
     path: Path
-    hash_slot_num: int
-    index_num: int
+    geometry: IndexGeometry
     items: int
     limit: int
 
 
 class TablePart(InputPartition):  # type: ignore[misc]
-    """What one task reads: pieces of the table that its reader knows how to read.
+    """The parts of a table that one task reads.
 
-    Attributes: log: the plan of the log's first file, which tells where the log begins; None without a log. log_end:
-    where the log ends, bytes: queues end before units that lead there or behind it; None if queues do not end by it.
+    Attributes: places: the parts, in the form of the reader. log: the plan of the log's first file, which shows where
+    the log begins; None without a log. log_end: a physical offset in bytes; queues end before the first unit that
+    points there or later. None if the ends of queues do not depend on the log.
     """
 
-    def __init__(self, pieces: list[Any], log: LogPlan | None, log_end: int | None) -> None:
-        self.pieces = pieces
+    def __init__(self, places: list[Any], log: LogPlan | None, log_end: int | None) -> None:
+        self.places = places
         self.log = log
         self.log_end = log_end
 
 
 class TableReader(DataSourceReader):  # type: ignore[misc]
-    """Reads a table that is made of pieces, of which each task gets some."""
+    """Reads a table. The driver splits it into places, and each task reads some of them."""
 
     def __init__(self, options: ReadOptions, table: TableSchema) -> None:
         self.options = options
@@ -80,14 +81,14 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         with store, planning(store):
             warn_elsewhere(store, options)
             log, log_end = self.plan_log(store), self.find_log_end(store)
-            return [TablePart(pieces, log, log_end) for pieces in self.plan(store)]
+            return [TablePart(places, log, log_end) for places in self.plan(store)]
 
     def find_log_end(self, store: MessageStore) -> int | None:
-        """Return where the log ends, bytes, for tasks that find the ends of queues by it; None for other tasks."""
+        """Return the physical offset where queues end; None if the ends of queues do not depend on the log."""
         return None
 
     def plan_log(self, store: MessageStore) -> LogPlan | None:
-        """Return the plan of the log's first file, all that tasks need of the log; None without a log."""
+        """Return the plan of the log's first file. Tasks need no more of the log. Return None without a log."""
         try:
             log = store.commit_log
         except (OSError, UnsupportedFormatError):
@@ -95,6 +96,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         return LogPlan.of(log, log.min_phy_offset, log.min_phy_offset + 1)
 
     def plan(self, store: MessageStore) -> Iterator[list[Any]]:
+        """Yield the places that each task reads."""
         raise NotImplementedError
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -103,11 +105,11 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             if log is not None and partition.log_end is not None:
                 log.ending = PlannedEnding(log, partition.log_end)
             with MessageStore.of_plan(to_path(self.options.path), self.config, log) as store:
-                for columns, n in self.columns(store, partition.pieces):
+                for columns, n in self.columns(store, partition.places):
                     yield self.batch(columns, n)
 
-    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        """Give batches: columns by name, arrays or one value for all rows; and how many rows they are."""
+    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        """Yield the columns of each batch by name, and its number of rows. A column is an array or a constant."""
         raise NotImplementedError
 
     def batch(self, columns: dict[str, Any], n: int) -> pa.RecordBatch:
@@ -123,34 +125,34 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
 
 
 class ConsumeQueueReader(TableReader):
-    """The units of queues, from the first that leads to a message. Of a batch there is one, with its first offset."""
+    """Reads the units of queues, from the first unit that points to a message. A batch is one unit."""
 
     def plan(self, store: MessageStore) -> Iterator[list[tuple[str, int, int, int]]]:
-        pieces: list[tuple[str, int, int, int]] = []
+        places: list[tuple[str, int, int, int]] = []  # topic, queue id, begin and end
         units = 0
         for topic, queue_id in self.queues(store):
             queue = store.consume_queue(topic, queue_id)
             start, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
             while start < most:
-                end = min(end_of_piece(queue, start), most)
-                pieces.append((topic, queue_id, start, end))
+                end = min(end_of_place(queue, start), most)
+                places.append((topic, queue_id, start, end))
                 units += end - start
                 start = end
-                if units >= UNITS or len(pieces) == QUEUES:
-                    yield pieces
-                    pieces, units = [], 0
-        if pieces:
-            yield pieces
+                if units >= UNITS or len(places) == QUEUES:
+                    yield places
+                    places, units = [], 0
+        if places:
+            yield places
 
-    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for topic, queue_id, first, last in pieces:
+    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for topic, queue_id, first, last in places:
             queue = store.consume_queue(topic, queue_id)
             require_units(queue, last)
             most = self.options.batch_size
             step = last - first if isinstance(queue, BatchConsumeQueue) else most
             for start in range(first, last, step):
                 units = queue[start : min(start + step, last)]
-                own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began before is of the piece before
+                own = np.flatnonzero(units.queue_offsets >= start)  # a batch that began earlier is in the place before
                 for rows in (own[at : at + most] for at in range(0, len(own), most)):
                     columns = {
                         "queueOffset": units.queue_offsets[rows],
@@ -162,23 +164,24 @@ class ConsumeQueueReader(TableReader):
 
 
 def require_units(queue: ConsumeQueue, last: int) -> None:
-    """Refuse a queue that ends before what was planned, unless all of that has expired."""
+    """Raise StoreError if a queue ends before the planned end, unless all planned units have expired."""
     most = queue.max_queue_offset
     if most < last and queue.min_queue_offset < last:
-        what = f"the queue ends at {most}, before {last} that was planned"
-        raise StoreError(f"{queue.directory}: {what}: it was cut, or is seen late here")
+        problem = f"the queue ends at {most}, before the planned end {last}"
+        hint = "the queue was cut, or this machine does not see its newest units yet"
+        raise StoreError(f"{queue.directory}: {problem}: {hint}")
 
 
-def end_of_piece(queue: ConsumeQueue, start: int) -> int:
-    """Where a piece of a queue ends. Of batches, whose offsets may be far apart, it is what one file has."""
+def end_of_place(queue: ConsumeQueue, start: int) -> int:
+    """Return where a place of a queue ends. A place of a batch queue is one file: its offsets may be far apart."""
     if not isinstance(queue, BatchConsumeQueue):
         return start + UNITS
     span = queue.file_range(start)
-    return span[1] if span is not None and start < span[1] else LONG_MAX  # damaged bases may fall
+    return span[1] if span is not None and start < span[1] else LONG_MAX  # the offsets of damaged units may decrease
 
 
 class OffsetsReader(TableReader):
-    """Where queues begin and end; with a column of consumers, a row for each group that has an offset there."""
+    """Reads where queues begin and end. With a column of consumers, a queue has a row for each consumer group."""
 
     def plan(self, store: MessageStore) -> Iterator[list[QueueId]]:
         queues = self.queues(store)
@@ -202,14 +205,14 @@ class OffsetsReader(TableReader):
     def wants_groups(self) -> bool:
         return not {"group", "consumerOffset"}.isdisjoint(self.table.columns)
 
-    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
         groups: dict[QueueId, list[tuple[str | None, int | None]]] = {}
         if self.wants_groups:
             for group, topic, queue_id, offset in store.broker_config.next_offsets():
                 groups.setdefault(QueueId(topic, queue_id), []).append((group, offset))
         rows = [
             (*queue, *span, *consumer)
-            for queue in pieces
+            for queue in places
             for span in [span_of(store, *queue)]
             for consumer in groups.get(queue, [(None, None)])
         ]
@@ -220,10 +223,10 @@ class OffsetsReader(TableReader):
 
 
 def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None, int | None, int | None, int | None]:
-    """Give the first offset of a queue and the next one, and where the first message begins and the last one ends."""
+    """Return the begin and the end of a queue, and the begin and the end of its records in the log."""
     try:
         queue = store.consume_queue(topic, queue_id)
-    except KeyError:  # a consumer was there, and no message
+    except KeyError:  # the queue has a consumer but no message
         return None, None, None, None
     least, most = max(queue.min_queue_offset, 0), queue.max_queue_offset
     if least >= most:
@@ -233,7 +236,7 @@ def span_of(store: MessageStore, topic: str, queue_id: int) -> tuple[int | None,
 
 
 class IndexReader(TableReader):
-    """The items of index files, by their ordinals."""
+    """Reads the items of index files, in the order of their ordinals."""
 
     def plan_log(self, store: MessageStore) -> LogPlan | None:
         return None
@@ -241,15 +244,14 @@ class IndexReader(TableReader):
     def plan(self, store: MessageStore) -> Iterator[list[IndexPart]]:
         index = store.index
         files = [] if index is None else [(file, len(file)) for file in index.files]
-        limit = find_limit(store)  # after the lengths: items of a write that begins later are behind these
+        limit = find_limit(store)  # read after the lengths, so that a write that begins later is beyond the lengths
         for file, length in files:
             if length > 0:
-                geometry = file.hash_slot_num, file.index_num
-                yield [IndexPart(file.path, *geometry, min(length, file.index_num - 1), limit)]
+                yield [IndexPart(file.path, file.geometry, min(length, file.index_num - 1), limit)]
 
-    def columns(self, store: MessageStore, pieces: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
-        for path, hash_slot_num, index_num, planned, limit in pieces:
-            with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as file:
+    def columns(self, store: MessageStore, places: list[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+        for path, (slots, index_num), planned, limit in places:
+            with IndexFile.open(path, hash_slot_num=slots, index_num=index_num, _is_known=True) as file:
                 begin, total = file.header.begin_timestamp, min(len(file), planned)
                 for start in range(1, total + 1, self.options.batch_size):
                     items = file.items(start, min(start + self.options.batch_size, total + 1))
@@ -269,13 +271,13 @@ class IndexReader(TableReader):
 
 
 def find_limit(store: MessageStore) -> int:
-    """Return the physical offset, bytes, where the records of an unfinished write begin; LONG_MAX if there are none."""
+    """Return the physical offset in bytes where an unfinished write begins; LONG_MAX without an unfinished write."""
     log = None if is_remote(store.path) else commit_log_or_none(store)
     return LONG_MAX if log is None else log.find_limit()
 
 
 def times(milliseconds: np.ndarray) -> pa.Array:
-    """Make times of epoch ms, null where Spark has none."""
+    """Convert epoch milliseconds to Spark's times, null for times that Spark cannot represent."""
     batch = MessageBatch({"store_timestamp": milliseconds}, len(milliseconds)).to_arrow()
     return batch.column(0).cast(TIMESTAMP.arrow, safe=False)
 
