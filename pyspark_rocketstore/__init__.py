@@ -1,6 +1,6 @@
-"""By this Spark finds the data source ``rocketstore`` by itself: it imports every top-level package ``pyspark_*``."""
+"""Lets Spark find the data source ``rocketstore`` without registration. Spark imports all packages ``pyspark_*``."""
 
-# One such package that cannot be imported hides the data sources of all, and each query may import it.
+# If one of these packages cannot be imported, Spark finds none of their data sources. Any query may import them all.
 try:
     from pyspark.sql.datasource import DataSource
 

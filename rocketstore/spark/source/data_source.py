@@ -1,4 +1,4 @@
-"""The data source ``rocketstore``: tables of a store in Spark."""
+"""The data source ``rocketstore``, as Spark calls it, and its registration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["RocketStoreDataSource", "register"]
 
 
 class RocketStoreDataSource(DataSource):  # type: ignore[misc]
-    """What ``format("rocketstore")`` makes. Options: see ``register``."""
+    """The data source of ``format("rocketstore")``. ``register`` describes its options."""
 
     @classmethod
     def name(cls) -> str:
@@ -47,74 +47,84 @@ class RocketStoreDataSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``rocketstore`` known to a session, for ``spark.read``, ``spark.readStream`` and SQL.
+    """Register the format ``rocketstore`` in a session, for ``spark.read``, ``spark.readStream`` and SQL.
 
-    Options of reading, whose names may have any case. Sizes are bytes, or have a unit: 512k, 16m, 1g.
+    These are the options of reading. Their names may have any case. A size is a number of bytes, or has a unit: 512k,
+    16m, 1g.
 
     | option | form | default | example |
     | --- | --- | --- | --- |
-    | path | absolute, or a URI | none: is needed | /data/store |
+    | path | absolute, or a URI | required | /data/store |
     | table | messages, consumequeue, index or offsets | messages | offsets |
-    | subscribe | topics with commas between | all | Orders,Payments |
-    | subscribePattern | regular expression of whole topics | all | Order.* |
+    | subscribe | topics separated by commas | all | Orders,Payments |
+    | subscribePattern | regular expression that matches complete topics | all | Order.* |
     | assign | JSON: topic to queue ids | all | {"Orders": [0, 1]} |
-    | queueIds | queue ids with commas between | all | 0,1 |
-    | tags | tags with || between, or * | all | paid||sent |
-    | keys | words of KEYS, or UNIQ_KEY, with spaces between | all | order-7 order-8 |
-    | startingOffsets | earliest, of streams latest, or JSON: topic to id to offset | see below | {"Orders": {"0": 7}} |
+    | queueIds | queue ids separated by commas | all | 0,1 |
+    | tags | tags separated by ||, or * | all | paid||sent |
+    | keys | words of KEYS, or UNIQ_KEY, separated by spaces | all | order-7 order-8 |
+    | startingOffsets | earliest, latest (streams only), or JSON: topic to id to offset | see below | {"T": {"0": 7}} |
     | endingOffsets | latest, or JSON as in startingOffsets | latest | {"Orders": {"0": 42}} |
     | startingTimestamp | store time, epoch ms, inclusive | all | 1763712000000 |
     | endingTimestamp | store time, epoch ms, exclusive | all | 1763798400000 |
-    | startingPhyOffset | records that begin there or later | all | 0 |
-    | endingPhyOffset | records that begin before | all | 1073741824 |
+    | startingPhyOffset | physical offset of a record, bytes, inclusive | all | 0 |
+    | endingPhyOffset | physical offset of a record, bytes, exclusive | all | 1073741824 |
     | failOnDataLoss | true or false | true | false |
-    | columns | the table's, with commas between | see below | topic,tags,body |
-    | includeHeaders | true or false: properties, too | false | true |
-    | schemaStyle | rocketmq or kafka: names of columns | rocketmq | kafka |
+    | columns | columns of the table, separated by commas | see below | topic,tags,body |
+    | includeHeaders | true or false: also read the properties | false | true |
+    | schemaStyle | rocketmq or kafka: the names of columns | rocketmq | kafka |
     | mode | FAILFAST, DROPMALFORMED or PERMISSIVE | FAILFAST | PERMISSIVE |
     | verifyCrc | true or false | false | true |
-    | leftovers | true or false: also read what a broker cut off | false | true |
-    | minPartitions | at least 1 | 1 | 16 |
-    | maxPartitionBytes | size of log that a task reads | 1g | 128m |
-    | batchSize | rows in a batch at most | 16384 | 4096 |
-    | maxBatchBytes | size of a batch at most, unless of one row | 16m | 4m |
-    | brokerName | what column brokerName is to have | null | broker-a |
-    | pushdown | true or false: filters are taken from Spark | false | true |
-    | maxBytesPerTrigger | size of log that a stream reads at once | all | 1g |
-    | maxOffsetsPerTrigger | messages that a stream reads at once | all | 100000 |
-    | maxFilesPerTrigger | files of the log that a stream reads at once | all | 1 |
-    | maxHashSlotNum | of the index, both or none | as files show | 5000000 |
-    | maxIndexNum | of the index, both or none | as files show | 20000000 |
+    | leftovers | true or false: also read records that a broker cut off | false | true |
+    | minPartitions | the least number of tasks | 1 | 16 |
+    | maxPartitionBytes | size of the log that a task reads | 1g | 128m |
+    | batchSize | the largest number of rows in a batch | 16384 | 4096 |
+    | maxBatchBytes | the largest size of a batch of more than one row | 16m | 4m |
+    | brokerName | the value of column brokerName | null | broker-a |
+    | pushdown | true or false: accept filters from Spark | false | true |
+    | maxBytesPerTrigger | size of the log in a batch of a stream | all | 1g |
+    | maxOffsetsPerTrigger | messages in a batch of a stream | all | 100000 |
+    | maxFilesPerTrigger | files of the log in a batch of a stream | all | 1 |
+    | maxHashSlotNum | of the index, with maxIndexNum | from the files | 5000000 |
+    | maxIndexNum | of the index, with maxHashSlotNum | from the files | 20000000 |
 
-    One of subscribe, subscribePattern and assign may be given; not assign with queueIds, nor columns with
-    includeHeaders. A batch query begins at earliest, a stream at latest, unless told where. Among offsets of queues -2
-    is earliest and -1 latest; queues that startingOffsets leaves out begin at earliest, those that endingOffsets leaves
-    out end at latest. A timestamp precedes the offsets of its side. With one, files of the log are passed over by the
-    times of their first messages: where store times are not in order, filter by the column instead. A start that was
-    deleted is an error, and for a stream one that is not there yet, behind which a batch query finds no rows, and a log
-    that was cut, or cut and written again, before where the stream is; failOnDataLoss=false goes on with what is there,
-    and logs a warning. Endings are of batch queries alone, max...PerTrigger of streams alone, from PySpark 4.2 on.
+    Give only one of subscribe, subscribePattern and assign. Do not give assign with queueIds, or columns with
+    includeHeaders. Only batch queries have ending options. Only streams have max...PerTrigger, from
+    PySpark 4.2 on.
 
-    Without columns or a schema a table has all but properties, rawBody, tagsCode, bornTimestampMs, storeTimestampMs and
-    _corrupt_record, which mode PERMISSIVE adds; offsets all but group and consumerOffset. Tables consumequeue and
-    offsets take path, table, columns, batchSize, subscribe, subscribePattern, assign, queueIds and leftovers; index
-    takes path, table, columns, batchSize and its own two.
+    Without a starting option, a batch query begins at earliest and a stream at latest. In the offsets of queues, -2
+    means earliest and -1 latest. A queue that startingOffsets leaves out begins at earliest. A queue that endingOffsets
+    leaves out ends at latest. A timestamp takes precedence over the offsets of the same side. With a timestamp, the
+    query skips files of the log by the times of their first messages. If store times are not in order, filter by the
+    column instead.
 
-    Log and queues end where a broker ends them. leftovers=true also reads the old records and units behind these ends,
-    which a broker cut off and did not erase.
+    A query fails if data that it should read was deleted or cut off the log. A stream also fails if its starting offset
+    does not exist yet. A batch query returns no rows in this case. With failOnDataLoss=false, the query logs a warning
+    and continues with the remaining data.
 
-    Options of writing: path, absolute; storeTimestamp: now, the default, given, for the column's, or epoch ms; and a
-    broker's own, such as maxMessageSize, for settings that differ from those of the store's last writer; txnAppId and
-    txnVersion, both or none: an application's name and the number of a batch, 0 or more. A write is skipped if this
-    application has committed the same or a greater version to the store. In ``foreachBatch``, use a fixed name and the
-    batch id: then a batch that Spark repeats is stored once.
+    Without columns or a schema, the table messages has all columns except properties, rawBody, tagsCode,
+    bornTimestampMs, storeTimestampMs and _corrupt_record, which mode PERMISSIVE adds. The table offsets has all columns
+    except group and consumerOffset. The tables consumequeue and offsets accept only path, table, columns, batchSize,
+    subscribe, subscribePattern, assign, queueIds and leftovers. The table index accepts only path, table, columns,
+    batchSize, maxHashSlotNum and maxIndexNum.
+
+    Log and queues end where a broker ends them. With leftovers=true, the query also reads old records and units after
+    these ends, which a broker cut off but did not erase.
+
+    These are the options of writing.
+
+    * path: absolute.
+    * storeTimestamp: now (the default), given (the time of the column), or epoch milliseconds.
+    * txnAppId and txnVersion, both or none: the name of an application, and the number of a batch, 0 or more. A write
+      is skipped if the application has committed the same or a greater version to the store. In ``foreachBatch``, use
+      a fixed name and the id of the batch. Then a batch that Spark repeats is stored only once.
+    * properties of a broker, such as maxMessageSize, for settings that differ from those of the store's last writer.
 
     Call this function in each Python thread that writes through a classic session, also in a
     pyspark.InheritableThread. Spark looks for the format in the session that is active in the thread. A thread without
     an active session fails with DATA_SOURCE_NOT_FOUND. This function makes the session active in the calling thread.
 
     With spark.archives in client mode, the driver also needs a Python at the path of the workers' Python, such as
-    ./environment/bin/python: unpack the archive in the driver's working directory, or make a link there.
+    ./environment/bin/python. Unpack the archive in the driver's working directory, or make a link there.
 
     Raises: FileNotFoundError if the driver has no Python at the path of PYSPARK_PYTHON, or spark.pyspark.python.
     """
