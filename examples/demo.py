@@ -1,4 +1,4 @@
-"""Take a store through Spark, and compare every byte and every answer with a serial run. ``make demo`` runs this."""
+"""Process a store in Spark, and compare every byte and answer with a serial run. ``make demo`` runs this program."""
 
 import filecmp
 import importlib.util
@@ -22,11 +22,11 @@ from demo_serial import (
     MAX_NUM,
     Counts,
     Lookups,
+    choose_items,
+    choose_keys,
     find_candidates,
     find_verified,
     link_log,
-    take_items,
-    take_keys,
     write_store,
 )
 from rich.console import Console
@@ -58,11 +58,11 @@ class Step(NamedTuple):
 
 @click.command()
 @click.option("--messages", type=click.IntRange(1), default=1_000_000, show_default=True, help="Messages to write.")
-@click.option("--store", type=PATH, help="Write none: take this store, which is only read.")
-@click.option("--index", type=PATH, help="Write and build nothing: only look up what this index directory has.")
-@click.option("--lookups", type=click.IntRange(1), default=1_000_000, show_default=True, help="Look so many keys up.")
-@click.option("--absent", type=click.IntRange(0), default=100_000, show_default=True, help="Keys that are not there.")
-@click.option("--out", type=PATH, help="Keep what is made here, in an empty directory.")
+@click.option("--store", type=PATH, help="Read this store instead of writing one. It is not changed.")
+@click.option("--index", type=PATH, help="Only look up keys in this index directory.")
+@click.option("--lookups", type=click.IntRange(1), default=1_000_000, show_default=True, help="Keys to look up.")
+@click.option("--absent", type=click.IntRange(0), default=100_000, show_default=True, help="Missing keys to look up.")
+@click.option("--out", type=PATH, help="Keep all files of the demo in this directory, which must be empty.")
 @geometry_options
 @broker_conf_option
 @click.pass_context
@@ -71,18 +71,18 @@ def demo(
     ctx: click.Context, /, messages: int, store: Path | None, index: Path | None, lookups: int, absent: int,
     out: Path | None, geometry: IndexGeometry | None,
 ) -> None:
-    """Take a store through Spark, and compare every byte and every answer with a serial run.
+    """Process a store in Spark, and compare every byte and every answer with a serial run.
 
-    A store of made-up messages is written; on Spark its index is built, its queues are rebuilt, a SQL query counts its
-    messages, and keys are looked up by the UDFs. The exit status is 1 if anything differs. Without Java or PySpark the
-    serial part runs alone.
+    The demo writes a store of generated messages. On Spark, it builds the index, rebuilds the queues, counts the
+    messages by a SQL query, and looks up keys by UDFs. The exit status is 1 if a result differs. Without Java or
+    PySpark, only the serial part runs.
     """
     if store is not None and index is not None:
-        raise click.UsageError("--store, --index: give one of them")
+        raise click.UsageError("--store and --index: give only one of them")
     if (store or index) is not None and ctx.get_parameter_source("messages") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--messages: none are written with --store or --index, so give one of them")
+        raise click.UsageError("--messages: give it without --store and --index, since these write no messages")
     if (store or index) is None and geometry is not None:
-        raise click.UsageError("--slots, --items: are those of --store or --index")
+        raise click.UsageError("--slots and --items: give them with --store or --index")
     reason = why_no_spark()
     if reason:
         note(f"Spark is left out: {reason}.")
@@ -106,13 +106,13 @@ def demo(
 
 
 def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path, with_spark: bool) -> list[Step]:
-    """Do it serially, then on Spark, and compare."""
+    """Run all steps serially, then on Spark, and compare the results."""
     serial, built = scratch / "serial", scratch / "spark"
     made, seconds = timed("serial rebuild", lambda: rebuild(store, out=serial, config=config))
     steps = [Step("serial: rebuild, index and queues", made.index_items, seconds, "")]
     with rocketstore.open(store, config=config) as reader:
         log = reader.commit_log
-        asked, _ = timed("reading keys", lambda: take_keys(log, most, absent))
+        asked, _ = timed("reading keys", lambda: choose_keys(log, most, absent))
         link_log(log, serial)
         candidates, seconds = timed("serial lookups", lambda: find_candidates(serial, config, asked))
         steps.append(Step("serial: query_offsets", len(asked.keys), seconds, check_own(candidates, asked)))
@@ -147,12 +147,12 @@ def run(store: Path, config: StoreConfig, most: int, absent: int, scratch: Path,
 def look_up(
     directory: Path, config: StoreConfig, most: int, absent: int, scratch: Path, with_spark: bool
 ) -> list[Step]:
-    """Look up keys that have the hashes of an index's items, serially, then on Spark, and compare."""
+    """Look up keys with the hashes of an index's items, serially and then on Spark, and compare the answers."""
     slots, items = config.max_hash_slot_num, config.max_index_num
     with IndexService.open(directory, hash_slot_num=slots, index_num=items) as index:
         if not index.files:
             raise click.ClickException(f"{directory}: no index files here: give the index directory of a store")
-        asked, _ = timed("reading items", lambda: take_items(index, most, absent))
+        asked, _ = timed("reading items", lambda: choose_items(index, most, absent))
         expected, seconds = timed("serial lookups", lambda: index.query_offsets(None, asked.keys, MAX_NUM))
     steps = [Step("serial: query_offsets", len(asked.keys), seconds, check_own(expected, asked))]
     if with_spark:
@@ -167,11 +167,11 @@ def look_up(
     return steps
 
 
-# ---- checks: each tells what it found equal, or raises ------------------------------------------------------
+# ---- checks: each returns a text about equal results, or raises ----------------------------------------------
 
 
 def check_own(answers: PhyOffsets, asked: Lookups) -> str:
-    """Check that each message is among the answers for its key, unless there are too many."""
+    """Check that each message is among the answers for its key, unless the answer has the largest number of offsets."""
     rows = np.repeat(np.arange(len(answers)), np.diff(answers.offsets))
     own = np.bincount(rows[answers.values == asked.phy_offsets[rows]], minlength=len(answers))
     is_full = np.diff(answers.offsets) == MAX_NUM
@@ -184,11 +184,11 @@ def check_own(answers: PhyOffsets, asked: Lookups) -> str:
 
 
 def check_queues(expected: Path, built: Path) -> str:
-    """Check that two stores have the same queues, file for file."""
+    """Check that the files of the queues of two stores are equal."""
     names, others = ({path.relative_to(root) for part in QUEUE_PARTS for path in (root / part).rglob("*")
                       if path.is_file()} for root in (expected, built))
     if names != others:
-        raise click.ClickException(f"{built}: {sorted(names ^ others)[0]} is in one of the two builds alone")
+        raise click.ClickException(f"{built}: {sorted(names ^ others)[0]} is in only one of the two builds")
     return check_files([(expected / name, built / name) for name in sorted(names)])
 
 
@@ -203,26 +203,26 @@ def check_index(expected: Path, built: Path) -> str:
 def check_files(pairs: list[tuple[Path, Path]]) -> str:
     for one, other in pairs:
         if not filecmp.cmp(one, other, shallow=False):
-            raise click.ClickException(f"{other}: not the bytes of {one}, which the serial build made")
+            raise click.ClickException(f"{other}: differs from {one} of the serial build")
     return f"{len(pairs):,} of {len(pairs):,} files the same"
 
 
 def check_counts(expected: Counts, found: Counts) -> str:
     if expected != found:
-        raise click.ClickException(f"Spark SQL: other counts than the serial ones: {found}, expected {expected}")
+        raise click.ClickException(f"Spark SQL: the counts are {found}, but the serial run has {expected}")
     return f"{len(found):,} counts the same"
 
 
 def check_answers(expected: PhyOffsets, found: PhyOffsets) -> str:
-    """Check that all keys have the same offsets in the same order."""
+    """Check that both runs found the same offsets in the same order for each key."""
     if np.array_equal(expected.offsets, found.offsets) and np.array_equal(expected.values, found.values):
         return f"{len(found):,} answers the same"
     n = min(len(expected), len(found))
     row = next((i for i in range(n) if not np.array_equal(expected[i], found[i])), n)
-    raise click.ClickException(f"Spark lookups: other answers than the serial ones, first for key {row}")
+    raise click.ClickException(f"Spark lookups: answers differ from the serial run, first for key {row}")
 
 
-# ---- the rest --------------------------------------------------------------------------------------------
+# ---- environment and output ----------------------------------------------------------------------------------
 
 
 def why_no_spark() -> str:
@@ -259,7 +259,7 @@ def timed(what: str, work: Callable[[], T]) -> tuple[T, float]:
 
 
 def show_counts(counts: Counts) -> None:
-    """Show the answer of the SQL query, the largest counts first."""
+    """Print the answer of the SQL query, the largest counts first."""
     table = table_of(["topic", "tags"], ["messages"])
     largest = sorted(counts.items(), key=lambda item: -item[1])
     for (topic, tags), count in largest[:SHOWN]:

@@ -1,4 +1,4 @@
-"""The half of the demo that runs without Spark: it writes a store, chooses keys and looks them up."""
+"""The part of the demo that runs without Spark: it writes a store, chooses keys and looks them up."""
 
 import hashlib
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ Counts = dict[tuple[str, str | None], int]  # messages by topic and tag
 
 
 class Lookups(NamedTuple):
-    """Keys to look up, and where the message is that each was taken from, -1 for keys that are not there.
+    """Keys to look up.
 
-    ``topics`` is None where a key is all that an index has a hash of.
+    Attributes: topics: of the keys; None if the keys are the complete texts that an index hashes. phy_offsets: of the
+    messages that have the keys, -1 for missing keys.
     """
 
     topics: list[str] | None
@@ -30,7 +31,7 @@ class Lookups(NamedTuple):
 
 
 def write_store(path: Path, count: int, config: StoreConfig) -> None:
-    """Write messages; the key of each is the MD5 of its number, in hexadecimal."""
+    """Write messages. The key of each message is the MD5 of its number, in hexadecimal."""
     def messages() -> Iterator[Message]:
         for number in range(count):
             key = hashlib.md5(b"%d" % number, usedforsecurity=False).hexdigest()
@@ -42,11 +43,11 @@ def write_store(path: Path, count: int, config: StoreConfig) -> None:
         store.put_messages(messages())
 
 
-def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
-    """Take the first key of so many of the messages that are indexed by one, spread over the log."""
+def choose_keys(log: CommitLog, most: int, absent: int) -> Lookups:
+    """Return the first keys of ``most`` messages, evenly spread over the log, and ``absent`` missing keys."""
     columns = ("topic", "keys", "phy_offset", "sys_flag")
     count = sum(len(with_keys(batch)) for batch in log.scan(columns=columns, on_corrupt="skip"))
-    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))  # of those that have one
+    wanted = np.arange(min(most, count)) * count // max(1, min(most, count))  # among the messages with keys
     topics, keys, phy_offsets, seen = [], [], [], 0
     for batch in log.scan(columns=columns, on_corrupt="skip"):
         rows = with_keys(batch)
@@ -61,8 +62,8 @@ def take_keys(log: CommitLog, most: int, absent: int) -> Lookups:
     return Lookups(topics, keys, np.array([*phy_offsets, *[-1] * absent], np.int64))
 
 
-def take_items(index: IndexService, most: int, absent: int) -> Lookups:
-    """Take so many of an index's items, spread over its files, and make a key for the hash of each."""
+def choose_items(index: IndexService, most: int, absent: int) -> Lookups:
+    """Return keys with the hashes of ``most`` items, evenly spread over the index, and ``absent`` missing keys."""
     starts = np.cumsum([0, *map(len, index.files)])
     count = int(starts[-1])
     wanted = np.arange(min(most, count)) * count // max(1, min(most, count))
@@ -75,19 +76,22 @@ def take_items(index: IndexService, most: int, absent: int) -> Lookups:
 
 
 def keys_of(hashes: np.ndarray) -> list[str]:
-    """Make a key for each hash: String.hashCode is a polynomial of 31, here of seven characters from "A" on."""
+    """Return a key for each hash. A key has seven characters from "A" on, which are digits to base 31.
+
+    Source: String.hashCode, a polynomial of 31.
+    """
     powers = 31 ** np.arange(6, -1, -1)
     digits = (hashes.astype(np.int64) - ord("A") * powers.sum())[:, None] % (1 << 32) // powers % 31
     return ["".join(map(chr, row)) for row in (digits + ord("A")).tolist()]
 
 
 def with_keys(batch: MessageBatch) -> np.ndarray:
-    is_rolled_back = batch.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK  # which no index has
+    is_rolled_back = batch.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK  # these messages are not indexed
     return np.flatnonzero((np.diff(batch.keys.offsets) > 0) & ~is_rolled_back)
 
 
 def link_log(log: CommitLog, root: Path) -> None:
-    """Make a store of what was built, with the log's own files."""
+    """Add links to the files of a log to a directory with queues and index, so that it becomes a store."""
     (root / "commitlog").mkdir()
     for file in log.queue.files:
         (root / "commitlog" / file.path.name).symlink_to(file.path.absolute())

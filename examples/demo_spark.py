@@ -1,4 +1,4 @@
-"""The half of the demo that runs on Spark."""
+"""The part of the demo that runs on Spark."""
 
 import logging
 import os
@@ -38,7 +38,7 @@ def count_messages(log: CommitLog) -> Counts:
 
 @contextmanager
 def standard_error_in(path: Path) -> Iterator[None]:
-    """Have processes that are started meanwhile write standard error to a file; show it if that fails."""
+    """Redirect standard error to a file in a ``with`` block, also of new processes. Show the file after an error."""
     saved = os.dup(2)
     try:
         with path.open("wb") as file:
@@ -53,7 +53,7 @@ def standard_error_in(path: Path) -> Iterator[None]:
 
 
 class SparkDemo:
-    """A local Spark session that says nothing, and what the demo does with it."""
+    """The steps of the demo in a local Spark session without output of its own."""
 
     def __init__(self, scratch: Path, config: StoreConfig) -> None:
         self.scratch = scratch.absolute()
@@ -69,13 +69,13 @@ class SparkDemo:
             "spark.local.dir": str(self.scratch / "spark-local"),
             "spark.sql.warehouse.dir": str(self.scratch / "warehouse"),
         }
-        logging.disable()  # py4j logs what it raises
+        logging.disable()  # py4j logs each error that it also raises
         on_interrupt = signal.getsignal(signal.SIGINT)
         for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
-            os.environ.pop(name, None)  # a session of its own, whatever others are used here
+            os.environ.pop(name, None)  # the demo uses a session of its own
         with standard_error_in(scratch / "spark.log"):
             self.session = SparkSession.builder.master("local[*]").config(map=settings).getOrCreate()
-        # PySpark's own handler calls the JVM in the middle of another call, which fails with many words.
+        # PySpark's own handler calls the JVM in the middle of another call, which fails with a long error.
         signal.signal(signal.SIGINT, on_interrupt)
         register(self.session)
 
