@@ -15,6 +15,7 @@ from rocketstore.compat import DEFAULT_COMPAT, OLDEST, parse_release
 from rocketstore.disk.storage import is_remote, to_path
 from rocketstore.kernels.hosts import parse_host
 from rocketstore.limits import INT_MAX, INT_MIN
+from rocketstore.text_values import parse_integer
 
 __all__ = ["DEFAULT_HASH_SLOT_NUM", "DEFAULT_INDEX_NUM", "StoreConfig", "camel_case", "is_same_directory"]
 __all__ += ["parse_value", "require_config", "size_problem"]
@@ -279,10 +280,14 @@ def parse_value(text: str, default: object) -> int | bool | str:
     """Return a text as a value of the type of ``default``: int, bool or str. Raises: ValueError."""
     if not isinstance(default, int):
         return text.strip(" \t\n\r\f")
-    is_bool = isinstance(default, bool)
-    if not re.fullmatch("(?i:true|false)" if is_bool else "[+-]?[0-9]{1,20}", text):
-        raise ValueError(f"{text!r} must be {'true or false' if is_bool else 'an integer'}")
-    return text.lower() == "true" if is_bool else int(text)
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise ValueError(f"{text!r} must be true or false")
+        return text.lower() == "true"
+    try:
+        return parse_integer(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}") from None
 
 
 def is_same_directory(one: Path, other: Path) -> bool:

@@ -48,8 +48,8 @@ def rebuild(
 ) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.
 
-    The old directories are kept as *.bak-TIME. A torn tail of the log is cut as by recover. STORE is not changed until
-    everything is built. After an interruption, run the same command again. It starts from the beginning.
+    The old directories are kept as *.bak-TIME. A torn tail of the log is cut as recover cuts it. STORE is not changed
+    until everything is built. After an interruption, run the same command again. It starts from the beginning.
     """
     if index and topics:
         raise click.UsageError("--index and --topic: the index has all topics, so give only one of the options")
