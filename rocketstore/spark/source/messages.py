@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -280,7 +281,7 @@ class RowFilter:
             or options.subscribe_pattern is not None
             or options.keys is not None
         )
-        self._known: dict[tuple[str, int], tuple[int, int]] = {}
+        self._cached_bounds = functools.cache(self.bounds)
 
     def apply(self, batch: MessageBatch) -> MessageBatch:
         """Return the selected rows of a batch."""
@@ -291,7 +292,7 @@ class RowFilter:
         queues, row_queue = np.unique(pairs, return_inverse=True)
         names = topics.dictionary.to_pylist()
         ids = queues.astype(np.uint32).view(np.int32).tolist()
-        bounds = [self.bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
+        bounds = [self._cached_bounds(names[code], id) for code, id in zip((queues >> 32).tolist(), ids, strict=True)]
         low, high = np.array(bounds, np.int64).T[:, row_queue]
         wanted = (batch.queue_offset >= low) | (batch.phy_offset >= self.until)
         is_near = ~wanted & (batch.queue_offset >= low - MAX_BATCH)
@@ -304,16 +305,14 @@ class RowFilter:
 
     def bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the begin and the end of the selected queue offsets of a queue."""
-        if (topic, queue_id) not in self._known:
-            low, high = EARLIEST, LATEST
-            if self.options.starting_offsets is not None:
-                low = self.options.starting_offsets.queues.get(topic, {}).get(queue_id, EARLIEST)
-            if self.options.ending_offsets is not None:
-                high = self.options.ending_offsets.queues.get(topic, {}).get(queue_id, LATEST)
-            low = {EARLIEST: LONG_MIN, LATEST: LONG_MAX}.get(low, low)
-            high = LONG_MAX if high == LATEST else high
-            self._known[topic, queue_id] = low, high if self.options.wants(topic, queue_id) else LONG_MIN
-        return self._known[topic, queue_id]
+        low, high = EARLIEST, LATEST
+        if self.options.starting_offsets is not None:
+            low = self.options.starting_offsets.queues.get(topic, {}).get(queue_id, EARLIEST)
+        if self.options.ending_offsets is not None:
+            high = self.options.ending_offsets.queues.get(topic, {}).get(queue_id, LATEST)
+        low = {EARLIEST: LONG_MIN, LATEST: LONG_MAX}.get(low, low)
+        high = LONG_MAX if high == LATEST else high
+        return low, high if self.options.wants(topic, queue_id) else LONG_MIN
 
 
 def messages_in(log: CommitLog, phy_offset: int) -> int:
