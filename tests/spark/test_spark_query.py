@@ -173,7 +173,7 @@ def test_a_message_whose_body_does_not_decompress_is_found_with_the_reason(tmp_p
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"columns": ["bodies"]}, "column bodies: there is none"),
+    ({"columns": ["bodies"]}, "column bodies is unknown"),
     ({"index_type": "X"}, "index_type='X'"),
     ({"max_num": 0}, "max_num=0"),
 ])

@@ -210,7 +210,7 @@ def test_columns_that_no_message_has_are_refused_before_anything_is_done(tmp_pat
     ({"path": "/x", "topics": "T"}, "option 'topics' is unknown: the options of writing are path, storeTimestamp, "),
     ({"path": "/x", "storeTimestamp": "then"}, "must be 'now', 'given' or epoch ms"),
     ({"path": "/x", "storeTimestamp": str(2**63)}, "must be 'now', 'given' or epoch ms"),
-    ({"path": "/x", "storeTimestamp": "Given"}, "there is no column storeTimestamp"),
+    ({"path": "/x", "storeTimestamp": "Given"}, "the column storeTimestamp is missing"),
     ({"path": "/x", "MAXINDEXNUM": "many"}, "option maxIndexNum='many': 'many' must be an integer"),
     ({"path": "/x", "compat": "3.0"}, "must be a RocketMQ release"),
     ({"path": "/x", "txnAppId": "app"}, "options txnAppId and txnVersion: give both, or none"),
