@@ -144,7 +144,7 @@ def test_a_schema_of_other_columns_or_types_is_refused(rich, name, kind, reason)
     schema = T.StructType([T.StructField("Topic", T.StringType()), T.StructField(name, kind)])
     with pytest.raises(ValueError, match=reason):
         reader_of(rich, schema)
-    with pytest.raises(ValueError, match="the schema has others"):
+    with pytest.raises(ValueError, match="the schema has other columns"):
         reader_of(rich, T.StructType([T.StructField("topic", T.StringType())]), columns="queueId")
     with pytest.raises(ValueError, match="column nope"):
         reader_of(rich, columns="topic,nope")
