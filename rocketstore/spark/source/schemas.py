@@ -151,7 +151,8 @@ def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
             raise ValueError(f"column {field.name}: its elements must be nullable, as in {column.type.spark}")
         wanted[name] = column
     if options.columns is not None and list(wanted) != default_schema(options).fieldNames():
-        raise ValueError(f"option columns={','.join(options.columns)}: the schema has other columns: give only one of them")
+        names = ",".join(options.columns)
+        raise ValueError(f"option columns={names}: the schema has other columns: give only one of them")
     if not wanted:
         raise ValueError("the schema has no column")
     pairs = zip(schema.fields, wanted.values(), strict=True)
