@@ -184,7 +184,7 @@ build/soak/differential/%: $(PACKAGE)
 
 # Left to test-all: what all rounds together would do many times over.
 OFTEN_ENOUGH := index/test_index_file_hostile.py::test_many_byte_flips_in_slots_and_items \
-	$(addprefix store/test_store_hostile.py::,test_what_is_no_file_in_the_place_of_one_is_survived test_strange_names_are_survived \
+	$(addprefix store/test_store_hostile.py::,test_a_pipe_or_directory_in_the_place_of_a_file_is_survived test_strange_names_are_survived \
 		$(patsubst %,test_damage_of_many_bytes_is_survived[%],1 2 3))
 
 build/soak/flips/%: $(PACKAGE)

@@ -175,7 +175,7 @@ def test_no_control_character_reaches_a_terminal_in_an_error(arguments, hostile)
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_no_control_character_is_in_what_is_said_besides(arguments, hostile, tmp_path, monkeypatch):
+def test_no_notice_has_a_control_character(arguments, hostile, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in.json").write_text('{"topic": "T", "body": "b"}')
     (tmp_path / "broker.conf").write_text("maxHashSlotNum=97\nmaxIndexNum=400\n")
@@ -293,7 +293,7 @@ def test_ctrl_c_is_quiet_while_modules_are_imported(tmp_path):
 
 
 @pytest.mark.parametrize(("before", "status"), [("default_int_handler", -signal.SIGINT), ("SIG_IGN", 0)])
-def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_who_ignores_it(before, status):
+def test_ctrl_c_is_quiet_after_a_command_and_ignored_by_a_process_that_ignores_it(before, status):
     script = "import atexit, os, signal, rocketstore.cli as c\n"
     script += f"signal.signal(signal.SIGINT, signal.{before})\n"
     script += "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT)); c.main()"
@@ -321,7 +321,7 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments, redire
     assert words in line
 
 
-def test_what_is_said_to_a_closed_standard_error_is_said_to_nobody(tmp_path):
+def test_notices_to_a_closed_standard_error_are_dropped(tmp_path):
     shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, "ls", str(tmp_path)]
     answer = subprocess.run(shell, capture_output=True, timeout=60, check=False)
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, b"", b"")

@@ -121,7 +121,7 @@ def test_a_topic_that_is_not_there_is_named():
 # ---- damage ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_damaged_is_left_out_and_named(tmp_path):
+def test_damaged_records_are_left_out_and_named(tmp_path):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     file = min((root / "commitlog").iterdir())
     data = bytearray(file.read_bytes())
@@ -189,7 +189,7 @@ def append(path, body):
     append.records.append(record)
 
 
-def test_follow_shows_what_is_written_and_ends_with_ctrl_c(tmp_path):
+def test_follow_shows_new_messages_and_ends_with_ctrl_c(tmp_path):
     append.records = []
     file = tmp_path / "commitlog" / f"{0:020}"
     write_file(tmp_path / "commitlog", 0, bytes(65536))

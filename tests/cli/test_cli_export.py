@@ -103,7 +103,7 @@ def test_a_topic_that_is_not_there_is_named_also_after_a_break(pieces, interrupt
     assert (tmp_path / "out.jsonl").read_bytes() == whole.read_bytes()
 
 
-def test_what_was_written_is_counted(tmp_path):
+def test_written_rows_are_counted(tmp_path):
     assert run("export", golden(RICH), tmp_path / "a.csv").stderr == f"{tmp_path / 'a.csv'}: 288 messages\n"
 
 
@@ -118,7 +118,7 @@ def test_json_and_csv_can_go_to_standard_output(options, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [["--format", "arrow"], ["--format", "parquet"], ["--format", "csv", "--resume"]])
-def test_tables_and_what_is_resumed_do_not_go_to_standard_output(options, tmp_path, monkeypatch):
+def test_tables_and_resumed_exports_do_not_go_to_standard_output(options, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run("export", golden(RICH), "-", *options).exit_code == 2
     assert files_in(tmp_path) == []
@@ -137,7 +137,7 @@ def test_a_target_that_exists_is_left_alone_unless_forced(tmp_path):
 
 
 @pytest.mark.parametrize("options", [[], ["--force"], ["--resume"]])
-def test_what_is_no_regular_file_is_never_replaced(options, tmp_path):
+def test_a_pipe_or_device_is_never_replaced(options, tmp_path):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(tmp_path / "fifo")
     for name in ("fifo", "link"):
@@ -176,7 +176,7 @@ def interrupted(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("pieces", [0, 1, "all"])
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
-def test_an_interrupted_export_goes_on_and_gives_the_same(form, pieces, interrupted, tmp_path):
+def test_an_interrupted_export_continues_and_gives_the_same(form, pieces, interrupted, tmp_path):
     files = len(list((golden(RICH) / "commitlog").iterdir()))
     target = interrupted(form, files if pieces == "all" else pieces)
     export(RICH, target, "--resume")
@@ -188,7 +188,7 @@ def test_an_interrupted_export_goes_on_and_gives_the_same(form, pieces, interrup
     assert files_in(tmp_path) == [f"out.{form}", f"whole.{form}"]
 
 
-def test_pieces_that_are_whole_are_not_written_again(interrupted, tmp_path):
+def test_complete_parts_are_not_written_again(interrupted, tmp_path):
     target = interrupted("jsonl", 2)
     piece = min((tmp_path / "out.jsonl.partial").glob("*.piece"))
     piece.write_text("kept\n")
@@ -205,7 +205,7 @@ def test_an_unfinished_export_is_not_begun_again_unasked(interrupted, tmp_path):
     assert files_in(tmp_path) == ["out.jsonl"]
 
 
-def test_a_forced_export_that_was_interrupted_goes_on_too(interrupted, tmp_path):
+def test_a_forced_export_that_was_interrupted_continues_too(interrupted, tmp_path):
     (tmp_path / "out.jsonl").write_text("mine")
     (tmp_path / "out.jsonl").rename(tmp_path / "old")
     target = interrupted("jsonl", 2, "--force")
@@ -242,7 +242,7 @@ def test_a_state_that_cannot_be_read_names_force(state, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
-def test_a_file_that_cannot_grow_is_named_and_gone_on_with(form, tmp_path):
+def test_a_file_that_cannot_grow_is_named_and_continued(form, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     target = tmp_path / f"out.{form}"
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
@@ -261,7 +261,7 @@ def test_a_directory_that_is_no_export_is_not_removed(tmp_path):
     assert files_in(tmp_path / "out.csv.partial") == ["mine"]
 
 
-def test_what_is_damaged_is_left_out_and_named_also_after_a_break(interrupted, tmp_path, monkeypatch):
+def test_damaged_records_are_left_out_and_named_also_after_a_break(interrupted, tmp_path, monkeypatch):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     file = min((root / "commitlog").iterdir())
     data = bytearray(file.read_bytes())
@@ -278,7 +278,7 @@ def test_what_is_damaged_is_left_out_and_named_also_after_a_break(interrupted, t
         target.unlink()
 
 
-def test_what_is_behind_damage_in_the_last_file_is_exported(tmp_path):
+def test_messages_behind_damage_in_the_last_file_are_exported(tmp_path):
     records = [build_record(body=b"%d" % n, phy_offset=0) for n in range(3)]
     size = len(records[0])
     records = [build_record(body=b"%d" % n, phy_offset=n * size) for n in range(3)]
@@ -289,14 +289,14 @@ def test_what_is_behind_damage_in_the_last_file_is_exported(tmp_path):
     assert bodies == ["0", "2"]
 
 
-def test_what_is_written_meanwhile_is_not_exported(interrupted):
+def test_messages_that_are_put_meanwhile_are_not_exported(interrupted):
     target = interrupted("jsonl", 2, "--end-offset", 300_000)
     export(RICH, target, "--resume", "--end-offset", 300_000)
     last = json.loads(target.read_text("utf-8").splitlines()[-1])
     assert last["phyOffset"] < 300_000
 
 
-def test_what_expired_between_two_pieces_is_named(interrupted, tmp_path, monkeypatch):
+def test_messages_that_expired_between_two_parts_are_named(interrupted, tmp_path, monkeypatch):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     monkeypatch.setitem(globals(), "golden", lambda name: root)
     target = interrupted("jsonl", 1)

@@ -74,7 +74,7 @@ def test_a_damaged_record_is_shown_as_far_as_it_goes(tmp_path):
     assert_one_line(result, file, "body length")
 
 
-def test_a_body_that_was_changed_is_told_by_its_crc(tmp_path):
+def test_a_body_that_was_changed_is_reported_by_its_crc(tmp_path):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     file = min((root / "commitlog").iterdir())
     data = bytearray(file.read_bytes())
@@ -91,7 +91,7 @@ def test_a_table_has_the_first_bytes_of_a_long_field():
     assert "da a3 20 a7" in text
 
 
-def test_what_is_neither_an_offset_nor_an_id_is_misuse():
+def test_a_text_that_is_neither_an_offset_nor_an_id_is_misuse():
     result = run("hexdump", golden(RICH), "first")
     assert result.exit_code == 2
     assert "'first' is no message id" in result.stderr

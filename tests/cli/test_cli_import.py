@@ -108,7 +108,7 @@ def lines(tmp_path):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", [RICH, "batch-5.5.0", "cut-5.5.0"])
-def test_what_was_exported_comes_back(name, form, tmp_path, broker_conf):
+def test_exported_messages_are_imported_again(name, form, tmp_path, broker_conf):
     if form in ("parquet", "arrow"):
         pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
     source = export(golden(name), tmp_path / f"out.{form}")
@@ -175,7 +175,7 @@ def test_topic_and_body_are_enough(lines, tmp_path):
     assert [row["body"] for row in answer] == ["message 7"]
 
 
-def test_a_store_that_exists_goes_on(lines, tmp_path):
+def test_a_store_that_exists_continues(lines, tmp_path):
     store = import_(lines, import_(lines, tmp_path / "store", "--small"))
     assert bodies(store) == [f"message {n}" for n in range(300)] * 2
 
@@ -332,7 +332,7 @@ def test_a_store_is_made_in_a_directory_that_has_no_other_files(name, lines, tmp
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
-def test_what_is_no_file_makes_no_store(form, tmp_path):
+def test_a_source_that_is_no_file_makes_no_store(form, tmp_path):
     (tmp_path / "in").mkdir()
     assert_one_line(run("import", tmp_path / "in", tmp_path / "store", "--format", form), "in", "Is a directory")
     assert not (tmp_path / "store").exists()
@@ -500,7 +500,7 @@ def broken(monkeypatch):
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("saves", [1, 2, 3, 7, 8])
-def test_a_killed_import_goes_on_and_stores_each_row_once(saves, before, broken, lines, tmp_path):
+def test_a_killed_import_continues_and_stores_each_row_once(saves, before, broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(saves, before, lines, store, "--small")
     stored = min(saves - 1, 6) * 50
@@ -515,7 +515,7 @@ def test_a_killed_import_goes_on_and_stores_each_row_once(saves, before, broken,
 
 
 @pytest.mark.parametrize("saves", [2, 3])
-def test_what_others_put_meanwhile_is_not_taken_for_rows(saves, broken, lines, tmp_path):
+def test_messages_that_others_put_meanwhile_are_not_mistaken_for_rows(saves, broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(saves, True, lines, store, "--small")
     for again in (2, 1):
@@ -535,7 +535,7 @@ def test_rows_that_are_all_alike_are_counted(broken, tmp_path):
     assert len(messages(tmp_path / "store")) == 300
 
 
-def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lines, tmp_path):
+def test_a_source_whose_stored_rows_were_changed_is_not_continued(broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(3, False, lines, store, "--small")
     assert_one_line(run("import", lines, store, "--resume", "--keep-times"), "100 rows", "--force")
@@ -549,7 +549,7 @@ def test_a_source_whose_stored_rows_were_changed_is_not_gone_on_with(broken, lin
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_rows_that_are_corrected_are_gone_on_with(form, tmp_path, monkeypatch):
+def test_rows_that_are_corrected_are_continued(form, tmp_path, monkeypatch):
     monkeypatch.setattr("rocketstore.cli.transfer.sources.MAX_ROWS", 50)
     store, source = tmp_path / "store", tmp_path / f"in.{form}"
     rows = [{"topic": "T", "body": f"message {n}", "keys": [f"k{n}"]} for n in range(300)]
@@ -566,7 +566,7 @@ def test_rows_that_are_corrected_are_gone_on_with(form, tmp_path, monkeypatch):
     assert [body for body in found if body != "of others"] == [f"message {n}" for n in range(300)]
 
 
-def test_a_source_that_was_changed_after_a_kill_is_not_gone_on_with(broken, lines, tmp_path):
+def test_a_source_that_was_changed_after_a_kill_is_not_continued(broken, lines, tmp_path):
     store = tmp_path / "store"
     broken(3, True, lines, store, "--small")
     lines.write_text(lines.read_text().replace("message 299", "message x"))
@@ -586,7 +586,7 @@ def test_an_import_that_stored_nothing_is_not_in_the_way_of_another(stored, tmp_
     assert len(messages(store)) == stored + 1
 
 
-def test_a_file_that_cannot_grow_is_named_and_the_import_gone_on_with(tmp_path):
+def test_a_file_that_cannot_grow_is_named_and_the_import_continued(tmp_path):
     source, store = many(tmp_path / "in.jsonl"), tmp_path / "store"
     import_(write_json(tmp_path / "one.jsonl", [GOOD]), store, "--small", "--log-file-size", "1M")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -631,7 +631,7 @@ def test_an_import_that_is_done_is_not_done_again_by_resume_alone(lines, tmp_pat
     assert len(messages(import_(other, store))) == 302
 
 
-def test_an_import_that_is_done_goes_on_where_its_source_grew(lines, tmp_path):
+def test_an_import_that_is_done_continues_where_its_source_grew(lines, tmp_path):
     store = import_(lines, tmp_path / "store", "--small")
     with lines.open("a") as file:
         file.write('{"topic": "T", "body": "message 300"}\n')

@@ -66,7 +66,7 @@ def test_without_sizes_it_says_what_to_give(store):
         (["--topic", "Orders", "--consume-queue", "--topic", "TopicTest"], {"consumequeue"}),
     ],
 )
-def test_what_is_asked_for_is_built(store, conf, tmp_path, options, parts):
+def test_only_the_requested_parts_are_built(store, conf, tmp_path, options, parts):
     (row,) = rows(run("rebuild", store, "--out", tmp_path / "out", "--broker-conf", conf, *options))
     assert row["out"] == str(tmp_path / "out")
     assert {path.partition("/")[0] for path in files_under(tmp_path / "out", ".")} == parts
@@ -89,7 +89,7 @@ def test_the_release_and_the_zone(store, conf):
     assert_rebuilt(store, dispatched(store))
 
 
-def test_a_release_does_not_make_damaged_queues_and_an_index_be_asked_for_sizes_that_are_noted(store, conf):
+def test_saved_sizes_are_used_when_damaged_queues_and_index_are_rebuilt_as_another_release(store, conf):
     rows(run("rebuild", store, "--broker-conf", conf, "--tz", "UTC"))
     for part in ("consumequeue", "index"):
         path = min(path for path in (store / part).rglob("*") if path.is_file())

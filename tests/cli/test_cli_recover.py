@@ -72,7 +72,7 @@ def test_a_torn_tail_is_cut_and_saved_and_then_all_is_well(torn):
         assert not opened.query_message("T", "k99").messages
 
 
-def test_what_is_only_completed_is_no_cut(store):
+def test_a_recovery_that_only_completes_files_reports_no_cut(store):
     for path in (store / "index").iterdir():
         path.unlink()
     shown = rows(run("recover", store))
@@ -131,7 +131,7 @@ def test_a_store_that_is_written_is_left_alone(store):
         assert_one_line(run("recover", store), "lock")
 
 
-def test_what_is_no_store_is_an_error(tmp_path):
+def test_anything_but_a_store_is_an_error(tmp_path):
     assert_one_line(run("recover", tmp_path / "none"), "none", "No such file")
     assert run("recover", tmp_path, "--policy", "best").exit_code == 2
 
@@ -144,7 +144,7 @@ def test_rows_can_be_json_or_csv(torn):
     assert set(json.loads(lines[0])) == {"what", "path", "offset", "size"}
 
 
-def test_an_index_whose_geometry_is_asked_for_is_told_in_the_command_s_words(store):
+def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_command(store):
     (store / "config" / "rocketstore.json").unlink()
     result = run("recover", store)
     assert_one_line(result, "it looks like config=StoreConfig(max_hash_slot_num=100, max_index_num=1000)",

@@ -44,7 +44,7 @@ def test_a_sound_store_is_copied_and_nothing_is_lost(store, tmp_path):
     assert len(rows(run("cat", tmp_path / "new"))) == 100
 
 
-def test_what_was_lost_is_shown_and_is_an_exit_status_of_1(damaged, tmp_path):
+def test_a_loss_is_shown_and_is_an_exit_status_of_1(damaged, tmp_path):
     store, offset, size = damaged
     shown = rows(run("salvage", store, "--out", tmp_path / "new"), exit_code=1)
     path = str(store / "commitlog" / f"{0:020}")
@@ -54,7 +54,7 @@ def test_what_was_lost_is_shown_and_is_an_exit_status_of_1(damaged, tmp_path):
     assert bodies == [f"message {n}" for n in range(100) if n != 10]
 
 
-def test_the_summary_says_what_is_not_as_it_was(damaged, tmp_path):
+def test_the_summary_reports_every_change(damaged, tmp_path):
     store, _, _ = damaged
     result = run("salvage", store, "--out", tmp_path / "new", "--format", "csv")
     for words in ("99 records", "1 range lost", "99 at other physical offsets", "10 messages of 1 queue with"):

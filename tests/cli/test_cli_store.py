@@ -253,7 +253,7 @@ def test_get_beyond_the_end_says_where_the_queue_is():
     assert_one_line(result, "RichTopic, queue 0, offset 99", "OFFSET_OVERFLOW_BADLY", "offsets 0 to 35")
 
 
-def test_get_without_such_a_queue():
+def test_get_of_a_queue_that_is_missing():
     assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE: the queue does not exist")
     assert_one_line(run("get", golden(RICH), "../..", 0, 0), "NO_MATCHED_LOGIC_QUEUE")
 
@@ -474,7 +474,7 @@ def test_query_by_time_gives_the_oldest_first():
     assert [row["phyOffset"] for row in rows(run(*question, "--max", 3))] == expected[:3]
 
 
-def test_query_by_time_leaves_out_what_is_damaged(tmp_path):
+def test_query_by_time_leaves_out_damaged_records(tmp_path):
     root = copy_of(BASIC, tmp_path)
     file = min((root / "commitlog").iterdir())
     second = stores.dump(BASIC)["message"][1]["physicalOffset"]

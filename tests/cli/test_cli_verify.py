@@ -42,7 +42,7 @@ def test_an_error_is_a_row_and_exit_status_1(store):
 
 
 @pytest.mark.parametrize("name", ["missing_checkpoint", "abort_file", "bytes_behind_the_end"])
-def test_warnings_and_what_is_good_to_know_are_rows_and_exit_status_0(name, store):
+def test_warnings_and_infos_are_rows_and_exit_status_0(name, store):
     kind, *_ = planted.FAULTS[name][1](store)
     assert kind in [row["kind"] for row in cli.rows(cli.run("verify", store.root))]
 

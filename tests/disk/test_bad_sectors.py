@@ -175,7 +175,7 @@ def test_a_bad_sector_of_an_index_file_is_an_error(page, root, disk):
     check(caught.value, path, page)
 
 
-def test_salvage_goes_on_behind_bad_sectors_and_tells_what_is_lost(root, disk, bad_log, tmp_path):
+def test_salvage_continues_behind_bad_sectors_and_reports_the_loss(root, disk, bad_log, tmp_path):
     disk.add(bad_log, 9, 10)
     last = max((root / "commitlog").iterdir())
     with rocketstore.open(root) as store:
@@ -205,7 +205,7 @@ def test_salvage_reads_a_file_whose_first_or_last_sector_is_bad(page, root, disk
     assert f"the disk cannot read bytes {page * PAGE} to {(page + 1) * PAGE}" in {lost.reason for lost in report.lost}
 
 
-def test_verify_reports_bad_sectors_and_what_is_wrong_behind_them(root, disk, bad_log):
+def test_verify_reports_bad_sectors_and_the_damage_behind_them(root, disk, bad_log):
     disk.add(bad_log, 9, 10)
     later = root / "commitlog" / f"{32 * PAGE:020}"
     data = bytearray(later.read_bytes())

@@ -140,7 +140,7 @@ def test_asking_in_the_process_that_holds_the_lock_does_not_give_it_up(lock):
     assert is_held_by_another(lock.path)
 
 
-def test_a_lock_that_another_process_holds_is_refused_and_says_who_has_it_and_what_to_do(held):
+def test_a_lock_that_another_process_holds_is_refused_and_the_error_names_the_process_and_the_remedy(held):
     path, process = held
     with pytest.raises(StoreLockedError, match=rf"{path}: process {process.pid} .*broker.*stop it.*for reading"):
         StoreLock(path).acquire()

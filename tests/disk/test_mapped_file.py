@@ -70,7 +70,7 @@ def test_a_link_that_leads_nowhere_is_not_followed_to_make_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_what_is_no_file_with_bytes_is_refused(mode, tmp_path):
+def test_a_path_without_bytes_is_refused(mode, tmp_path):
     (tmp_path / "empty").touch()
     with pytest.raises(CorruptFileError, match="empty") as caught:
         MappedFile(tmp_path / "empty", mode)
@@ -714,7 +714,7 @@ def test_a_file_that_expires_while_it_is_listed_is_none(tmp_path, monkeypatch):
     assert [file.file_from_offset for file in queue.files] == [100, 200]
 
 
-def test_whole_files_that_are_made_behind_the_last_one_are_noted_without_a_list(tmp_path, monkeypatch):
+def test_files_that_are_made_behind_the_last_one_are_added_without_a_listing(tmp_path, monkeypatch):
     directories = tmp_path / "a", tmp_path / "missing", tmp_path / "b"
     (tmp_path / "b").mkdir()
     write_zeros(tmp_path / "a", 0)

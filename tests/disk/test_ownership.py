@@ -166,7 +166,7 @@ def test_salvage_follows_no_link_out_of_the_store(root, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["abort", "lock", "checkpoint"])
-def test_a_link_in_the_place_of_a_file_leaves_what_it_leads_to_as_it_is(root, tmp_path, name):
+def test_a_link_in_the_place_of_a_file_leaves_its_target_unchanged(root, tmp_path, name):
     victim = tmp_path / "victim"
     victim.write_bytes(bytes(4096))
     (root / name).unlink(missing_ok=True)

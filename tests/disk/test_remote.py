@@ -171,7 +171,7 @@ def test_a_log_where_mapping_is_refused_is_read_as_one_that_is_mapped(golden, mo
 
 
 @pytest.mark.parametrize("ends", [b"x", b"\0"])
-def test_a_record_that_ends_with_its_window_is_not_taken_for_half_written(tmp_path, ends, monkeypatch):
+def test_a_record_that_ends_with_its_window_is_not_mistaken_for_half_written(tmp_path, ends, monkeypatch):
     """A zero at the end of a record that is no minute old is only known for its own by what follows."""
     with open_store(tmp_path, mapped_file_size_commit_log=1 << 16, compat="5.0.0") as store:
         for size in range(40):
@@ -411,7 +411,7 @@ def test_messages_near_to_each_other_are_read_in_one(tmp_path):
         assert path.fs.bytes_read <= 1.1 * size
 
 
-def test_an_index_file_is_fetched_once_for_all_who_open_it(tmp_path):
+def test_an_index_file_is_fetched_once_for_all_its_users(tmp_path):
     root = made_store(tmp_path)
     path = counted(root)
     name = min(path.name for path in (root / "index").iterdir())
@@ -521,7 +521,7 @@ def test_growth_is_seen_within_two_seconds(tmp_path):
             time.sleep(0.05)
 
 
-def test_a_file_that_expires_while_it_is_read_is_passed_over(tmp_path):
+def test_a_file_that_expires_while_it_is_read_is_skipped(tmp_path):
     _, offsets = long_log(tmp_path)
     path = counted(tmp_path)
     with rocketstore.open(path) as store:
@@ -575,7 +575,7 @@ class TerseFileSystem(CountedFileSystem):
         return found if self.tells or found["type"] == "directory" else found | {"size": None}
 
 
-def test_what_a_list_leaves_out_is_asked_for(tmp_path, seed):
+def test_values_that_a_list_leaves_out_are_requested(tmp_path, seed):
     root = made_store(tmp_path)
     (root / "commitlog" / f"{1 << 40:020}").symlink_to(tmp_path / "nothing")
     with rocketstore.open(root) as local, rocketstore.open(RemotePath(TerseFileSystem(), str(root))) as store:
@@ -633,7 +633,7 @@ def test_an_error_of_the_server_names_the_file(tmp_path, kind):
         assert len(next(iter(store.scan()))) == 1
 
 
-def test_a_file_that_cannot_be_listed_is_not_taken_for_missing(tmp_path, monkeypatch, no_believing):
+def test_a_file_that_cannot_be_listed_is_not_mistaken_for_missing(tmp_path, monkeypatch, no_believing):
     make_store(tmp_path, [{}])
     path = counted(tmp_path)
     with rocketstore.open(path) as store:

@@ -13,7 +13,7 @@ from rocketstore.disk.service_thread import ServiceThread, Wakeup
 AT_ONCE = 0.0001  # seconds
 
 
-def test_who_is_woken_before_it_waits_does_not_wait():
+def test_a_thread_that_is_woken_before_it_waits_does_not_wait():
     wakeup = Wakeup()
     wakeup.set()
     wakeup.set()

@@ -115,7 +115,7 @@ def test_requests_and_items_are_the_reference_s(profile, seed):
         )
 
 
-def test_pieces_give_what_the_whole_gives(seed):
+def test_chunks_give_the_requests_that_the_whole_gives(seed):
     rng = random.Random(f"{seed} pieces")
     data, records = draw_log(rng, 120)
     ends = [record.phy_offset + record.total_size for record in records]
@@ -320,7 +320,7 @@ def test_a_blank_ends_a_file():
         (build_record(properties_length=5000) + bytes(200), None),
     ],
 )
-def test_what_is_no_record_is_corrupt_and_what_was_before_it_is_there(behind, field):
+def test_bytes_that_are_no_record_raise_an_error_and_requests_before_them_are_kept(behind, field):
     """Corner 110."""
     record = build_record(phy_offset=0)
     data = record + behind
@@ -398,7 +398,7 @@ def test_queues_and_index_are_the_reference_s(profile, seed, tmp_path):
     built.check()
 
 
-def test_piece_by_piece_gives_the_same_files(seed, tmp_path):
+def test_part_by_part_gives_the_same_files(seed, tmp_path):
     rng = random.Random(f"{seed} piecewise")
     built = Built(tmp_path / "store", [draw_plain(rng) for _ in range(200)])
     ends = [offset + record.total_size for offset, record in ReferenceLog(read_files(built.root / "commitlog")).records]
@@ -409,7 +409,7 @@ def test_piece_by_piece_gives_the_same_files(seed, tmp_path):
     built.check()
 
 
-def test_what_is_dispatched_again_is_put_once(seed, tmp_path):
+def test_records_that_are_dispatched_twice_are_put_once(seed, tmp_path):
     """Corner 40."""
     rng = random.Random(f"{seed} again")
     built = Built(tmp_path / "store", [draw_plain(rng) for _ in range(100)], index=False)

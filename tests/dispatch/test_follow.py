@@ -117,7 +117,7 @@ def test_columns_of_an_iterator_are_followed_in_every_batch(tmp_path):
         assert list(first.columns) == list(second.columns) == ["topic", "phy_offset"]
 
 
-def test_what_is_followed_can_be_indexed(seed, tmp_path):
+def test_followed_requests_can_be_indexed(seed, tmp_path):
     with open_store(tmp_path / "store") as store:
         put_many(store, seed, 30)
         store.flush()
@@ -227,7 +227,7 @@ def test_following_resumes_where_it_was_left(seed, tmp_path):
         assert [request.phy_offset for request in store.follow(at, poll=None)] == expected[70:]
 
 
-def test_following_stops_when_it_is_told_to(tmp_path):
+def test_following_stops_on_request(tmp_path):
     with open_store(tmp_path / "store") as store:
         stop = threading.Event()
         threading.Timer(0.05, stop.set).start()
@@ -312,7 +312,7 @@ def test_own_dispatchers_get_every_message_once_and_in_order(seed, tmp_path):
     assert second.offsets == expected
 
 
-def test_own_dispatchers_get_what_was_put_after_they_were_added(tmp_path):
+def test_own_dispatchers_get_the_messages_that_are_put_after_they_were_added(tmp_path):
     with open_store(tmp_path / "store") as store:
         before = [store.put_message(Message("T", b"")).phy_offset for _ in range(3)]
         store.flush()

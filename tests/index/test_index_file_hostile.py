@@ -250,7 +250,7 @@ def test_a_slot_that_equals_the_count_of_a_full_file_lies_outside_it(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"not an index file\n" * 100, bytes(39), bytes(40), bytes(5000)], ids=len
 )
-def test_what_is_no_index_file_is_an_error(content, tmp_path):
+def test_anything_but_an_index_file_is_an_error(content, tmp_path):
     path = write(tmp_path / "index", content)
     for geometry in ({}, GEOMETRY):
         for mode in ("r", "r+"):
@@ -293,7 +293,7 @@ def test_items_that_no_geometry_finds_leave_the_given_one(tmp_path):
         assert len(file) == 15
 
 
-def test_after_a_crash_of_which_only_the_newest_items_are_not_found_no_other_geometry_is_looked_for(
+def test_no_other_geometry_is_searched_if_a_crash_lost_only_the_newest_items(
     tmp_path, monkeypatch
 ):
     """Among all that a large file can have, that takes seconds."""

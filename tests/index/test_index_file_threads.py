@@ -241,7 +241,7 @@ def watch_from_another_process(path):
         watch(reader, done)
 
 
-def test_readers_of_any_mapping_always_find_what_was_there_while_a_writer_puts(tmp_path):
+def test_readers_of_any_mapping_always_find_older_items_while_a_writer_puts(tmp_path):
     writer = filled(tmp_path / "index", 2 * LAST)
     command = [sys.executable, __file__, "watch_from_another_process", str(writer.path)]
     done = threading.Event()

@@ -553,7 +553,7 @@ def test_an_unclean_exit_without_a_checkpoint_is_refused_and_no_file_is_deleted(
 
 
 @pytest.mark.parametrize(("topic", "key"), [("T", None), ("T", 7), ("T", b"a"), (None, "a")])
-def test_what_is_no_text_is_no_topic_and_no_key(index, topic, key):
+def test_a_value_that_is_no_text_is_no_topic_and_no_key(index, topic, key):
     with pytest.raises(TypeError, match="a str was expected"):
         rolled(index).service.query_offset(topic, key)
 
@@ -615,7 +615,7 @@ def test_a_file_whose_name_is_not_on_the_disk_is_made_again_and_not_left(index, 
         assert [file.path for file in service.files] == list(index.iterdir())
 
 
-def test_names_that_are_no_numbers_are_passed_over_when_loading(index):
+def test_names_that_are_no_numbers_are_skipped_when_loading(index):
     """Corner 74."""
     pair = rolled(index)
     (index / "notes.txt").write_text("mine")

@@ -181,7 +181,7 @@ def test_a_file_in_use_stays_open_beyond_the_bound_until_the_index_is_closed(ind
 # ---- files that are not open -------------------------------------------------------------------------------
 
 
-def test_files_are_a_sequence_of_which_each_is_opened_when_it_is_asked_for(index, two_open):
+def test_files_are_a_sequence_and_each_is_opened_when_it_is_used(index, two_open):
     names = sorted(path.name for path in index.iterdir())
     with IndexService.open(index, **GEOMETRY) as reader:
         files = reader.files
@@ -197,7 +197,7 @@ def test_files_are_a_sequence_of_which_each_is_opened_when_it_is_asked_for(index
             files[FILES]
 
 
-def test_a_file_that_expires_while_it_is_not_open_is_passed_over(index, two_open):
+def test_a_file_that_expires_while_it_is_not_open_is_skipped(index, two_open):
     with IndexService.open(index, **GEOMETRY) as reader:
         oldest = reader.files[0].path
         list(reader.files[5:])
@@ -211,7 +211,7 @@ def test_a_file_that_expires_while_it_is_not_open_is_passed_over(index, two_open
 
 
 @pytest.mark.parametrize("geometry", [GEOMETRY, {}], ids=["given", "shown"])
-def test_a_file_that_expires_while_the_index_is_opened_is_passed_over(index, geometry, monkeypatch):
+def test_a_file_that_expires_while_the_index_is_opened_is_skipped(index, geometry, monkeypatch):
     paths = index_directory.index_paths(index)
     paths[0].unlink()
     monkeypatch.setattr(index_directory, "index_paths", lambda directory: paths)
@@ -270,7 +270,7 @@ def flushed(monkeypatch):
     return SimpleNamespace(names=names, failing=failing)
 
 
-def test_what_was_not_written_since_the_last_flush_is_not_flushed(tmp_path, flushed):
+def test_files_without_changes_since_the_last_flush_are_not_flushed(tmp_path, flushed):
     with IndexService.open(tmp_path, "a", **GEOMETRY) as service:
         add(service)
         service.flush()

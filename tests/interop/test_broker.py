@@ -228,7 +228,7 @@ def test_a_broker_and_rocketstore_write_in_turn(client, root, tmp_path, seed):
         check_queries(client, rng, messages)
 
 
-def test_each_goes_on_when_the_other_was_killed(client, root, tmp_path, seed):
+def test_each_continues_when_the_other_was_killed(client, root, tmp_path, seed):
     rng = random.Random(seed)
     acknowledged = write_and_be_killed(root, seed, 2000)
     with Broker(client, root, QUEUES, tmp_path) as broker:

@@ -65,7 +65,7 @@ def test_random_values_have_the_effect_that_they_have_on_the_broker(java, tmp_pa
 
 
 @pytest.mark.parametrize(("line", "name", "before", "since"), LATER, ids=[line for line, *_ in LATER])
-def test_a_property_comes_with_the_release_that_is_said(java, line, name, before, since):
+def test_a_property_comes_with_its_documented_release(java, line, name, before, since):
     (answer,) = java.broker_files([line.encode()])
     numbers = [tuple(map(int, release.split("."))) for release in (java.release, since)]
     has_property = answer.get(line.partition("=")[0]) == line.partition("=")[2]

@@ -104,7 +104,7 @@ def test_an_index_file_of_another_length_is_loaded(java, sound, tmp_path, change
     assert (length == full) == (change == "shorter")
 
 
-def test_a_queue_of_three_files_ends_at_what_is_no_unit(java, sound, tmp_path):
+def test_a_queue_of_three_files_ends_at_bytes_that_are_no_unit(java, sound, tmp_path):
     """Kind unit-invalid."""
     answer, _, offset = load(java, sound, tmp_path / "store", "no_unit_among_expired_ones")
     (queue,) = (each for each in answer["queues"] if (each["topic"], each["queueId"]) == ("TopicTest", 1))

@@ -61,7 +61,7 @@ def test_the_log_begins_and_ends_where_recovery_leaves_it(store):
         assert log.max_phy_offset == answer["maxOffset"]
 
 
-def test_where_no_message_begins_there_is_none(store, seed):
+def test_no_message_is_found_at_an_offset_where_none_begins(store, seed):
     rng = random.Random(seed)
     starts = {row["message"]["commitLogOffset"] for row in java_records(store)}
     with open_log(store) as log:

@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.broker]
 
 
 @pytest.mark.parametrize("release", config_probes.RELEASES)
-def test_rocketmq_decodes_each_probe_as_it_is_noted(release, tmp_path):
+def test_rocketmq_decodes_each_probe_as_recorded(release, tmp_path):
     probes = config_probes.probes()
     client = Client(release, tmp_path)
     try:

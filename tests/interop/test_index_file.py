@@ -60,7 +60,7 @@ def test_files_of_a_hundred_thousand_items_agree(java_of, tmp_path, seed):
 
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("rocketstore_begins", [False, True])
-def test_files_are_gone_on_with_by_the_other_side(java, tmp_path, seed, number, rocketstore_begins):
+def test_files_are_continued_by_the_other_side(java, tmp_path, seed, number, rocketstore_begins):
     rng = random_of(seed, java, (number, rocketstore_begins))
     geometry = cases.geometry(rng)
     rows = cases.rows(rng, cases.row_count(rng, geometry[1]))

@@ -45,7 +45,7 @@ def test_the_same_messages_give_the_same_files_and_answers_many_times(java, tmp_
 
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("rocketstore_begins", [False, True])
-def test_a_directory_is_gone_on_with_by_the_other_side(java, tmp_path, seed, number, rocketstore_begins):
+def test_a_directory_is_continued_by_the_other_side(java, tmp_path, seed, number, rocketstore_begins):
     """Corner 77."""
     rng = random_of(seed, java, (number, rocketstore_begins))
     geometry = cases.geometry(rng)

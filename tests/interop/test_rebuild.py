@@ -116,7 +116,7 @@ def is_refused(message, config):
 
 @pytest.mark.parametrize("was_killed", [False, True])
 @pytest.mark.parametrize(("release", "profile"), CASES)
-def test_rocketmq_keeps_what_was_built(store_of, tmp_path, release, profile, was_killed):
+def test_rocketmq_keeps_the_rebuilt_files(store_of, tmp_path, release, profile, was_killed):
     store = store_of(release, profile, crash=was_killed, **ONE_INDEX_FILE)
     root = without_queues_and_index(store.root, tmp_path / "store")
     tell_batch_topics(root, store.options["batchTopics"])
@@ -176,7 +176,7 @@ def delete_queues_and_index(root):
 
 
 @pytest.mark.parametrize("deleted", [True, False])
-def test_a_broker_serves_what_was_built(client, root, tmp_path, seed, deleted):
+def test_a_broker_serves_rebuilt_queues(client, root, tmp_path, seed, deleted):
     with open_writer(root) as store:
         messages = write(store, seed, "first", 800)
     with Broker(client, root, QUEUES, tmp_path) as broker:

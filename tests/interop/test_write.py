@@ -114,7 +114,7 @@ def test_a_killed_writer_leaves_the_same_files(halves, tmp_path, seed):
 
 
 @pytest.mark.parametrize("end", ["half", "crashed"])
-def test_a_store_that_rocketmq_began_is_gone_on_with(halves, tmp_path, seed, end):
+def test_a_store_that_rocketmq_began_is_continued(halves, tmp_path, seed, end):
     shutil.copytree(getattr(halves, end), tmp_path / "ours")
     with writing(tmp_path / "ours", halves.options, halves.release) as store:
         put_some(store, halves, seed, slice(halves.cut, None))
@@ -123,7 +123,7 @@ def test_a_store_that_rocketmq_began_is_gone_on_with(halves, tmp_path, seed, end
 
 
 @pytest.mark.parametrize("given", OWN_CLOCK, ids="-".join)
-def test_rocketmq_goes_on_with_a_store_that_was_begun_here(halves_of, given, tmp_path, seed):
+def test_rocketmq_continues_a_store_that_was_begun_here(halves_of, given, tmp_path, seed):
     halves = halves_of(*given)
     with writing(tmp_path / "ours", halves.options, halves.release) as store:
         put_some(store, halves, seed, slice(halves.cut))

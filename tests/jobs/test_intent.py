@@ -125,7 +125,7 @@ def bodies(root):
 # ---- what is written -------------------------------------------------------------------------------------------
 
 
-def test_pieces_become_what_put_messages_makes_of_the_same_rows(base, tmp_path, parts):
+def test_prepared_rows_give_the_records_that_put_messages_gives(base, tmp_path, parts):
     expected = contents(serial(base, tmp_path, parts))
     write_pieces(base, JOB, make_pieces(base, parts), TIME)
     assert contents(base) == expected
@@ -161,12 +161,12 @@ def test_messages_keep_times_that_are_given(base, tmp_path):
     assert contents(base) == contents(other)
 
 
-def test_without_pieces_an_empty_store_is_made(tmp_path):
+def test_without_prepared_rows_an_empty_store_is_made(tmp_path):
     write_pieces(tmp_path / "new", JOB, [], config=config_of())
     assert bodies(tmp_path / "new") == []
 
 
-def test_queues_go_round_from_piece_to_piece(tmp_path):
+def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_path):
     rows = [{"topic": "T", "queueId": ANY_QUEUE, "body": b"x"}] * 7
     write_pieces(tmp_path, JOB, make_pieces(tmp_path, [[rows[:1], rows[1:3]], [rows[3:]]]), TIME, config=config_of())
     with rocketstore.open(tmp_path) as store:
@@ -228,7 +228,7 @@ def test_a_store_that_is_open_for_writing_is_left_alone(base, parts):
 
 
 @pytest.mark.parametrize("damage", ["cut", "missing", "flipped"])
-def test_a_damaged_piece_leaves_the_store_as_it_was(base, parts, seed, damage):
+def test_a_damaged_file_of_prepared_rows_leaves_the_store_unchanged(base, parts, seed, damage):
     before = contents(base)
     pieces = make_pieces(base, parts)
     path = prepared_path(base, JOB) / pieces[1].name
@@ -246,7 +246,7 @@ def test_a_damaged_piece_leaves_the_store_as_it_was(base, parts, seed, damage):
     assert not intent_path(base).exists()
 
 
-def test_any_flipped_bit_of_a_piece_is_found(tmp_path):
+def test_any_flipped_bit_in_prepared_rows_is_found(tmp_path):
     """Those of its queues, too: a message would go to another queue."""
     (piece,) = make_pieces(tmp_path, [[[{"topic": "T", "queueId": 0, "body": b"body"}]]])
     directory = prepared_path(tmp_path, JOB)
@@ -312,7 +312,7 @@ def test_a_write_whose_end_does_not_come_to_the_disk_is_undone(base, parts, monk
 
 
 @pytest.mark.parametrize(("owner", "name"), [(write_job, "sweep_abandoned"), (StoreWriter, "_seal")])
-def test_what_fails_when_a_write_is_done_is_told_of_and_not_raised(base, parts, monkeypatch, caplog, owner, name):
+def test_an_error_after_a_finished_write_is_reported_and_not_raised(base, parts, monkeypatch, caplog, owner, name):
     """Whoever is told that it failed puts the messages once more."""
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, fail)
@@ -367,7 +367,7 @@ def test_killed_at_any_call_all_of_it_is_there_or_nothing(base, tmp_path, parts,
 
 
 @pytest.mark.slow
-def test_killed_while_it_is_undone_the_next_opening_goes_on(base, tmp_path, parts):
+def test_an_undoing_that_was_killed_is_finished_by_the_next_opening(base, tmp_path, parts):
     before = contents(base)
     made = shutil.copytree(base, tmp_path / "made")
     kill_at_append(made, make_pieces(made, parts), 8, torn=True)
@@ -487,7 +487,7 @@ def append_messages(root):
         store.put_message(Message("Orders", b"later", queue_id=0))
 
 
-def test_without_its_pieces_nothing_of_a_write_is_cut(base, parts, caplog):
+def test_without_its_prepared_rows_no_record_of_a_write_is_cut(base, parts, caplog):
     kill_at_append(base, make_pieces(base, parts), 5)
     shutil.rmtree(prepared_path(base, JOB))
     there = bodies(base)
@@ -609,7 +609,7 @@ def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
 # ---- what is swept ------------------------------------------------------------------------------------------
 
 
-def test_pieces_of_a_killed_job_are_swept_by_the_next_write_but_not_those_of_one_that_lives(base, parts):
+def test_the_next_write_deletes_prepared_rows_of_killed_jobs_and_keeps_those_of_living_jobs(base, parts):
     old, new = prepared_path(base, "dead"), prepared_path(base, "alive")
     for directory in (old, new):
         directory.mkdir()

@@ -142,7 +142,7 @@ def test_a_batch_whose_writer_is_killed_is_stored_once_when_it_is_written_again(
     assert last_version(root, APP) == 2
 
 
-def test_a_commit_that_fails_is_undone_and_not_noted(root, monkeypatch):
+def test_a_commit_that_fails_is_undone_and_not_recorded(root, monkeypatch):
     write(root, 1)
 
     def fail(path):
@@ -158,7 +158,7 @@ def test_a_commit_that_fails_is_undone_and_not_noted(root, monkeypatch):
     assert bodies(root) == of(1, 2)
 
 
-def test_a_batch_that_another_writer_went_on_behind_is_noted_and_not_cut(root):
+def test_a_batch_that_another_writer_continued_behind_is_recorded_and_not_cut(root):
     """A broker, which knows no intents, was started after the crash and took a message."""
     killed_at(root, 2, intent_module, "commit_transaction", before=True)
     aside = intent_path(root).rename(root.with_name("aside"))

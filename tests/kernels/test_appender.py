@@ -143,21 +143,21 @@ def test_8_bytes_stay_behind_the_last_record(left, fits, tmp_path):
     assert log.appender.phy_offset == SIZE
 
 
-def test_a_full_file_is_left_as_it_is(tmp_path):
+def test_a_full_file_is_left_unchanged(tmp_path):
     log = Log(tmp_path, position=SIZE)
     for _ in range(3):
         assert log.add(body(92)).append() == 0
         assert log.data == bytes(SIZE)
 
 
-def test_a_file_too_full_for_a_blank_is_left_as_it_is(tmp_path):
+def test_a_file_too_full_for_a_blank_is_left_unchanged(tmp_path):
     log = Log(tmp_path, position=SIZE - 7)
     assert log.add(body(92)).append() == 0
     assert log.data == bytes(SIZE)
     assert log.appender.position == SIZE
 
 
-def test_a_blank_leaves_what_is_behind_its_8_bytes(tmp_path):
+def test_a_blank_keeps_the_bytes_behind_its_8_bytes(tmp_path):
     """Corner 11."""
     log = Log(tmp_path, position=500)
     log.file.view()[500:] = b"\xaa" * 500
@@ -165,7 +165,7 @@ def test_a_blank_leaves_what_is_behind_its_8_bytes(tmp_path):
     assert log.data == bytes(500) + blank(500)[:8] + b"\xaa" * 492
 
 
-def test_appending_goes_on_in_the_next_file_with_what_did_not_fit(tmp_path):
+def test_appending_continues_in_the_next_file_with_the_message_that_did_not_fit(tmp_path):
     log = Log(tmp_path, position=400)
     log.add(*(body(200) for _ in range(7)))
     assert log.append() == 2

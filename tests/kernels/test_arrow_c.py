@@ -90,7 +90,7 @@ def test_a_capsule_refused_for_its_type_is_given_back():
     ],
     ids=lambda column: type(column).__name__,
 )
-def test_what_is_no_column_of_strings_is_refused(column):
+def test_anything_but_a_column_of_strings_is_refused(column):
     for _ in range(2):
         with pytest.raises((TypeError, ValueError)):
             hash_keys(column)

@@ -89,7 +89,7 @@ READ = ["topic", "sys_flag", "properties", "queue_id", "flag", "born_host", "bor
 
 
 @pytest.mark.parametrize("body", ["body", "raw_body"])
-def test_what_was_read_is_put_again_as_it_was(tmp_path, seed, body):
+def test_messages_that_were_read_are_put_again_unchanged(tmp_path, seed, body):
     made = table(random.Random(seed), 40, values=("1", "x y"))  # one without a value is not read
     flags = pa.array([random.Random(seed).choice([0, 4, 8]) for _ in range(40)], pa.int32())
     made = made.drop_columns([name for name in ("sysFlag", "rawBody") if name in made.column_names])

@@ -33,11 +33,11 @@ def test_every_length_gives_what_zlib_gives_at_alignment(alignment):
 
 
 @pytest.mark.parametrize("start", STARTS)
-def test_every_length_goes_on_from_what_stands_before(start):
+def test_a_checksum_continues_from_that_of_the_bytes_before(start):
     assert not lengths_that_differ(memoryview(DATA), start)
 
 
-def test_a_checksum_in_pieces_equals_that_of_the_whole():
+def test_a_checksum_in_parts_equals_that_of_the_whole():
     whole = zlib.crc32(DATA)
     view = memoryview(DATA)
     wrong = [cut for cut in range(len(DATA) + 1) if csrc.crc32(view[cut:], csrc.crc32(view[:cut])) != whole]
@@ -89,6 +89,6 @@ def test_a_buffer_with_gaps_is_refused(view):
 
 
 @pytest.mark.parametrize("data", ["text", None, 1, [1, 2]])
-def test_what_is_no_buffer_is_refused(data):
+def test_anything_but_a_buffer_is_refused(data):
     with pytest.raises(TypeError, match="bytes-like"):
         csrc.crc32(data)

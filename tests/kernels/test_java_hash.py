@@ -249,7 +249,7 @@ def test_a_missing_value_in_a_pandas_series_is_a_null():
     ],
     ids=repr,
 )
-def test_what_is_not_a_column_of_strings_is_a_type_error(column):
+def test_anything_but_a_column_of_strings_is_a_type_error(column):
     with pytest.raises(TypeError):
         hash_keys(column)
 

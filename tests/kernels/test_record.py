@@ -108,7 +108,7 @@ def dispatch_of(dispatch, size):
     }
 
 
-def test_rocketmq_s_verdict_on_2004_pieces_of_bytes_is_the_check_s():
+def test_the_check_agrees_with_rocketmq_on_2004_byte_strings():
     rows = stores.records()
     assert len(rows) == 2004
     different = []

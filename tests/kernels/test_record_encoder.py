@@ -236,7 +236,7 @@ def test_a_host_is_its_address_and_four_bytes_of_port(text):
     "text",
     ["", ":", "1.2.3.4", "1.2.3.4:", "1.2.3:4", "::1:80", "[]:80", "[1.2.3.4]:80", "[::1]", "a:1", "01.2.3.4:5:6"],
 )
-def test_what_is_no_host_is_refused(text):
+def test_anything_but_a_host_is_refused(text):
     with pytest.raises(ValueError, match="must be an address and a port"):
         parse_host(text)
 

@@ -141,12 +141,12 @@ def test_files_in_the_middle_of_a_run_show_its_size_too(tmp_path):
 
 
 @RUNS
-def test_a_last_file_of_no_length_is_passed_over(store, name):
+def test_a_last_file_of_no_length_is_skipped(store, name):
     (store / DIRECTORIES[name] / f"{2 * SMALL[name]:020}").touch()
     assert sizes(writing_config(store, StoreConfig(**INDEX))) == SMALL
 
 
-def test_what_is_no_file_of_a_run_is_passed_over(store):
+def test_files_that_do_not_belong_to_a_run_are_skipped(store):
     for name in ("abc", "--5", "007", "+1", "\u0663", "99999999999"):  # of 007 and +1 RocketMQ loads 7 and 1
         make(store / "consumequeue" / "T" / name, 77)
     make(store / "consumequeue" / "T" / "0" / f"{99:020}", 77)
@@ -340,19 +340,19 @@ def test_only_what_the_bytes_depend_on_is_left(tmp_path):
     }
 
 
-def test_what_is_left_gives_the_sizes_that_a_config_leaves_out(tmp_path):
+def test_saved_sizes_replace_those_that_a_config_leaves_out(tmp_path):
     save_geometry(tmp_path, LEFT)
     given = StoreConfig(max_index_num=7, compat="5.3")
     assert writing_config(tmp_path, given) == replace(given, **{**SMALL, "max_index_num": 7})
 
 
-def test_what_is_left_decides_where_files_do_not(store):
+def test_saved_sizes_decide_where_files_do_not(store):
     save_geometry(store, StoreConfig(**INDEX))
     assert sizes(writing_config(store)) == SMALL
 
 
 @RUNS
-def test_what_is_left_and_files_contradict_is_refused_unless_the_files_size_is_given(store, name):
+def test_a_contradiction_of_saved_sizes_and_files_is_refused_unless_the_files_size_is_given(store, name):
     save_geometry(store, StoreConfig(**{**SMALL, name: 2 * SMALL[name]}))
     known = rf"{2 * SMALL[name]} by config/rocketstore\.json"
     with pytest.raises(ValueError, match=rf"{name}: {known}, {SMALL[name]} by {store}") as caught:
@@ -371,7 +371,7 @@ def test_the_same_is_not_written_again(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch, call):
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
     save_geometry(tmp_path, LEFT)
 
     def fail(*_, **__):

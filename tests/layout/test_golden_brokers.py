@@ -241,7 +241,7 @@ def test_rebuild_makes_queues_of_files_and_says_how_the_broker_must_be_started(r
 
 
 @pytest.mark.parametrize(("name", "word"), [("compaction", "compacted"), ("tiered", "tier")])
-def test_what_consumers_get_from_elsewhere_is_noted(open_store, name, word):
+def test_messages_that_consumers_get_from_elsewhere_are_reported(open_store, name, word):
     with open_store(name) as store:
         (text,) = store.summary().notes
         assert word in text
@@ -305,7 +305,7 @@ def test_verify_knows_the_files_of_a_controllers_broker(root_of, tmp_path, name)
     assert rocketstore.verify(root).findings == []
 
 
-def test_what_is_no_file_in_the_place_of_a_database_neither_hangs_nor_stops_a_look(root_of, tmp_path):
+def test_a_pipe_in_the_place_of_a_database_neither_hangs_nor_stops_a_reader(root_of, tmp_path):
     root = shutil.copytree(root_of("default"), tmp_path / "default")
     for name in ("MANIFEST-000005", "000004.log"):
         (root / "rocksdbstore" / name).unlink()
@@ -318,7 +318,7 @@ def test_what_is_no_file_in_the_place_of_a_database_neither_hangs_nor_stops_a_lo
         assert store.layout.is_plain
 
 
-def test_a_store_that_a_broker_left_is_gone_on_with(root_of, tmp_path):
+def test_a_store_that_a_broker_left_is_continued(root_of, tmp_path):
     root = shutil.copytree(root_of("default"), tmp_path / "default")
     with rocketstore.open(root, "a", config=SIZES) as store:
         expected = brokers.truth("default")["topics"]["Plain"]["about"]["range0"][1]

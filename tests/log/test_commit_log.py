@@ -208,7 +208,7 @@ def test_a_slice_of_a_batch_is_a_batch_of_its_rows(tmp_path):
         assert [(m.keys, m.body) for m in part] == [(m.keys, m.body) for m in [*batch][rows]]
 
 
-def test_what_is_no_row_or_column_of_a_batch_is_named(tmp_path):
+def test_a_missing_row_or_column_of_a_batch_is_named(tmp_path):
     log, _ = make(tmp_path, some(3))
     (batch,) = log.scan(columns=["phy_offset", "keys"])
     with pytest.raises(ValueError, match="names: 'nope' is none of phy_offset, keys"):
@@ -385,7 +385,7 @@ def test_a_masked_offset_is_none(tmp_path):
     assert len(log.get_messages(np.ma.array(offsets))) == 2
 
 
-def test_a_body_that_does_not_decompress_is_told_only_where_bodies_are_selected(tmp_path):
+def test_a_body_that_does_not_decompress_is_an_error_only_where_bodies_are_selected(tmp_path):
     log, offsets = make(tmp_path, [{"body": b"no zlib", "sys_flag": 1}])
     batch = log.get_messages(offsets, columns=["phy_offset", "body"])
     assert batch.select(iter(["phy_offset"])).phy_offset.tolist() == offsets
@@ -454,7 +454,7 @@ def test_a_batch_s_ids_joined_by_commas_are_each_an_id():
 @pytest.mark.parametrize(
     "text", ["", "00", "G" * 32, "0" * 31, "0" * 40, "0" * 57, " " * 32, "é" * 32, "0" * 30 + "\n0"]
 )
-def test_what_is_no_message_id_is_a_value_error(text):
+def test_a_text_that_is_no_message_id_is_a_value_error(text):
     with pytest.raises(ValueError, match="is no message id"):
         phy_offset_of(text)
 
@@ -496,7 +496,7 @@ def test_nothing_is_read_behind_the_8_bytes_of_a_blank(behind, tmp_path):
         assert log.max_phy_offset == FILE + len(record)
 
 
-def test_files_of_only_a_blank_are_passed_over(tmp_path):
+def test_files_of_only_a_blank_are_skipped(tmp_path):
     write_file(tmp_path, 0, blank(FILE))
     write_file(tmp_path, FILE, blank(FILE))
     with CommitLog.open(tmp_path) as log:

@@ -266,7 +266,7 @@ def test_the_oldest_file_can_be_deleted_while_the_log_is_read(tmp_path):
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
-def test_a_scan_goes_on_behind_files_that_expire_before_it_comes_to_them(on_corrupt, threads, tmp_path, no_waiting):
+def test_a_scan_continues_behind_files_that_expire_before_it_comes_to_them(on_corrupt, threads, tmp_path, no_waiting):
     writer = Writer(tmp_path)
     for i in range(150):
         writer.append(writer.record(i))

@@ -84,7 +84,7 @@ def test_messages_roll_over_files(tmp_path):
 
 
 @pytest.mark.parametrize("phy_offset", [0, SIZE, 7 * SIZE, (1 << 40)])
-def test_a_log_goes_on_at_the_beginning_of_a_file_that_is_not_there(phy_offset, tmp_path):
+def test_a_log_continues_at_the_beginning_of_a_file_that_is_not_there(phy_offset, tmp_path):
     writer = writer_of(tmp_path, phy_offset=phy_offset)
     assert writer.phy_offset == phy_offset
     assert writer.append(message(), BEGIN).phy_offset == phy_offset
@@ -92,7 +92,7 @@ def test_a_log_goes_on_at_the_beginning_of_a_file_that_is_not_there(phy_offset, 
     assert sorted(read_files(tmp_path)) == [phy_offset]
 
 
-def test_a_log_goes_on_in_a_file_that_is_there(tmp_path):
+def test_a_log_continues_in_a_file_that_is_there(tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
     writer.close()
@@ -278,7 +278,7 @@ def test_nothing_is_synced_up_to_where_it_is_on_the_disk(synced, tmp_path):
 
 
 @linux_only
-def test_a_failed_flush_is_not_taken_for_done(monkeypatch, tmp_path):
+def test_a_failed_flush_is_not_treated_as_done(monkeypatch, tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
     real = os.fsync
@@ -299,7 +299,7 @@ def test_a_failed_flush_is_not_taken_for_done(monkeypatch, tmp_path):
 
 
 @linux_only
-def test_a_failed_flush_fails_all_who_wait_for_it_and_none_tries_again(monkeypatch, tmp_path):
+def test_a_failed_flush_fails_all_its_waiters_and_none_tries_again(monkeypatch, tmp_path):
     writer = writer_of(tmp_path)
     writer.append(message(), BEGIN)
     started, finish, errors, calls = threading.Event(), threading.Event(), [], []
@@ -353,7 +353,7 @@ def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
     assert all(record < where for record, where in said)
 
 
-def test_appending_goes_on_while_a_flush_waits_for_the_disk(monkeypatch, tmp_path):
+def test_appending_continues_while_a_flush_waits_for_the_disk(monkeypatch, tmp_path):
     writer = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20)
     writer.append(message(), BEGIN)
     started, finish, real = threading.Event(), threading.Event(), os.fsync
@@ -440,7 +440,7 @@ def test_after_closing_nothing_is_appended(tmp_path):
     assert [offset for offset, _ in scan(read_files(tmp_path))] == [0]
 
 
-def test_closing_again_takes_no_file_from_who_writes_the_log_now(tmp_path):
+def test_closing_twice_takes_no_file_from_another_writer(tmp_path):
     closed, writer = (writer_of(tmp_path, allocate_file_ahead=True) for _ in range(2))
     closed.append(message(), BEGIN)
     wait_for((tmp_path / f"{SIZE:020}").exists)
@@ -464,7 +464,7 @@ def test_closing_leaves_no_descriptor(tmp_path):
 # ---- a log alone -------------------------------------------------------------------------------------------
 
 
-def test_a_log_alone_is_appended_to_and_gone_on_with(tmp_path):
+def test_a_log_alone_is_appended_to_and_continued(tmp_path):
     for number in range(3):
         with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
             result = log.append(message(), store_timestamp=BEGIN)
@@ -549,7 +549,7 @@ def test_mode_r_plus_appends_to_what_exists(tmp_path):
         assert (log.mode, log.append(message()).phy_offset) == ("r+", 0)
 
 
-def test_many_messages_are_encoded_in_pieces(monkeypatch, tmp_path):
+def test_many_messages_are_encoded_in_parts(monkeypatch, tmp_path):
     """Between them other threads have a turn."""
     monkeypatch.setattr(log_writer, "ADDED", 3)
     with CommitLog.open(tmp_path, mode="a", config=config_of()) as log:
@@ -652,7 +652,7 @@ def test_a_forked_process_appends_nothing_to_the_log_of_a_store(tmp_path):
             rocketstore.open(tmp_path, "a")
 
 
-def test_a_log_alone_whose_last_record_ends_in_zeros_is_gone_on_with(tmp_path):
+def test_a_log_alone_whose_last_record_ends_in_zeros_is_continued(tmp_path):
     config = config_of(compat="5.1.4")  # before 5.2 the last property has no separator behind it
     for number in range(3):
         with CommitLog.open(tmp_path, "a", config=config) as log:

@@ -219,7 +219,7 @@ def test_after_a_crash_units_behind_the_log_are_counted_as_before(tmp_path):
     assert "unit-beyond-log" in {finding.kind for finding in findings}
 
 
-def test_a_writer_goes_on_where_the_queue_ends(tmp_path):
+def test_a_writer_continues_where_the_queue_ends(tmp_path):
     end = with_units_beyond(tmp_path)
     with rocketstore.open(tmp_path, "a", config=CONFIG_OF_LARGE_LOG) as store:
         put = store.put_message(Message("T0", b"new", queue_id=0))
@@ -322,7 +322,7 @@ def test_info_ends_with_1_if_the_index_has_records_that_were_lost_after_they_wer
     assert cli.run("info", tmp_path).exit_code == 1
 
 
-def test_a_writer_goes_on_at_the_end_and_saves_what_is_behind_it(tmp_path):
+def test_a_writer_continues_at_the_end_and_saves_the_bytes_behind_it(tmp_path):
     store_of(tmp_path, 30)
     end = cut_off(tmp_path, 10)
     before = damages.log_files(tmp_path)[0]

@@ -693,7 +693,7 @@ def test_a_scan_that_begins_within_a_sound_record_begins_with_the_next_whatever_
 
 
 @pytest.mark.parametrize(("begin", "end"), [(None, 6000), (None, 2 * FILE), (FILE, 6000), (5000, 6000)])
-def test_a_file_that_is_missing_where_a_range_ends_is_told(begin, end, tmp_path, threads):
+def test_a_file_that_is_missing_where_a_range_ends_is_reported(begin, end, tmp_path, threads):
     log, offsets = make(tmp_path, some(120))
     (tmp_path / f"{FILE:020d}").unlink()
     with pytest.raises(CorruptFileError, match="a file is missing"):
@@ -704,7 +704,7 @@ def test_a_file_that_is_missing_where_a_range_ends_is_told(begin, end, tmp_path,
 
 
 @pytest.mark.parametrize("size", [FILE // 2, 6000, 2 * FILE])
-def test_no_file_is_passed_over_where_a_wrong_size_is_given(size, tmp_path, threads):
+def test_no_file_is_skipped_if_a_wrong_size_is_given(size, tmp_path, threads):
     offsets = make_commit_log(tmp_path, FILE, some(200))
     with CommitLog.open(tmp_path, mapped_file_size=size) as log:
         assert offsets_of(log.scan(threads=threads)) == offsets
@@ -722,7 +722,7 @@ def test_offsets_may_be_numbers_of_numpy_and_must_be_whole(kind, tmp_path, threa
             log.scan(**wrong)
 
 
-def test_what_was_skipped_is_of_the_last_iteration(tmp_path):
+def test_skipped_ranges_are_those_of_the_last_iteration(tmp_path):
     log, offsets = make(tmp_path, some(20))
     damage(tmp_path, offsets[5])
     scan = log.scan(on_corrupt="skip")
@@ -838,7 +838,7 @@ def test_a_scan_that_is_not_read_to_its_end_leaves_nothing_running(tmp_path, thr
     log.close()
 
 
-def test_a_scan_goes_on_with_an_error_when_its_log_was_closed(tmp_path, threads, small_chunks):
+def test_a_running_scan_raises_an_error_when_its_log_is_closed(tmp_path, threads, small_chunks):
     log, _ = make(tmp_path, some(3000))
     batches = iter(log.scan(threads=threads, batch_size=2))
     first = next(batches)
@@ -907,7 +907,7 @@ def test_several_scans_of_one_log_run_at_once(tmp_path):
     assert all(a.phy_offset.tolist() == b.phy_offset.tolist() for a, b in pairs)
 
 
-def test_repr_says_what_is_read(tmp_path):
+def test_repr_names_the_range_that_is_read(tmp_path):
     log, _ = make(tmp_path, some(1))
     text = repr(log.scan(1000, columns=["topic", "keys"]))
     assert text.startswith("<Scan of <CommitLog ")

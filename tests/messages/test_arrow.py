@@ -70,7 +70,7 @@ def test_consume_raises_what_the_stream_raised(pa):
     assert caught.value is error
 
 
-def test_without_pyarrow_it_is_said_what_to_install(monkeypatch):
+def test_without_pyarrow_the_error_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"pip install rocketstore\[arrow\]"):
         arrow.message_schema()

@@ -193,7 +193,7 @@ def test_a_stream_without_batches_has_its_schema(pa):
         assert (table.num_rows, table.schema.equals(arrow_schema(pa))) == (0, True)
 
 
-def test_slices_of_what_was_exported_are_slices_of_its_rows(pa, seed):
+def test_slices_of_an_export_are_slices_of_its_rows(pa, seed):
     rows = random_rows(50, seed)
     batch = pa.record_batch(Batch(rows))
     for start, length in ((0, 50), (1, 9), (8, 8), (13, 30), (49, 1), (50, 0)):
@@ -202,7 +202,7 @@ def test_slices_of_what_was_exported_are_slices_of_its_rows(pa, seed):
         assert as_rows(piece) == rows[start : start + length]
 
 
-def test_columns_that_are_slices_are_exported_as_such(pa, seed):
+def test_columns_that_are_slices_are_exported_as_slices(pa, seed):
     rows = random_rows(20, seed)
     columns = columns_of(rows)
 
@@ -318,7 +318,7 @@ def test_a_column_that_does_not_fit_is_refused_by_its_name(name, column, seed):
         consume(Stream(one_batch(*columns, n=3)), read_all)
 
 
-def test_a_batch_of_another_length_than_said_is_refused(seed):
+def test_a_batch_of_another_length_than_declared_is_refused(seed):
     columns, _ = batch_of(random_rows(3, seed))
     for length in (2, 4, 0):
         with pytest.raises(ValueError, match=r"^topic: "):
@@ -959,7 +959,7 @@ def test_pandas_takes_a_stream_by_way_of_pyarrow(pa, seed):
 # ---- the table of messages ---------------------------------------------------------------------------------
 
 
-def test_a_table_has_what_was_asked_for_in_that_order():
+def test_a_table_has_the_requested_columns_in_their_order():
     assert list(message_fields(["tags", "topic"])) == ["tags", "topic"]
     assert message_fields(["tags"]) == {"tags": Field("tags", "u", nullable=True)}
     fields = message_fields()

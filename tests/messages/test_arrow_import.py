@@ -39,7 +39,7 @@ def column(name, values, kind=None):
 # ---- what a batch gives comes back -------------------------------------------------------------------------
 
 
-def test_a_table_comes_back_whole_and_in_pieces(messages):
+def test_a_table_comes_back_whole_and_in_parts(messages):
     assert pa.table(MessageBatch.of_arrow(messages)).equals(messages.combine_chunks())
     assert pa.concat_tables(map(pa.table, MessageBatch.iter_arrow(messages))).equals(messages)
     assert pa.table(MessageBatch.of_arrow(messages.to_reader(17))).equals(messages.combine_chunks())
@@ -294,7 +294,7 @@ def test_offsets_outside_the_data_are_an_error():
         MessageBatch.of_arrow(batch(body=array))
 
 
-def test_without_pyarrow_it_is_said_what_to_install(monkeypatch):
+def test_without_pyarrow_the_error_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install rocketstore\[arrow\]"):
         MessageBatch.of_arrow(batch())
@@ -314,7 +314,7 @@ def test_what_a_table_has_not_is_as_in_a_new_message():
     assert made == new
 
 
-def test_what_is_put_has_the_fields_of_the_table():
+def test_messages_that_are_put_have_the_fields_of_the_table():
     fields = {"queueId": [3], "flag": [4], "reconsumeTimes": [5], "bornTimestamp": [6], "storeTimestampMs": [7]}
     fields |= {"bornHost": ["1.2.3.4:5"], "storeHost": ["[::1]:9"], "preparedTransactionOffset": [8], "phyOffset": [9]}
     made = put_one(**fields)

@@ -249,7 +249,7 @@ def test_an_export_without_raw_bodies_is_not_imported_as_if_the_body_were_empty(
             assert sum(map(len, copy.scan())) == 0
 
 
-def test_export_counts_the_bad_bodies_of_all_pieces(tmp_path):
+def test_export_counts_the_bad_bodies_of_all_parts(tmp_path):
     with open_store(tmp_path / "store") as store:
         for _ in range(100):
             store.put_message(Message("T", b"plain " * 20, sys_flag=COMPRESSED, queue_id=0))

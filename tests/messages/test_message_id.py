@@ -128,6 +128,6 @@ def test_a_message_that_is_put_with_a_key_is_found_by_it(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "0", "G" * 32, "0" * 31, "0" * 55])
-def test_what_is_no_id_is_an_error(text):
+def test_anything_but_an_id_is_an_error(text):
     with pytest.raises(ValueError, match="is no message id"):
         message_id.phy_offset_of(text)

@@ -117,7 +117,7 @@ def test_numbers_are_parsed_as_java_parses_them(text, bits, number):
         ("9223372036854775808", 64),
     ],
 )
-def test_what_is_no_number_to_java_is_refused(text, bits):
+def test_a_text_that_is_no_number_in_java_is_refused(text, bits):
     with pytest.raises(ValueError, match=r"digit|fit"):
         parse_number(text, bits)
 

@@ -117,7 +117,7 @@ def test_every_record_can_be_built_again_from_its_fields(golden):
             assert built == data[position : position + parsed.size], start + position
 
 
-def test_every_piece_of_bytes_is_judged_as_rocketmq_judged_it():
+def test_every_byte_string_is_judged_as_rocketmq_judged_it():
     rows = stores.records()
     assert len(rows) == 2004
     for row in rows:

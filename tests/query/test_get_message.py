@@ -192,7 +192,7 @@ def test_offset_found_null_if_the_file_of_the_queue_is_missing(tmp_path):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_messages_of_a_log_file_that_is_missing_between_others_are_passed_over(tmp_path, limits):
+def test_messages_of_a_log_file_that_is_missing_between_others_are_skipped(tmp_path, limits):
     with store_of(tmp_path, [{"body": bytes(700)}] * 30, file_size=4096, cq_file_size=2000) as store:
         offsets = store.consume_queue("TopicTest", 0)[:].phy_offsets.tolist()
     first, following = (sum(offset < end for offset in offsets) for end in (8192, 12288))
@@ -202,7 +202,7 @@ def test_messages_of_a_log_file_that_is_missing_between_others_are_passed_over(t
         assert read(store, first - 1, 2, limits=limits) == ("FOUND", following + 1, [first - 1, following])
 
 
-def test_without_limits_a_missing_file_of_the_queue_is_said_and_the_rest_is_read(tmp_path):
+def test_without_limits_a_missing_file_of_the_queue_is_reported_and_the_rest_is_read(tmp_path):
     store_of(tmp_path, [{}] * 30).close()
     (tmp_path / QUEUE / f"{FILE_SIZE:020d}").unlink()
     with rocketstore.open(tmp_path) as store:
@@ -226,7 +226,7 @@ def test_message_was_removing_if_the_log_has_no_such_record(tmp_path, limits):
 
 
 @pytest.mark.parametrize("limits", [None, "broker"])
-def test_removing_is_not_said_once_a_message_was_found(tmp_path, limits):
+def test_the_status_is_not_removing_once_a_message_was_found(tmp_path, limits):
     with store_of(tmp_path, [{}] * 4, leftovers=True) as store:
         replace_units(tmp_path, 3, [(60_000, 100, 0)])
         assert read(store, 2, limits=limits) == ("FOUND", 4, [2])
@@ -262,7 +262,7 @@ def test_a_unit_that_leads_to_no_record_is_not_found(tmp_path):
         assert read(store, 0)[2] == [0, 2]
 
 
-def test_a_unit_that_leads_to_another_queue_s_record_gives_that_record_as_it_is(tmp_path):
+def test_a_unit_that_leads_to_another_queue_s_record_gives_that_record_unchanged(tmp_path):
     with store_of(tmp_path, [{}, {"topic": "Other"}, {}]) as store:
         other = (tmp_path / "consumequeue/Other/0" / f"{0:020d}").read_bytes()[:20]
         replace_units(tmp_path, 0, [UNIT.unpack(other)])
@@ -576,7 +576,7 @@ def test_a_queue_file_of_zeros_has_no_message(tmp_path):  # corner 43: RocketMQ 
             assert store.get_message("Zeros", 0, offset)[:4] == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
 
 
-def test_a_queue_ends_before_a_file_of_zeros_and_later_units_are_not_taken_for_others(tmp_path):
+def test_a_queue_ends_before_a_file_of_zeros_and_later_units_are_not_mistaken_for_others(tmp_path):
     """Corner 44."""
     with store_of(tmp_path, [{}] * 25) as store:
         path = tmp_path / QUEUE / f"{FILE_SIZE:020d}"

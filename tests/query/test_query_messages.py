@@ -530,7 +530,7 @@ def test_a_single_entry_is_searched_and_an_empty_file_is_not(tmp_path):
         assert (offsets_of(found), found.complete) == ([offset], True)
 
 
-def test_a_message_that_is_indexed_while_it_is_looked_for_is_found_or_said_to_be_missing(tmp_path, monkeypatch):
+def test_a_message_that_is_indexed_during_a_query_is_found_or_reported_as_missing(tmp_path, monkeypatch):
     store, log = store_of(tmp_path, [message("k0"), message("k1", at=1)])
     index = IndexService(SLOTS, ITEMS)
     index.build_index(log.records[0][1])
@@ -550,7 +550,7 @@ def test_a_message_that_is_indexed_while_it_is_looked_for_is_found_or_said_to_be
         assert (offsets_of(found), found.complete) == ([log.records[1][0]], True)
 
 
-def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):
+def test_entries_beyond_the_end_of_the_log_are_skipped(tmp_path):
     """Corner 80."""
     store, log = store_of(tmp_path, [message("k")])
     index = oracle.build_index(log, SLOTS, ITEMS)
@@ -561,7 +561,7 @@ def test_entries_beyond_the_end_of_the_log_are_passed_over(tmp_path):
         assert query(store, "k") == [log.records[0][0]]
 
 
-def test_entries_of_expired_messages_are_passed_over(tmp_path):
+def test_entries_of_expired_messages_are_skipped(tmp_path):
     """Corner 78."""
     records = [message("k", body=bytes(1500)) for _ in range(8)]
     store, log = store_of(tmp_path, records, file_size=4096)
@@ -657,7 +657,7 @@ def test_an_index_that_is_renamed_while_it_is_opened_is_none(tmp_path, monkeypat
         assert store.index is None
 
 
-def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_noted(tmp_path):
+def test_an_index_whose_first_file_is_being_made_gets_the_geometry_that_was_saved(tmp_path):
     config = rocketstore.StoreConfig(max_hash_slot_num=SLOTS, max_index_num=ITEMS, mapped_file_size_commit_log=1 << 20)
     with rocketstore.open(tmp_path, "a", config=config) as writer:
         writer.put_message(rocketstore.Message("T", b"no key"))
@@ -694,7 +694,7 @@ def test_a_full_file_has_one_entry_less_than_its_number_of_items(tmp_path):
             assert query(store, f"k{n}") == [offset]
 
 
-def test_after_a_crash_the_index_is_read_as_it_is(tmp_path):
+def test_after_a_crash_the_index_is_read_without_repair(tmp_path):
     """A broker would delete the index. Corners 76 and 77."""
     store, log = store_of(tmp_path, [message(f"k{n}") for n in range(7)], index_num=4, index_tags=False)
     store.close()
@@ -709,7 +709,7 @@ def test_after_a_crash_the_index_is_read_as_it_is(tmp_path):
 # ---- what may be missing -----------------------------------------------------------------------------------
 
 
-def test_without_an_index_nothing_is_found_and_it_is_said(tmp_path):
+def test_without_an_index_nothing_is_found_and_it_is_reported(tmp_path):
     store, _ = store_of(tmp_path, [message("k")])
     shutil.rmtree(tmp_path / "index")
     with store:
@@ -745,7 +745,7 @@ def test_an_index_that_does_not_cover_the_log_says_from_where_to_where(tmp_path,
             assert offsets_of(found) == ([log.records[n][0]] if n in wanted else [])
 
 
-def test_an_index_file_missing_in_the_middle_is_said(tmp_path):
+def test_an_index_file_missing_in_the_middle_is_reported(tmp_path):
     store, log = store_of(tmp_path, [message(f"k{n}") for n in range(10)], index_num=4, index_tags=False)
     paths = sorted((tmp_path / "index").iterdir())
     assert len(paths) == 4  # of three items
@@ -770,7 +770,7 @@ def two_keys(n):
 
 
 @pytest.mark.parametrize(("lost", "split"), [(1, 1), (3, 4)])
-def test_a_message_whose_other_keys_were_in_a_lost_file_is_said(lost, split, tmp_path):
+def test_a_message_whose_other_keys_were_in_a_lost_file_is_reported(lost, split, tmp_path):
     store, log = store_of(tmp_path, [two_keys(n) for n in range(6)], index_num=4, index_tags=False)
     paths = sorted((tmp_path / "index").iterdir())
     assert len(paths) == 4
@@ -787,7 +787,7 @@ def test_a_message_whose_keys_are_in_the_next_file_too_is_complete(tmp_path):
         assert all(store.query_message("TopicTest", f"m{n}").complete for n in range(6))
 
 
-def test_keys_of_a_message_in_three_files_are_said_when_the_last_is_lost(tmp_path):
+def test_keys_of_a_message_in_three_files_are_reported_when_the_last_is_lost(tmp_path):
     records = [{"properties": {"KEYS": "a b c"}}, message("x")]
     store, log = store_of(tmp_path, records, index_num=2, index_tags=False)  # one item a file
     with store:
@@ -870,7 +870,7 @@ def test_messages_that_were_looked_through_for_tags_are_not_again_when_the_index
     assert indexed_parts == [(offsets[n], offsets[m] + 1) for n, m in ((0, 2), (2, 3), (3, 4))]
 
 
-def test_an_index_file_that_is_made_anew_with_tags_is_asked_again(tmp_path):
+def test_an_index_file_that_is_replaced_by_one_with_tags_is_searched_again(tmp_path):
     store, log = store_of(tmp_path, [{"properties": {"KEYS": "k", "TAGS": "TagA"}}], index_tags=False)
     (path,) = (tmp_path / "index").iterdir()
     with store:
@@ -880,7 +880,7 @@ def test_an_index_file_that_is_made_anew_with_tags_is_asked_again(tmp_path):
             assert store.query_message_by_tag("TopicTest", "TagA").complete == index_tags
 
 
-def test_tags_in_a_lost_file_are_said_and_keys_are_complete(tmp_path):
+def test_tags_in_a_lost_file_are_reported_and_keys_are_complete(tmp_path):
     records = [{"properties": {"KEYS": f"k{n}", "TAGS": "TagA"}} for n in range(2)]
     store, log = store_of(tmp_path, records, index_num=4)
     max((tmp_path / "index").iterdir()).unlink()
@@ -932,7 +932,7 @@ def test_messages_with_tags_alone_that_are_not_indexed_are_a_reason_for_tags(tmp
         assert not store.query_message_by_tag("TopicTest", "TagA").complete
 
 
-def test_a_store_that_grows_says_what_is_not_indexed_yet(tmp_path):
+def test_a_store_that_grows_reports_records_that_are_not_indexed_yet(tmp_path):
     grown, live = tmp_path / "grown", tmp_path / "live"
     store_of(grown, [message(f"k{n}") for n in range(5)])[0].close()
     store, log = store_of(live, [message(f"k{n}") for n in range(3)])
@@ -945,7 +945,7 @@ def test_a_store_that_grows_says_what_is_not_indexed_yet(tmp_path):
         assert f"offset {log.max_offset} " in found.reasons[0]
 
 
-def test_an_index_that_grows_while_it_is_open_is_read_as_it_is_now(tmp_path):
+def test_an_index_that_grows_while_it_is_open_shows_its_new_items(tmp_path):
     store, log = store_of(tmp_path, [message("k") for _ in range(6)])
     paths = sorted((tmp_path / "index").iterdir())
     whole = paths[0].read_bytes()
@@ -1084,7 +1084,7 @@ def test_more_threads_than_keys_are_as_many_as_keys(tmp_path, threads):
         assert len(store.query_messages("TopicTest", [], threads=threads)) == 0
 
 
-def test_what_is_no_key_and_no_number_is_refused(tmp_path):
+def test_a_value_that_is_no_key_or_no_number_is_refused(tmp_path):
     store, _ = store_of(tmp_path, [message("a")])
     with store:
         for keys in ([None], ["a", None], [1], [b"a"]):
@@ -1132,7 +1132,7 @@ def test_an_id_of_another_host_or_place_is_not_found(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "x" * 32, "é" * 32, "0" * 57, " " * 32, "00 " * 10 + "00"])
-def test_what_is_no_id_is_refused(tmp_path, text):
+def test_anything_but_an_id_is_refused(tmp_path, text):
     store, _ = store_of(tmp_path, [message("a")])
     with store, pytest.raises(ValueError, match="no message id"):
         store.query_message_by_id(text)
@@ -1216,7 +1216,7 @@ def test_a_flipped_bit_anywhere_in_the_index_gives_no_wrong_message(tmp_path, se
                 corrupt_or_right(other, log, f"k{n}")
 
 
-def test_an_index_file_of_any_other_length_is_said_and_the_rest_of_the_store_reads(tmp_path):
+def test_an_index_file_of_any_other_length_is_reported_and_the_rest_of_the_store_reads(tmp_path):
     store, log = store_of(tmp_path, [message("k")])
     store.close()
     (path,) = (tmp_path / "index").iterdir()

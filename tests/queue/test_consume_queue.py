@@ -687,7 +687,7 @@ def test_batch_units_follow_one_another_by_their_messages(tmp_path):
     assert files_of(tmp_path / "0") == {0: b"".join(units).ljust(BATCH_FILE_SIZE, b"\0")}
 
 
-def test_writing_goes_on_where_the_queue_ends_with_the_size_of_its_files(directory):
+def test_writing_continues_where_the_queue_ends_with_the_size_of_its_files(directory):
     write(directory, units_of(13))
     with ConsumeQueue.open(directory, "r+") as queue:
         assert queue.put_units([1300, 1400], [100, 100], [41, 48], 13) == 2
@@ -740,7 +740,7 @@ def test_a_row_that_cannot_be_is_refused_and_nothing_is_put(columns, error, dire
     assert not list(directory.iterdir())
 
 
-def test_what_cannot_be_gone_on_with_is_refused_and_stays(directory):
+def test_files_that_cannot_be_continued_are_refused_and_stay(directory):
     write(directory, [*units_of(5), bytes(20), *units_of(9, 6)])
     before = files_of(directory)
     with pytest.raises(CorruptFileError, match="a file of the queue follows"):

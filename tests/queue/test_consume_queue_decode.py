@@ -61,7 +61,7 @@ def test_columns_without_a_common_alignment_are_the_same(seed):
 
 
 @pytest.mark.parametrize("bounds", [(0, 200_000), (1, 199_999), (99_990, 100_010), (33_333, 166_667), (5, 5)])
-def test_a_range_over_files_is_one_piece_of_each_column(tmp_path, bounds):
+def test_a_range_over_files_is_one_part_of_each_column(tmp_path, bounds):
     units = valid_units(200_000)
     with ConsumeQueue.open(write(tmp_path / "0", units, 70_001)) as queue:
         decoded = queue[slice(*bounds)]

@@ -125,7 +125,7 @@ def test_the_ext_units_of_a_golden_store_make_the_same_files_again(name, tmp_pat
             assert read_files(directory) == read_files(theirs.directory)
 
 
-def test_writing_goes_on_behind_the_last_unit(directory):
+def test_writing_continues_behind_the_last_unit(directory):
     with ConsumeQueueExt.open(directory, "r+") as ext:
         address = ext.put(5, 6, b"7")
         assert (address, ext.read(address)) == (ext_addr(FILE_SIZE + 50), (5, 6, b"7"))

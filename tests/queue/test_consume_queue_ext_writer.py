@@ -81,7 +81,7 @@ def test_a_file_that_no_unit_fits_is_refused(directory):
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 9])
-def test_a_reopened_file_goes_on_where_it_was(ext, directory, count):
+def test_a_reopened_file_continues_where_it_was(ext, directory, count):
     addresses = [ext.put(number, number) for number in range(count)]
     again = reopened(ext)
     assert again.put(9, 9) == (addresses[-1] + 20 if count % 4 else LONG_MIN + count // 4 * FILE_SIZE)
@@ -224,7 +224,7 @@ def test_a_queue_recovers_its_ext_units_before_one_is_put(tmp_path):
     assert files(tmp_path / "ext") == {0: expected.ljust(FILE_SIZE, b"\0")}
 
 
-def test_ext_units_of_a_queue_without_files_are_taken_for_full(tmp_path):
+def test_ext_files_of_a_queue_without_files_count_as_full(tmp_path):
     ConsumeQueueExtWriter(tmp_path / "ext", FILE_SIZE).put(1, 1)
     writer = ConsumeQueueWriter(tmp_path / "queue", 200, ConsumeQueueExtWriter(tmp_path / "ext", FILE_SIZE))
     assert writer.ext.put(2, 2) == LONG_MIN + FILE_SIZE

@@ -154,7 +154,7 @@ def test_a_search_in_units_without_order_ends(seed):
             assert 0 <= find_unit(Buffer(data), 0, n, unit_size, 0, value) <= n
 
 
-def test_valid_units_are_counted_over_pieces():
+def test_valid_units_are_counted_over_several_parts():
     unit = UNIT.pack(0, 1, 0)
     for n in (262_143, 262_144, 262_145, 524_288, 600_000):
         data = unit * n + UNIT.pack(0, 0, 0) + unit * 5
@@ -162,7 +162,7 @@ def test_valid_units_are_counted_over_pieces():
         assert count_valid_units(Buffer(data), 0, n, 20) == n
 
 
-def test_what_is_valid_is_what_the_reference_says():
+def test_units_are_valid_that_are_valid_in_the_reference():
     for offset in (-1, 0, 5):
         for size in (-1, 0, 1):
             simple = UNIT.pack(offset, size, 1)

@@ -226,7 +226,7 @@ def test_many_lives_are_the_reference_s(tmp_path, seed, kind):
 
 
 @pytest.mark.parametrize("count", [524_287, 524_288, 524_289, 1_100_000])
-def test_more_units_than_one_piece_are_packed(directory, count):
+def test_more_units_than_fit_into_one_part_are_packed(directory, count):
     writer = ConsumeQueueWriter(directory, 20 * count)
     offsets = np.arange(count, dtype=np.int64)
     assert writer.put_units(offsets * 10, np.full(count, 10, np.int32), offsets, offsets) == count
@@ -239,7 +239,7 @@ def test_more_units_than_one_piece_are_packed(directory, count):
 # ---- recovery ----------------------------------------------------------------------------------------------
 
 
-def test_a_reopened_queue_goes_on_where_it_was(queue, directory):
+def test_a_reopened_queue_continues_where_it_was(queue, directory):
     put(queue, *messages(13))
     again = reopened(queue)
     assert (again.max_queue_offset, again.max_phy_offset, again.min_queue_offset) == (13, 1300, 0)
@@ -603,7 +603,7 @@ def test_a_batch_queue_whose_first_units_are_written_in_part_begins_with_them(di
     writer.close()
 
 
-def test_a_reopened_batch_queue_goes_on_where_it_was(batch_queue, directory):
+def test_a_reopened_batch_queue_continues_where_it_was(batch_queue, directory):
     put_batch(batch_queue, *batches(12))
     again = reopened(batch_queue)
     assert (again.min_queue_offset, again.max_queue_offset, again.max_phy_offset) == (0, 12, 1100)
@@ -612,7 +612,7 @@ def test_a_reopened_batch_queue_goes_on_where_it_was(batch_queue, directory):
     again.close()
 
 
-def test_a_cut_batch_queue_has_the_offsets_of_what_is_left(batch_queue):
+def test_a_cut_batch_queue_has_the_offsets_of_its_remaining_units(batch_queue):
     put_batch(batch_queue, *batches(12))
     batch_queue.truncate(1000)
     assert (batch_queue.min_queue_offset, batch_queue.max_queue_offset, batch_queue.max_phy_offset) == (0, 10, 900)
@@ -800,7 +800,7 @@ def test_what_could_not_be_flushed_is_flushed_by_the_next_call(queue, monkeypatc
 
 
 @needs_proc
-def test_what_is_written_during_a_flush_is_flushed_by_the_next_one(queue, synced, monkeypatch):
+def test_units_that_are_written_during_a_flush_are_flushed_by_the_next_flush(queue, synced, monkeypatch):
     put(queue, *messages(1))
     real = os.fsync
 
@@ -865,7 +865,7 @@ def test_a_file_that_was_cut_while_open_is_an_error(queue, directory):
     assert len(files(directory)) == 3
 
 
-def test_a_reader_sees_what_was_put(queue, directory):
+def test_a_reader_sees_new_units(queue, directory):
     put(queue, *messages(3))
     with ConsumeQueue.open(directory, mapped_file_size=FILE_SIZE) as reader:
         assert len(reader) == 3

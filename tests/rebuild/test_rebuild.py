@@ -77,7 +77,7 @@ def test_a_log_of_each_kind_of_record(tmp_path, seed, name):
 
 
 @pytest.mark.parametrize("name", PROFILES)
-def test_what_was_written_is_built_again(tmp_path, seed, name):
+def test_the_queues_and_index_of_a_writer_are_rebuilt_byte_for_byte(tmp_path, seed, name):
     draw, options = PROFILES[name]
     rng, root = random.Random(f"{seed} {name}"), tmp_path / "store"
     with_old = rng.random() < 0.5
@@ -245,7 +245,7 @@ def test_records_in_the_bodies_of_records_are_no_messages(tmp_path, seed, monkey
 
 
 @pytest.mark.parametrize(("piece", "threads"), [(7, 3), (91, 1), (5000, 2)])
-def test_pieces_and_threads_make_no_difference(store, monkeypatch, piece, threads):
+def test_parts_and_threads_make_no_difference(store, monkeypatch, piece, threads):
     monkeypatch.setattr(module, "MIN_PIECE", piece)
     built(store, threads=threads)
     assert_rebuilt(store, dispatched(store))
@@ -275,7 +275,7 @@ def test_only_the_queues(store):
 
 
 @pytest.mark.parametrize("part", ["consume_queue", "index"])
-def test_what_is_not_built_is_completed(store, part):
+def test_the_part_that_is_not_rebuilt_is_completed(store, part):
     """Else a broker would find it behind the log, or not at all, after we said that all is well."""
     built(store, **{part: False})
     model = dispatched(store)
@@ -358,7 +358,7 @@ def test_into_a_directory_of_its_own(store, tmp_path):
         built(store, out=report.out)
 
 
-def test_progress_is_told_in_bytes_of_the_log(tmp_path, seed):
+def test_progress_is_reported_in_bytes_of_the_log(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["plain"](random.Random(seed)), first_offset=5 * FILE)
     told = []
     report = built(root, progress=lambda done, total: told.append((done, total)))

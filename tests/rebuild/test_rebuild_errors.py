@@ -129,14 +129,14 @@ def test_plain_queues_of_a_topic_of_batches_that_are_not_replaced_are_an_error(s
 
 
 @pytest.mark.parametrize("options", [{"consume_queue": False}, {"topics": ["TopicTest"]}])
-def test_batch_queues_of_a_topic_that_is_none_of_batches_and_not_replaced_are_an_error(store, options):
+def test_kept_batch_queues_of_a_topic_without_batches_are_an_error(store, options):
     of_batches(store, {"Orders": "BatchCQ"})
     rebuild(store, config=CONFIG, topics=["Orders"])
     of_batches(store, {})
     refused(store, StoreError, "queue.type BatchCQ", **options)
 
 
-def test_the_size_of_batch_queues_is_asked_for_when_the_first_inner_batch_is_met(tmp_path, seed):
+def test_the_size_of_batch_queues_is_required_at_the_first_inner_batch(tmp_path, seed):
     root = make_log(tmp_path / "store", KINDS["inner_batches"](random.Random(seed)))
     sizes = {name: size for name, size in SIZES.items() if "batch" not in name}
     refused(root, ValueError, "no file shows mapper_file_size_batch_consume_queue", StoreConfig(**sizes))
@@ -158,7 +158,7 @@ def test_nothing_to_build_is_an_error(store):
 
 @pytest.mark.parametrize("name", ["state.json", "rocketstore-rebuild.json", "rocketstore-rebuild.json.old"])
 @pytest.mark.parametrize("text", ["", "[]", "1", "[" * 10**5, '{"phase": "build"}', '{"options": null, "done": "x"}'])
-def test_a_directory_in_which_no_rebuild_was_killed_stays_as_it_is(log, tmp_path, name, text):
+def test_a_directory_in_which_no_rebuild_was_killed_stays_unchanged(log, tmp_path, name, text):
     out = tmp_path / "out"
     for path in (out / "index" / "notes", out / "consumequeue" / "notes", out / name):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -196,12 +196,12 @@ def test_memory_and_threads_that_are_no_numbers_are_errors_at_once(log, name, va
     ("options", "match"),
     [({"topics": [1]}, "topics=.*str"), ({"topics": b"T"}, "topics=.*str"), ({"progress": 5}, "progress=5: a func")],
 )
-def test_what_is_of_another_type_is_an_error_at_once(log, options, match):
+def test_an_argument_of_another_type_is_an_error_at_once(log, options, match):
     refused(log, TypeError, match, **options)
     assert {path.name for path in log.iterdir()} == {"commitlog"}
 
 
-def test_what_is_no_store_is_an_error(tmp_path):
+def test_anything_but_a_store_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         rebuild(tmp_path / "none", config=CONFIG)
     (tmp_path / "file").touch()
@@ -299,7 +299,7 @@ def test_a_last_record_with_a_bad_body_crc_is_cut_as_a_broker_does(store):
 
 
 @pytest.mark.parametrize(("compat", "is_refused"), [("5.3.1", True), ("5.5.1", False)])
-def test_a_bad_body_crc_before_the_files_that_a_broker_reads_is_passed_over(store, compat, is_refused):
+def test_a_bad_body_crc_before_the_files_that_a_broker_reads_is_skipped(store, compat, is_refused):
     last = damages.records(store)[-1][0]
     damage_body(store, next(r for r in reversed(damages.records(store)) if r[0] < last and body_of(store, r)[1]))
     config = dataclasses.replace(CONFIG, compat=compat)

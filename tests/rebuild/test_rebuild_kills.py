@@ -255,7 +255,7 @@ def rows_of(topic):
 
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("call", [60, 10**9])
-def test_what_was_built_of_another_log_is_not_used(tmp_path, in_place, call, monkeypatch):
+def test_leftovers_of_a_rebuild_of_another_log_are_not_used(tmp_path, in_place, call, monkeypatch):
     """Each record begins where one of the other begins."""
     roots = [make_log(tmp_path / topic, rows_of(topic)) for topic in "AB"]
     options = {} if in_place else {"out": tmp_path / "out"}
@@ -270,7 +270,7 @@ def test_what_was_built_of_another_log_is_not_used(tmp_path, in_place, call, mon
     assert_rebuilt(out, model, names=index_names(model))
 
 
-def test_what_was_built_of_another_store_is_not_used(tmp_path, seed):
+def test_leftovers_of_a_rebuild_of_another_store_are_not_used(tmp_path, seed):
     """Though all that there is of their logs is the same."""
     roots = [make_log(tmp_path / name, KINDS["plain"](random.Random(seed))) for name in "AB"]
     assert killed_at(60, lambda: run(roots[0], out=tmp_path / "out"))

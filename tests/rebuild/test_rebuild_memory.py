@@ -46,7 +46,7 @@ SHAPES = {function.__name__: function for function in (short_records, long_bodie
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_memory_stays_within_what_is_given(shape):
+def test_memory_stays_within_its_limit(shape):
     command = [sys.executable, __file__, shape]
     run = subprocess.run(command, text=True, capture_output=True, timeout=600, check=False)
     print(run.stdout)

@@ -377,7 +377,7 @@ def test_policy_broker_refuses_a_topic_of_batches_by_any_name_of_a_queue(store):
         recover(root, policy="broker", config=CONFIG)
 
 
-def test_policy_broker_leaves_what_is_of_no_queue_where_it_deletes_all_queues(store):
+def test_policy_broker_keeps_stray_files_when_it_deletes_all_queues(store):
     root = store()
     damages.missing_log(root, None)
     other = root / "consumequeue" / "TopicTest" / "abc" / f"{0:020}"
@@ -759,7 +759,7 @@ def test_a_queue_without_its_first_file_is_built_again_from_the_log(tmp_path, se
     assert recover(root, config=CONFIG).actions == ()
 
 
-def test_a_queue_that_begins_with_a_file_of_its_own_is_left_as_it_is(tmp_path, seed):
+def test_a_queue_that_begins_with_a_file_of_its_own_is_left_unchanged(tmp_path, seed):
     """Its first unit is not of message 0, and the log begins with others: those before were of a log that is gone."""
     rows = some_messages(random.Random(seed), 20)
     first = 2 * CQ_FILE // 20
@@ -1057,7 +1057,7 @@ def test_an_index_whose_header_does_not_know_its_items_is_put_again_after_a_clea
 
 
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
-def test_an_item_that_leads_to_no_record_is_not_where_the_index_is_gone_on_with(store, complete):
+def test_the_index_is_not_continued_at_an_item_that_leads_to_no_record(store, complete):
     root = store()
     path = max((root / "index").iterdir())
     data, file = bytearray(path.read_bytes()), IndexFile(SLOTS, ITEMS, data=path.read_bytes())
@@ -1127,7 +1127,7 @@ def test_an_index_file_that_is_not_full_is_not_trusted_for_a_time_that_an_older_
     assert_complete(root)
 
 
-def test_a_topic_of_which_a_loss_of_power_left_no_queue_is_built_when_the_store_is_opened(tmp_path, seed):
+def test_opening_builds_the_queues_of_a_topic_that_a_loss_of_power_deleted(tmp_path, seed):
     """The disk had queues of later records, though nobody had asked for that."""
     root = tmp_path / "store"
     root.mkdir()
@@ -1193,7 +1193,7 @@ def crashed(tmp_path):
 
 
 @pytest.mark.parametrize("number", [4, 12])
-def test_what_was_not_flushed_may_be_lost_though_its_times_are_before_those_of_what_was(number, crashed):
+def test_unflushed_records_may_be_lost_though_they_are_older_than_flushed_records(number, crashed):
     start, position, size = damages.records(crashed)[number]
     damages.change_log(crashed, start, position, bytes(size))
     with rocketstore.open(crashed, "a", config=CONFIG) as store:
@@ -1201,7 +1201,7 @@ def test_what_was_not_flushed_may_be_lost_though_its_times_are_before_those_of_w
         assert store.consume_queue("T", 0).max_queue_offset == number - 1
 
 
-def test_a_queue_of_which_nothing_is_left_is_built_though_its_times_are_before_those_of_others(crashed):
+def test_a_lost_queue_is_built_though_its_records_are_older_than_those_of_others(crashed):
     shutil.rmtree(crashed / "consumequeue" / "New")
     for path in (crashed / "config").glob("topics.json*"):
         path.unlink()
@@ -1313,7 +1313,7 @@ def test_a_store_that_is_written_is_not_recovered(store):
 
 @pytest.mark.parametrize("policy", ["complete", pytest.param("broker", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", damages.DAMAGES, ids=lambda what: what.__name__)
-def test_a_dry_run_says_what_is_done_and_changes_nothing(store, seed, what, policy):
+def test_a_dry_run_reports_the_actions_and_changes_nothing(store, seed, what, policy):
     root = store()
     (root / "lock").unlink()
     damage(root, random.Random(f"{seed} {what.__name__}"), what, damages.unclean)
@@ -1394,7 +1394,7 @@ def test_recovery_that_is_killed_is_done_again(store, tmp_path, seed, what):
 
 @pytest.mark.parametrize("policy", ["complete", "broker"])
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue/TopicTest/0", "index"])
-def test_a_directory_of_a_store_is_not_taken_for_one(name, policy, tmp_path):
+def test_a_directory_inside_a_store_is_not_mistaken_for_a_store(name, policy, tmp_path):
     root = tmp_path / "store"
     make_store(root, [{"properties": {"KEYS": "k"}}], file_size=FILE, cq_file_size=CQ_FILE)
     before = sorted((str(path), path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
@@ -1444,7 +1444,7 @@ def test_an_index_file_that_is_lost_anywhere_is_built_again_by_recover(tmp_path,
 
 @pytest.mark.parametrize("count", [4, 5, 6, 9, 20])
 @pytest.mark.parametrize("lose", [zeros, empty, Path.unlink], ids=("zeros", "empty", "missing"))
-def test_an_index_whose_newest_file_is_lost_goes_on_where_it_ends_now(tmp_path, count, lose):
+def test_an_index_whose_newest_file_is_lost_continues_where_it_ends_now(tmp_path, count, lose):
     """With the rest of a message's keys, too."""
     root = indexed_store(tmp_path / "store", count)
     expected = index_contents(root)
@@ -1497,7 +1497,7 @@ def test_an_index_of_a_release_without_items_of_tags_is_not_built_again(tmp_path
 # ---- ext units ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_dispatched_again_for_the_index_gets_no_ext_unit_again(tmp_path):
+def test_records_that_are_dispatched_again_for_the_index_get_no_second_ext_unit(tmp_path):
     root = tmp_path / "store"
     config = dataclasses.replace(CONFIG, enable_consume_queue_ext=True)
     with rocketstore.open(root, "a", config=config) as store:

@@ -524,7 +524,7 @@ def test_records_of_files_behind_a_loss_stay_where_they_are(root, out):
     assert 0 < report.moved < report.records // 2
 
 
-def test_a_file_that_is_gone_is_told_of_and_is_a_blank(root, out):
+def test_a_file_that_is_gone_is_reported_and_is_a_blank(root, out):
     (root / "commitlog" / f"{2 * LOG_FILE_SIZE:020d}").unlink()
     before = read_files(root / "commitlog")
     report = salvage(root, out, config=GIVEN)

@@ -346,7 +346,7 @@ def test_damage_at_the_end_of_a_part_is_damage_and_not_the_end_of_the_log(tmp_pa
             offsets_of(reader, reader.partitions())
 
 
-def test_a_part_that_ends_within_a_message_is_told_of_where_blocks_end_with_the_part(tmp_path):
+def test_a_part_that_ends_within_a_message_is_reported_where_blocks_end_with_the_part(tmp_path):
     (tmp_path / "commitlog").mkdir()
     inner = build_record(topic="Fake", phy_offset=0)
     (offset,) = make_commit_log(tmp_path / "commitlog", 8192, [{"body": bytes(3000) + inner}])

@@ -133,7 +133,7 @@ def test_no_rows_give_an_empty_directory(spark, tmp_path):
     assert repr(report).startswith("<BuildReport: 0 items, 0 files, ")
 
 
-def test_what_is_built_is_found(spark, tmp_path):
+def test_the_keys_of_a_built_index_are_found(spark, tmp_path):
     df = frame(spark, [("T", f"key-{i}", 137 * i, 0, NOW + 700 * i) for i in range(90)])
     report = write_index(df, tmp_path / "index", **COLUMNS, topic="T", **GEOMETRY)
     with IndexService.open(tmp_path / "index", **GEOMETRY) as service:
@@ -367,7 +367,7 @@ def test_an_attempt_that_ends_after_the_build_publishes_nothing(places):
     assert list(places.attempts.iterdir()) == []
 
 
-def test_the_names_of_what_is_published_are_on_the_disk(tmp_path, monkeypatch):
+def test_the_names_of_published_files_are_on_the_disk(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(build_places, "sync_path", lambda path: synced.append(path.relative_to(tmp_path)))
     (tmp_path / "files" / "Topic" / "0").mkdir(parents=True)

@@ -276,7 +276,7 @@ def test_a_store_is_opened_again_where_a_new_directory_may_have_the_inode_of_an_
     assert stores.open(tmp_path / "store") is not first
 
 
-def test_a_store_shows_what_is_put_later(tmp_path):
+def test_a_store_shows_messages_that_are_put_later(tmp_path):
     stores = store_cache()
     with rocketstore.open(tmp_path / "store", "a", config=rocketstore.StoreConfig.small()) as writer:
         counts = []
@@ -373,7 +373,7 @@ def test_a_directory_is_opened_again_when_a_file_comes(tmp_path):
     assert len(indexes.open(str(tmp_path), SHAPE).files) == 2
 
 
-def test_a_file_that_expires_while_the_directory_is_looked_at_is_passed_over(tmp_path, monkeypatch):
+def test_a_file_that_expires_while_the_directory_is_looked_at_is_skipped(tmp_path, monkeypatch):
     first, second = (make_file(tmp_path / f"2023111422132000{i}") for i in range(2))
 
     def expire(file):

@@ -12,7 +12,7 @@ def parse(streaming=False, **options):
     return ReadOptions.parse({"path": "/store", **options}, streaming=streaming)
 
 
-def test_what_is_not_given_has_the_documented_default():
+def test_an_option_that_is_not_given_has_its_documented_default():
     assert parse() == ReadOptions(path="/store")
     options = parse()
     assert (options.table, options.schema_style, options.mode) == ("messages", "rocketmq", "FAILFAST")
@@ -129,7 +129,7 @@ def test_every_option_is_read():
         ("maxFilesPerTrigger", "1", "only streams have it"),
     ],
 )
-def test_what_is_unknown_or_malformed_is_named(name, text, reason):
+def test_an_unknown_or_malformed_option_is_named(name, text, reason):
     with pytest.raises(ValueError, match=name) as error:
         parse(**{name: text})
     assert reason in str(error.value)

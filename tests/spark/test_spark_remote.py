@@ -172,7 +172,7 @@ def test_a_stream_of_a_remote_store_has_limits(rich):
         assert stream_all(uri_of(rich), **{name: value}) == stream_all(rich, **{name: value})
 
 
-def test_a_stream_goes_on_as_a_remote_store_grows(tmp_path, no_believing):
+def test_a_stream_continues_as_a_remote_store_grows(tmp_path, no_believing):
     with open_store(tmp_path, mapped_file_size_commit_log=4096) as writer:
         put(writer, 20)
         writer.flush()
@@ -188,7 +188,7 @@ def test_a_stream_goes_on_as_a_remote_store_grows(tmp_path, no_believing):
         reader.stop()
 
 
-def test_what_is_behind_a_remote_log_is_fetched_only_where_the_log_stands(tmp_path, no_believing, monkeypatch):
+def test_old_bytes_behind_a_remote_log_are_fetched_only_if_the_log_does_not_grow(tmp_path, no_believing, monkeypatch):
     monkeypatch.setattr(log_end, "LOOK_AHEAD_SECONDS", 0.0)
     small_blocks(monkeypatch)
     options = {"mapped_file_size_commit_log": 1 << 20}
@@ -540,7 +540,7 @@ def test_spark_builds_of_a_store_on_a_server_of_s3(spark, bucket, made, tmp_path
 
 
 @pytest.mark.spark
-def test_spark_is_told_that_a_uri_is_not_written_to(spark, bucket):
+def test_spark_is_reported_that_a_uri_is_not_written_to(spark, bucket):
     register(spark)
     df = spark.createDataFrame([("T", b"body")], "topic string, body binary")
     with pytest.raises(Exception, match="is remote: remote stores are opened for reading only"):

@@ -106,7 +106,7 @@ def test_partitions_are_put_in_their_order_and_a_null_queue_is_the_next(tmp_path
     assert leftovers(tmp_path / "store") == []
 
 
-def test_pieces_of_attempts_that_lost_are_not_put_and_go(tmp_path, as_attempt):
+def test_prepared_rows_of_attempts_that_lost_are_deleted_and_not_put(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
     as_attempt(0, 7)
     writer.write(iter([batch(("T", b"again", 0))]))
@@ -125,7 +125,7 @@ def test_an_aborted_job_leaves_nothing_and_late_attempts_of_it_neither(tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_abort_leaves_the_pieces_of_what_could_not_be_undone(tmp_path, as_attempt):
+def test_an_abort_keeps_the_prepared_rows_of_a_write_that_could_not_be_undone(tmp_path, as_attempt):
     writer, messages = write(tmp_path, as_attempt, [[batch(("T", b"0", 0))]])
     WriteIntent(writer.job, 0, 1000, TIME, False, [messages[0].rows]).save(tmp_path)
     writer.abort(messages)

@@ -502,7 +502,7 @@ def expired(tmp_path_factory):
     return stores.unpack("cut-5.3.3", tmp_path_factory.mktemp("expired"))
 
 
-def test_what_was_deleted_and_is_asked_for_is_an_error_unless_it_may_be_lost(expired):
+def test_a_range_that_was_deleted_is_an_error_unless_data_may_be_lost(expired):
     first = phy_offsets(expired)[0]
     with pytest.raises(
         StoreError, match="startingPhyOffset 100 was deleted, the log begins at 131072; with failOnDataLoss"
@@ -520,7 +520,7 @@ def test_what_was_deleted_and_is_asked_for_is_an_error_unless_it_may_be_lost(exp
     assert phy_offsets(expired, startingPhyOffset=str(first))[0] == first
 
 
-def test_what_is_deleted_after_planning_is_an_error_unless_it_may_be_lost(tmp_path):
+def test_a_range_that_is_deleted_after_planning_is_an_error_unless_data_may_be_lost(tmp_path):
     offsets = make_log(tmp_path, some(60))
     strict, schema = reader_of(tmp_path, columns="phyOffset")
     partitions = strict.partitions()
@@ -532,7 +532,7 @@ def test_what_is_deleted_after_planning_is_an_error_unless_it_may_be_lost(tmp_pa
     assert table["phyOffset"].to_pylist() == [offset for offset in offsets if offset >= FILE]
 
 
-def test_what_is_deleted_before_a_task_comes_to_it_is_too(tmp_path, monkeypatch):
+def test_a_range_that_is_deleted_before_its_task_runs_is_an_error_too(tmp_path, monkeypatch):
     make_log(tmp_path, some(60))
     strict, schema = reader_of(tmp_path)
     new_scan, first = messages.new_scan, tmp_path / "commitlog" / f"{0:020d}"
@@ -547,7 +547,7 @@ def test_what_is_deleted_before_a_task_comes_to_it_is_too(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("kept", [0, 2000, FILE])
-def test_a_log_that_ends_before_what_was_planned_is_an_error_unless_it_may_be_lost(tmp_path, kept):
+def test_a_log_that_ends_before_the_planned_range_is_an_error_unless_data_may_be_lost(tmp_path, kept):
     offsets = make_log(tmp_path, some(60))
     strict, schema = reader_of(tmp_path, columns="phyOffset")
     partitions = strict.partitions()
@@ -598,7 +598,7 @@ def test_a_missing_file_is_corrupt_too(tmp_path):
 
 
 @pytest.mark.parametrize("begin", [-1, 0, 10])
-def test_damage_where_a_range_begins_is_told(tmp_path, begin):
+def test_damage_where_a_range_begins_is_reported(tmp_path, begin):
     """And damage in or right behind the record where it is to begin."""
     offsets = make_log(tmp_path, some(20))
     damage(tmp_path, offsets[5])
@@ -611,7 +611,7 @@ def test_damage_where_a_range_begins_is_told(tmp_path, begin):
 
 
 @pytest.mark.parametrize("begin", [FILE, FILE + 1000])
-def test_a_missing_file_where_a_range_begins_is_told(tmp_path, begin):
+def test_a_missing_file_where_a_range_begins_is_reported(tmp_path, begin):
     offsets = make_log(tmp_path, some(90))
     (tmp_path / "commitlog" / f"{FILE:020d}").unlink()
     with pytest.raises(CorruptFileError, match="a file is missing"):
@@ -633,7 +633,7 @@ def test_a_torn_tail_is_the_end(tmp_path):
     assert phy_offsets(tmp_path, minPartitions="40") == offsets[:-1]
 
 
-def test_damage_in_the_last_file_does_not_hide_what_is_behind(tmp_path):
+def test_damage_in_the_last_file_does_not_hide_the_messages_behind_it(tmp_path):
     offsets = make_log(tmp_path, some(8))
     damage(tmp_path, offsets[2], bytes(100), at=0)
     damage(tmp_path, offsets[5])

@@ -110,7 +110,7 @@ def test_a_stream_has_the_messages_of_a_batch_query(name, tmp_path):
         assert flat(stream_all(root, maxBytesPerTrigger="10k", maxPartitionBytes="2k")) == all_offsets(root)
 
 
-def test_a_stream_begins_at_the_end_and_goes_on_as_the_log_grows(writer):
+def test_a_stream_begins_at_the_end_and_continues_as_the_log_grows(writer):
     reader, schema = new_reader(writer.path, columns="body")
     start = reader.initialOffset()
     assert (start.pop("v"), start.pop("phyOffset"), start.keys()) == (1, writer.commit_log.max_phy_offset, {"mark"})
@@ -138,7 +138,7 @@ def test_a_stream_begins_at_the_end_and_goes_on_as_the_log_grows(writer):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("limit", [{}, pytest.param({"maxBytesPerTrigger": "1000"}, marks=needs_limits)])
-def test_a_stream_begins_where_it_is_told_to(writer, options, wanted, limit):
+def test_a_stream_begins_at_its_given_start(writer, options, wanted, limit):
     reader, schema = new_reader(writer.path, columns="body", **options, **limit)
     start = reader.initialOffset()
     put(writer, 20, first=100)
@@ -199,7 +199,7 @@ def test_a_queue_that_is_made_again_is_read_from_its_new_beginning(tmp_path):
         ({"startingOffsets": '{"T":{"0":9,"1":51}}'}, "message 51 of queue 1 of 'T' does not exist yet"),
     ],
 )
-def test_a_stream_does_not_begin_at_what_is_not_there_yet(writer, options, reason):
+def test_a_stream_does_not_begin_behind_the_end_of_the_log(writer, options, reason):
     reader, _ = new_reader(writer.path, **options)
     with pytest.raises(StoreError, match=reason):
         reader.initialOffset()
@@ -302,7 +302,7 @@ def test_all_limits_hold_together_and_read_all_available_ignores_them(tmp_path, 
 
 
 @needs_limits
-def test_a_query_of_what_is_available_now_ends_there(writer):
+def test_a_query_with_trigger_available_now_ends_at_the_end_of_its_start(writer):
     reader, _ = new_reader(writer.path, startingOffsets="earliest", maxBytesPerTrigger="2k")
     reader.prepareForTriggerAvailableNow()
     end = writer.commit_log.max_phy_offset
@@ -565,7 +565,7 @@ def rows_of(spark, out):
 
 
 @pytest.mark.spark
-def test_spark_streams_what_is_there_in_limited_batches_and_goes_on_after_a_restart(spark, writer, tmp_path):
+def test_spark_streams_a_store_in_limited_batches_and_continues_after_a_restart(spark, writer, tmp_path):
     register(spark)
     options = {"startingOffsets": '{"T":{"0":0,"1":0}}', **({"maxBytesPerTrigger": "5k"} if limits else {})}
     query = run(spark, writer.path, tmp_path / "out", trigger={"availableNow": True}, **options)

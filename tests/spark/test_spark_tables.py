@@ -66,7 +66,7 @@ def test_the_units_of_queues_are_those_of_the_dump(golden):
 
 
 @pytest.mark.parametrize("option", ["batchSize", "UNITS", "QUEUES"])
-def test_queues_are_read_in_pieces_that_lose_nothing(golden, option, monkeypatch):
+def test_queues_are_read_in_parts_without_loss(golden, option, monkeypatch):
     name, root = golden
     options = {"batchSize": "3"} if option == "batchSize" else {}
     if not options:
@@ -100,7 +100,7 @@ def test_a_damaged_base_of_a_batch_does_not_make_more_parts_than_there_are_files
 
 
 @pytest.mark.parametrize("name", ["rich-5.5.0", "batch-5.5.0"])
-def test_a_queue_that_ends_before_what_was_planned_is_an_error(tmp_path, name):
+def test_a_queue_that_ends_before_its_planned_range_is_an_error(tmp_path, name):
     root = stores.unpack(name, tmp_path)
     kind = "batchconsumequeue" if name.startswith("batch") else "consumequeue"
     directory = next(path for path in sorted((root / kind).glob("*/*")) if any(path.iterdir()))

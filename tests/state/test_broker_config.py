@@ -402,7 +402,7 @@ def test_a_message_names_the_member_and_shortens_what_it_quotes(store, topics):
     assert problem.what.isprintable()
 
 
-def test_what_is_no_file_is_a_problem_and_never_waited_for(store, topics):
+def test_a_pipe_in_place_of_a_file_is_a_problem_and_never_waited_for(store, topics):
     topics.mkdir()
     os.mkfifo(bak(topics))
     assert [problem.path for problem in check(store)] == [topics, bak(topics)]
@@ -620,7 +620,7 @@ def test_topics_are_made_as_a_broker_writes_them(tmp_path):
     assert BrokerConfig.open(tmp_path).topics["批"] == TopicConfig("批", 2, 2, attributes={"queue.type": "BatchCQ"})
 
 
-def test_of_a_brokers_topics_only_the_version_and_what_is_asked_for_changes(golden):
+def test_only_the_version_and_the_requested_values_of_a_brokers_topics_change(golden):
     path = golden / "config" / "topics.json"
     before = path.read_bytes()
     assert extend_topics(golden, {"new": 3}) is True

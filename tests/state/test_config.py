@@ -398,7 +398,7 @@ def escaped(text, rng):
     return "".join(written)
 
 
-def test_what_is_escaped_comes_back(conf, seed):
+def test_an_escaped_value_is_read_unchanged(conf, seed):
     rng = random.Random(seed)
     alphabet = "ab\\=:#! \t\f\r\n'\"\0\x7f\x85\xa0éÿ中\u2028😀u0"
     for _ in range(300):
@@ -500,6 +500,6 @@ def test_a_release_of_two_numbers_is_its_last_patch():
 
 
 @pytest.mark.parametrize("release", ["4.5.1", "5.5.2", "6.0.0", "5", "5.3.3.1", "", "5.x", " ", "5.5.0\n", None, 5.3])
-def test_what_is_no_release_is_refused(release):
+def test_a_text_that_is_no_release_is_refused(release):
     with pytest.raises(ValueError, match="compat="):
         Compat.of(release)

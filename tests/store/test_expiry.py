@@ -238,7 +238,7 @@ def test_the_log_goes_first_and_each_file_for_good(store, monkeypatch):
     assert [step for step in steps[6:] if step != "fsync"] == result.consume_queue.paths + result.index.paths
 
 
-def test_what_is_interrupted_leaves_no_gap_and_is_finished_by_the_next_call(tmp_path, monkeypatch):
+def test_an_interrupted_deletion_leaves_no_gap_and_is_finished_by_the_next_call(tmp_path, monkeypatch):
     """The n-th deletion fails, for every n, as a kill there would end it."""
     unlink = os.unlink
     for n in itertools.count(1):
@@ -299,7 +299,7 @@ def test_a_query_looks_into_each_file_once_though_the_oldest_go_meanwhile(store,
     assert store.index.query_offset("T", "k").phy_offsets == [offset for offset in expected if offset >= 2400]
 
 
-def test_an_index_file_that_was_deleted_is_read_to_the_end_by_who_is_in_it(store):
+def test_a_query_reads_a_deleted_index_file_to_its_end(store):
     (oldest, *_) = store.index.files
     store.delete(before_phy_offset=3000)
     assert not oldest.path.exists()

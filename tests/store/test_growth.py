@@ -378,7 +378,7 @@ def test_gaps_of_a_set_are_found_without_a_look_at_all_of_its_ranges():
     growth.assert_time_grows_at_most_linearly(gaps, 5_000, 20_000)
 
 
-def test_gaps_are_what_is_not_in_the_set():
+def test_gaps_are_the_numbers_that_are_not_in_the_set():
     ranges = Ranges()
     for begin, end in ((20, 25), (3, 5), (5, 6), (10, 12), (11, 15), (30, 30)):
         ranges.add(begin, end)

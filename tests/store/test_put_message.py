@@ -282,7 +282,7 @@ def test_an_inner_batch_of_a_topic_of_plain_queues_is_illegal(tmp_path):
             assert refusal(store, batch) == "MESSAGE_ILLEGAL"
 
 
-def test_an_inner_batch_whose_number_is_none_has_no_such_property(tmp_path):
+def test_an_inner_batch_without_a_number_has_no_property_for_it(tmp_path):
     with open_store(tmp_path / "store") as store:
         store.create_topic("Batched", 4, queue_type="BatchCQ")
         batch = Message("Batched", b"x", sys_flag=INNER_BATCH, properties={"INNER_NUM": None}, queue_id=0)
@@ -420,7 +420,7 @@ def test_a_value_may_have_0x01_in_it(tmp_path):
         assert store.look_message_by_offset(0).properties == {"a": "b\x01c"}
 
 
-def test_properties_keep_their_order_and_lose_what_is_none(tmp_path):
+def test_properties_keep_their_order_and_those_that_are_none_are_dropped(tmp_path):
     properties = {"z": "1", "KEYS": "k", "none": None, "a": "2", "TAGS": "t"}
     with open_store(tmp_path / "store") as store:
         result = store.put_message(Message("T", b"", properties=properties))
@@ -477,7 +477,7 @@ def test_a_release_without_crc_properties_writes_none(tmp_path):
         assert store.put_message(Message("T", b"x", properties={"a": "b"})).size == HEAD + 2 + 3
 
 
-def test_a_release_without_ipv6_refuses_such_hosts(tmp_path):
+def test_a_release_without_ipv6_refuses_ipv6_hosts(tmp_path):
     with open_store(tmp_path / "store", compat="4.5.2") as store:
         with pytest.raises(ValueError, match=r"IPv6|host"):
             store.put_message(Message("T", b"", born_host="[::1]:1"))
@@ -770,7 +770,7 @@ def test_a_client_s_batch_is_as_large_as_the_bodies_that_are_stored(old, new, tm
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", b"body", {}, Message])
-def test_what_is_no_message_is_a_type_error(value, tmp_path):
+def test_anything_but_a_message_is_a_type_error(value, tmp_path):
     with open_store(tmp_path / "store") as store:
         store.create_topic("Batched", 1, queue_type="BatchCQ")
         for put in (
@@ -1092,7 +1092,7 @@ def test_a_store_time_of_more_than_64_bits_is_a_value_error(timestamp, tmp_path)
 # ---- at once -----------------------------------------------------------------------------------------------
 
 
-def test_every_query_sees_what_was_put_before(tmp_path):
+def test_every_query_sees_the_messages_that_were_put_before(tmp_path):
     with open_store(tmp_path / "store") as store:
         for i in range(60):
             message = Message("T", b"%d" % i, keys=f"k{i}", tags="t", queue_id=i % 2)
@@ -1133,7 +1133,7 @@ def test_topics_json_has_the_topics_that_were_put_to(tmp_path):
     assert (root / "config" / "topics.json.bak").exists()
 
 
-def test_a_topic_of_which_no_message_was_taken_is_not_in_topics_json(tmp_path):
+def test_a_topic_without_an_accepted_message_is_not_in_topics_json(tmp_path):
     with open_store(tmp_path / "store") as store:
         store.put_message(Message("Good", b""))
         for messages in ([Message("Bad", bytes(5000))], [Message("Bad", b""), Message("Bad", bytes(5 << 20))]):

@@ -244,7 +244,7 @@ def test_nothing_is_written_if_one_message_is_refused_behind_one_for_light_queue
                 result.phy_offsets] == ["0", None, "1", None]
 
 
-def test_what_is_refused_makes_no_topic_of_what_is_beside_it(tmp_path):
+def test_a_refused_batch_makes_no_topic_of_its_other_messages(tmp_path):
     light = Message("Light", b"", queue_id=0, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"})
     with open_store(tmp_path / "store", enable_lmq=True) as store:
         for message in (Message("New", b"", queue_id=0), light):
@@ -318,7 +318,7 @@ def test_what_a_row_of_a_table_is_refused_for_says_which(tmp_path):
 # ---- what may be given -------------------------------------------------------------------------------------
 
 
-def test_an_iterator_is_taken_piece_by_piece(tmp_path):
+def test_an_iterator_is_consumed_part_by_part(tmp_path):
     with open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20) as store:
         result = store.put_messages(Message("T", b"%d" % i, queue_id=0) for i in range(10_000))
         assert result.queue_offsets.tolist() == list(range(10_000))
@@ -338,7 +338,7 @@ def test_nothing_may_be_given(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", ["abc", b"abc", None, 7, [1], ["T"], Message("T", b"")])
-def test_what_is_no_messages_is_a_type_error(wrong, tmp_path):
+def test_an_argument_that_is_no_sequence_of_messages_is_a_type_error(wrong, tmp_path):
     with open_store(tmp_path / "store") as store:
         with pytest.raises(TypeError):
             store.put_messages(wrong)

@@ -107,7 +107,7 @@ def test_rocketstore_refuses_a_log_with_an_unreadable_record_before_others(what,
     assert files_under(root, *PARTS, "index") == before
 
 
-def test_a_log_that_ends_with_an_unreadable_record_goes_on_in_its_place(tmp_path):
+def test_a_log_that_ends_with_an_unreadable_record_continues_in_its_place(tmp_path):
     """Corner 110."""
     root = store_of(tmp_path / "store", [{}, unreadable("topic", SIZE)])
     (root / "abort").write_bytes(b"4711")
@@ -349,7 +349,7 @@ def test_a_unit_that_could_not_be_written_is_an_error_and_not_lost(monkeypatch, 
         assert store.consume_queue("TopicTest", 1).max_queue_offset == 1
 
 
-def test_closing_dispatches_what_is_left_and_then_removes_abort(tmp_path):
+def test_closing_dispatches_the_last_records_and_then_removes_abort(tmp_path):
     """Corner 84."""
     root = tmp_path / "store"
     store = open_store(root)

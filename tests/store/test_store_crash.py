@@ -228,7 +228,7 @@ def test_damage_with_sound_records_behind_it_is_an_error_that_names_salvage(samp
     assert tree(root) == before
 
 
-def test_what_is_cut_is_zeroed_and_kept_beside_the_store(sample, tmp_path):
+def test_bytes_that_are_cut_are_zeroed_and_saved_beside_the_store(sample, tmp_path):
     last = max(sample.records)
     start = max(start for start in sample.files if start <= last)
     data = bytearray(sample.files[start])

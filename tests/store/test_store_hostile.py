@@ -36,7 +36,7 @@ def test_damage_of_many_bytes_is_survived(part, seed, tmp_path):
     hostile.assert_survived("many bytes", 4 * seed + part, tmp_path)
 
 
-def test_what_is_no_file_in_the_place_of_one_is_survived(seed, tmp_path):
+def test_a_pipe_or_directory_in_the_place_of_a_file_is_survived(seed, tmp_path):
     """One in eight of all there are, as the seed says; so with the names."""
     hostile.assert_survived("replacements", seed, tmp_path)
 

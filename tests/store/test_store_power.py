@@ -68,7 +68,7 @@ class Machine:
 
 @pytest.mark.parametrize("ext", [0, 1], ids=["plain", "ext"])
 @pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_what_was_acknowledged_for_good_survives_a_loss_of_power(flush_disk_type, ext, env, tmp_path, seed):
+def test_acknowledged_messages_survive_a_loss_of_power(flush_disk_type, ext, env, tmp_path, seed):
     """One store over several losses of power; the next writer, too, may be caught while it still recovers."""
     machine = Machine(tmp_path, env, flush_disk_type, seed, ext=ext)
     (tmp_path / "whole").mkdir()

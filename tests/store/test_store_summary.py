@@ -109,7 +109,7 @@ def assert_only(root, *broken):
 # ---- at a glance -------------------------------------------------------------------------------------------
 
 
-def test_summary_and_repr_tell_what_is_in_a_store(tmp_path):
+def test_summary_and_repr_describe_a_store(tmp_path):
     found = assert_only(small_store(tmp_path))
     about = found["summary"]
     assert (about.topics, about.queues, about.messages) == (2, 6, 12)
@@ -218,7 +218,7 @@ def test_damage_in_the_last_file_hides_no_message_from_a_search_by_time_and_is_a
         assert f"the index reaches {offsets[2]}, sound messages end at {offsets[1]}" in about.problems[0]
 
 
-def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_noted(tmp_path):
+def test_an_index_that_shows_no_geometry_has_the_one_that_its_writer_saved(tmp_path):
     """As that of messages without keys."""
     with rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()) as store:
         store.put_message(rocketstore.Message("T", b"body"))
@@ -239,7 +239,7 @@ def test_a_store_that_is_open_for_writing_says_so_and_a_closed_one_has_no_summar
 
 @pytest.mark.parametrize("use", [rocketstore.open, rocketstore.verify, rocketstore.recover, rocketstore.rebuild,
                                  lambda path, config: rocketstore.salvage(path, path / "new", config=config)])
-def test_what_is_no_configuration_is_refused(tmp_path, use):
+def test_anything_but_a_configuration_is_refused(tmp_path, use):
     rocketstore.open(tmp_path, "a", config=rocketstore.StoreConfig.small()).close()
     with pytest.raises(TypeError, match=r"config={'max_index_num': 5}: a StoreConfig was expected"):
         use(tmp_path, config={"max_index_num": 5})
@@ -258,7 +258,7 @@ def test_a_directory_that_is_no_store_is_refused(tmp_path):
         rocketstore.open(tmp_path / "store", "w")
 
 
-def test_a_topic_that_cannot_be_listed_is_an_error_and_not_taken_for_none(tmp_path, monkeypatch):
+def test_a_topic_that_cannot_be_listed_is_an_error_and_not_treated_as_missing(tmp_path, monkeypatch):
     scandir = queue_directories.scandir
 
     def refuse(path):
@@ -377,7 +377,7 @@ def test_a_short_checkpoint_is_no_problem_and_all_else_reads(tmp_path, size):
     assert not [problem for problem in found["summary"].problems if "checkpoint" in problem]
 
 
-def test_a_damaged_index_file_is_said_and_all_else_reads(tmp_path):
+def test_a_damaged_index_file_is_reported_and_all_else_reads(tmp_path):
     small_store(tmp_path)
     (path,) = (tmp_path / "index").iterdir()
     path.write_bytes(b"x" * 1000)
@@ -388,7 +388,7 @@ def test_a_damaged_index_file_is_said_and_all_else_reads(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"offsetTable":7}', "\0\0"])
-def test_a_damaged_configuration_is_said_and_all_else_reads(tmp_path, text):
+def test_a_damaged_configuration_is_reported_and_all_else_reads(tmp_path, text):
     small_store(tmp_path)
     for name in ("topics.json", "consumerOffset.json"):
         (tmp_path / "config" / name).write_text('{"topicConfigTable":7}' if "7" in text and "topics" in name else text)
@@ -1094,7 +1094,7 @@ def test_units_beyond_the_log_are_behind_the_end_of_the_queue(tmp_path):
         assert store.get_message("T0", 0, 2).status == "MESSAGE_WAS_REMOVING"
 
 
-def test_a_missing_file_of_the_log_is_named_and_what_is_around_it_reads(tmp_path):
+def test_a_missing_file_of_the_log_is_named_and_the_files_around_it_are_read(tmp_path):
     """Corners 95 and 97."""
     small_store(tmp_path, 60, file_size=2048)
     names = sorted(path.name for path in (tmp_path / "commitlog").iterdir())

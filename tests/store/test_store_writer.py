@@ -188,7 +188,7 @@ def test_a_store_without_a_writable_directory_of_its_log_is_read_alone(tmp_path)
         assert sum(map(len, store.scan())) == 1
 
 
-def test_the_last_file_of_a_log_is_gone_on_with_in_a_directory_that_has_become_read_only(tmp_path):
+def test_the_last_file_of_a_log_is_continued_in_a_directory_that_has_become_read_only(tmp_path):
     """Source: MappedFileQueue.getLastMappedFile: read-only is where no more files are made."""
     paths = {"store_path_commit_log": f"{tmp_path}/a,{tmp_path}/b", "mapped_file_size_commit_log": 4096}
     message = Message("T", bytes(500), queue_id=0)
@@ -310,7 +310,7 @@ def test_an_opening_without_a_thread_left_leaves_nothing_open(name, monkeypatch,
         assert store.put_message(Message("T", b"", queue_id=0)).queue_offset == 1
 
 
-def test_a_store_that_was_closed_is_gone_on_with(seed, tmp_path):
+def test_a_store_that_was_closed_is_continued(seed, tmp_path):
     rng = random.Random(f"{seed} reopen")
     config = config_of(store_host="10.0.0.1:10911")
     model = model_of(config)
@@ -594,7 +594,7 @@ def dledger_store(request, tmp_path):
         lambda root, config: rocketstore.salvage(root, root.parent / "new", config=config),
     ],
 )
-def test_a_store_whose_log_is_dledger_s_is_not_written_nor_what_is_beside_taken_for_all(dledger_store, attempt):
+def test_a_store_whose_log_is_in_dledger_is_not_written_and_no_other_log_is_used(dledger_store, attempt):
     root, config = dledger_store
     before = everything(root)
     with pytest.raises(UnsupportedFormatError, match="DLedger"):
@@ -638,7 +638,7 @@ def test_what_the_flush_of_the_queues_brought_to_the_disk_is_not_flushed_again(m
 
 
 @pytest.mark.parametrize(("ahead", "error"), [(True, OSError(errno.EIO, "fails")), (False, KeyboardInterrupt)])
-def test_a_file_whose_name_was_not_synced_is_synced_by_who_takes_it(ahead, error, monkeypatch, tmp_path):
+def test_a_file_whose_name_was_not_synced_is_synced_by_its_next_user(ahead, error, monkeypatch, tmp_path):
     real, failing, synced = log_files.sync_path, [error], []
 
     def sync_once(path):
@@ -951,7 +951,7 @@ def test_closing_leaves_no_thread_and_no_descriptor(tmp_path, is_enabled):
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
-def test_what_was_put_while_the_index_was_turned_off_is_indexed_when_it_is_on_again(tmp_path, is_noted, monkeypatch):
+def test_messages_that_were_put_without_an_index_are_indexed_when_it_is_on_again(tmp_path, is_noted, monkeypatch):
     """Where it is not noted, as a broker does not, the records behind the index's last show it."""
     monkeypatch.setattr("rocketstore.recovery.plan_index.NEAR", 4096)
     root = tmp_path / "store"
@@ -977,7 +977,7 @@ def test_several_threads_may_close(tmp_path):
         assert not rocketstore.open(tmp_path / str(number)).is_locked
 
 
-def test_what_was_acknowledged_while_a_store_was_closed_is_in_its_queue(tmp_path):
+def test_messages_that_are_acknowledged_while_a_store_closes_are_in_their_queue(tmp_path):
     for number in range(10):
         root = tmp_path / str(number)
         store, acknowledged = open_store(root), Counter()
@@ -1069,7 +1069,7 @@ def test_a_forked_process_may_not_write(tmp_path):
 
 @needs_fork
 @pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
-def test_a_process_forked_in_the_middle_of_a_dispatch_goes_on_with_nothing_and_does_not_hang(monkeypatch, tmp_path):
+def test_a_process_forked_in_the_middle_of_a_dispatch_continues_nothing_and_does_not_hang(monkeypatch, tmp_path):
     root = tmp_path / "store"
     parent, entered, release, real = os.getpid(), threading.Event(), threading.Event(), os.pwrite
 
@@ -1379,7 +1379,7 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more(monkeypatch, tmp_p
 
 
 @linux_only
-def test_one_sync_does_for_all_who_wait(monkeypatch, tmp_path):
+def test_one_sync_serves_all_waiting_threads(monkeypatch, tmp_path):
     store, count = open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH"), [0]
     real = os.fsync
 
@@ -1397,7 +1397,7 @@ def test_one_sync_does_for_all_who_wait(monkeypatch, tmp_path):
 
 
 @linux_only
-def test_a_failed_sync_fails_all_who_wait_for_it(monkeypatch, tmp_path):
+def test_a_failed_sync_fails_all_waiting_threads(monkeypatch, tmp_path):
     store = open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH", allocate_file_ahead=False)
     store.put_message(Message("T", b"good"))
     fail_on(monkeypatch, "fsync", "commitlog")

@@ -117,7 +117,7 @@ def test_every_kind_of_finding_is_planted_or_tested_here(reported):
 
 @pytest.mark.parametrize(("release", "kind"), [("4.9.8", "queue-behind"), ("5.3.3", "queue-behind"),
                                                ("5.4.0", "queue-behind"), ("5.5.1", "queue-missing")])
-def test_what_is_dispatched_again_after_a_crash_depends_on_the_release(release, kind, sound, tmp_path):
+def test_the_records_that_are_dispatched_again_after_a_crash_depend_on_the_release(release, kind, sound, tmp_path):
     """Before 5.5.0 a broker goes by the times of the checkpoint, which are zeros here."""
     root = shutil.copytree(sound["plain"], tmp_path / "store")
     shutil.rmtree(root / "consumequeue")
@@ -372,7 +372,7 @@ def test_a_log_in_directories_of_its_own_below_the_root_is_sound(tmp_path):
 
 @pytest.mark.parametrize("of_batches", [False, True])
 @pytest.mark.parametrize("times", [1, 2])
-def test_what_is_left_of_a_topic_that_was_deleted_and_made_again_is_no_fault(of_batches, times, tmp_path):
+def test_records_of_a_topic_that_was_deleted_and_made_again_are_no_fault(of_batches, times, tmp_path):
     """Its queues begin at 0 again; of those that got no message again there is nothing."""
     rows = []
     for life in range(times + 1):
@@ -478,7 +478,7 @@ def test_a_part_that_has_a_blank_and_no_record_is_sound(piece, tmp_path, monkeyp
     assert "log-blank-bytes" in {finding.kind for finding in verify(tmp_path / "store").findings}
 
 
-def test_damage_where_a_file_begins_is_told_once(tmp_path):
+def test_damage_where_a_file_begins_is_reported_once(tmp_path):
     make_store(tmp_path / "store", [{"body": bytes(300)} for _ in range(30)], file_size=4096)
     for start in (0, 4096):
         file = tmp_path / "store" / "commitlog" / f"{start:020}"
@@ -642,7 +642,7 @@ def test_flipped_bits_are_findings_and_no_errors(hostile_root, seed):
 
 
 @pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, SHARES))])
-def test_what_is_no_file_is_a_finding_and_no_error(share, hostile_root, seed):
+def test_a_pipe_or_directory_in_place_of_a_file_is_a_finding_and_no_error(share, hostile_root, seed):
     survive(hostile_root, lambda files: list(hostile_store.replacements(files))[(seed + share) % SHARES :: SHARES])
 
 
@@ -663,7 +663,7 @@ def test_where_no_store_is_there_is_an_error(tmp_path):
 # ---- ranges ------------------------------------------------------------------------------------------------
 
 
-def test_a_number_is_in_ranges_as_it_is_in_their_set(seed):
+def test_a_number_is_in_ranges_if_it_is_in_their_set(seed):
     random_ = random.Random(seed)
     ranges, numbers = Ranges(), np.arange(-50, 60)
     assert not ranges.are_in(numbers).any()
@@ -693,7 +693,7 @@ def test_many_numbers_are_looked_for_in_many_ranges():
 # ---- the rest ----------------------------------------------------------------------------------------------
 
 
-def test_the_report_says_what_was_looked_at(sound):
+def test_the_report_counts_the_checked_parts(sound):
     report = verify(sound["batch"])
     store = planted.Store(sound["batch"])
     assert (report.messages, report.queues, report.index_files) == (len(store.records), 5, 6)
