@@ -40,7 +40,7 @@ def test_the_form_can_be_chosen_in_a_pipe():
 
 
 def commands_without_and_with_rows(sound, damaged, conf):
-    """By name two commands, of which the second has something to say."""
+    """Two commands by name. The second one prints a notice."""
     geometry = ["--broker-conf", conf]
     return {
         "cat": (["cat", sound, "--end-offset", 0], ["cat", sound]),

@@ -1,4 +1,4 @@
-"""``rocketstore import``: what was exported comes back, each row once, whatever stops it."""
+"""``rocketstore import``: exported rows are imported again, each row once, also after a kill."""
 
 import base64
 import csv
@@ -27,7 +27,7 @@ RICH = "rich-5.5.0"
 FORMATS = ["parquet", "arrow", "jsonl", "csv"]
 NEW = [name for name in stores.NAMES if not name.endswith("5.3.3")]
 OLD = [pytest.param(name, marks=pytest.mark.slow) for name in stores.NAMES if name.endswith("5.3.3")]
-PLACES = {"phyOffset", "msgId", "size", "bodyCrc", "sysFlag", "queueOffset"}  # what is of the log they are in
+PLACES = {"phyOffset", "msgId", "size", "bodyCrc", "sysFlag", "queueOffset"}  # columns about the log
 SMALL = StoreConfig(mapped_file_size_commit_log=65536, max_hash_slot_num=100, max_index_num=1000)
 
 
@@ -103,7 +103,7 @@ def lines(tmp_path):
     )
 
 
-# ---- what was exported comes back --------------------------------------------------------------------------
+# ---- round trips -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -358,7 +358,7 @@ def test_a_source_that_is_not_there_makes_no_store(tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------------------------
 
 
 def assert_refused(source, store, *words, stored=0):

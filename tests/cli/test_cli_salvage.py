@@ -1,4 +1,4 @@
-"""``rocketstore salvage``: what was lost is shown, and told by the exit status."""
+"""``rocketstore salvage``: losses are shown, and change the exit status."""
 
 import signal
 import time

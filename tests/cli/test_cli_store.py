@@ -289,7 +289,7 @@ def test_a_body_that_does_not_decompress_hides_no_other_message(question, tmp_pa
 
 
 def put_bodies(store_path, bodies, **fields):
-    """Put messages of which those with the body "bad" do not decompress."""
+    """Put messages. Those with the body "bad" do not decompress."""
     with open_store(store_path) as store:
         for body in bodies:
             store.put_message(Message("T", body.encode(), sys_flag=int(body == "bad"), queue_id=0, **fields))
@@ -453,7 +453,7 @@ def test_an_expression_without_a_tag_is_misuse(command, tags):
     assert f"{tags!r} has no tag" in result.stderr
 
 
-# ---- query by time, and what is not found ------------------------------------------------------------------
+# ---- query by time, and no results -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("condition", [["--key", "k"], ["--since", 0]], ids=lambda condition: condition[0])

@@ -1,4 +1,4 @@
-"""``rocketstore verify``: what is wrong with a store, its exit status, and how it is shown."""
+"""``rocketstore verify``: findings, how they are shown, and the exit status."""
 
 import json
 import shutil

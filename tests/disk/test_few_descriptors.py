@@ -1,4 +1,4 @@
-"""A process that may open too few files is told so, and how many it needs, before anything is changed."""
+"""If a process may open too few files, an error says how many it needs before anything is changed."""
 
 import contextlib
 import errno

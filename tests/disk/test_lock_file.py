@@ -1,4 +1,4 @@
-"""Who holds a store's lock: as a JVM takes it, on byte 0 of the file."""
+"""The holder of a store's lock, which is taken on byte 0 of the file as a JVM does."""
 
 import os
 import subprocess

@@ -452,7 +452,7 @@ WORKS = {
 def test_opening_and_closing_leaves_no_descriptor_mapping_or_file(work, tmp_path):
     path, new = filled(tmp_path / "index"), tmp_path / "new"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # what is dropped may warn
+        warnings.simplefilter("ignore", ResourceWarning)  # dropped objects may warn
         WORKS[work](path, new)
         gc.collect()
         before = descriptors()
@@ -472,7 +472,7 @@ REFUSALS = [errno.EINVAL, errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP]
 
 @pytest.fixture
 def darwin(monkeypatch):
-    """macOS, whose fcntl raises ``darwin.error``. Gives what was called."""
+    """Imitate macOS, whose fcntl raises ``darwin.error``. Return the calls."""
 
     class Darwin(list):
         error = 0
@@ -614,7 +614,7 @@ def test_a_handler_of_a_signal_may_close_a_file_whatever_its_thread_does_with_it
 
 
 def flush_locked(path):
-    assert ctypes.CDLL(None).mlockall(2) == 0 or os.geteuid() != 0  # what is mapped from now on
+    assert ctypes.CDLL(None).mlockall(2) == 0 or os.geteuid() != 0  # files that are mapped from now on
     with IndexFile.create(Path(path), **GEOMETRY) as file:
         file.put_key("T#k", 0, 0)
         file.flush()

@@ -1,4 +1,4 @@
-"""Who may read and write what rocketstore makes in a store, and links in the place of its files."""
+"""Modes and owners of files that rocketstore makes in a store, and links in place of its files."""
 
 import os
 import shutil
@@ -203,7 +203,7 @@ def test_a_link_to_a_missing_file_makes_no_file_there(root, tmp_path):
 
 
 def test_the_lock_that_a_link_leads_to_is_taken(root, tmp_path):
-    """A broker that was started with such a link locks that file."""
+    """A broker that was started with this link locks its target."""
     (root / "lock").rename(tmp_path / "locked")
     (root / "lock").symlink_to(tmp_path / "locked")
     other = tmp_path / "other"

@@ -330,7 +330,7 @@ def test_readers_are_pickled_with_their_file_system(golden, s3, seed):
         parts = [store, store.commit_log, store.index, store.index.files[0], store.consume_queue(*next(store.queues()))]
         copies = pickle.loads(pickle.dumps(parts))
         assert list(map(repr, copies)) == list(map(repr, parts))
-        for copy in copies:  # of which some are parts of others
+        for copy in copies:  # some are parts of others
             copy.close()
 
 
@@ -345,7 +345,7 @@ def test_a_closed_reader_says_so(golden):
             call()
 
 
-# ---- what is fetched ---------------------------------------------------------------------------------------
+# ---- fetched ranges ----------------------------------------------------------------------------------------
 
 
 def long_log(root, n=3000):

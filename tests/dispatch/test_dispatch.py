@@ -227,7 +227,7 @@ def seconds_of(topics):
     return min(seconds)
 
 
-# Pairs of one Java hash, and such as differ in bits that a product with any odd number passes on.
+# Pairs with one Java hash, and pairs that differ in bits that a product with any odd number keeps.
 PAIRS = [(b"Aa", b"BB"), (b"abcdefghijklmnop", b"abcdefg\xe8ijk\xecmno\xf0")]
 
 

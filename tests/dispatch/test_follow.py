@@ -38,7 +38,7 @@ def put_many(store, seed, count):
 
 
 def put_and_damage(root):
-    """Make a store of five messages, the third of which is damaged; their offsets."""
+    """Make a store of five messages. The third one is damaged. Return their offsets."""
     with open_store(root) as store:
         offsets = [result.phy_offset for result in put_many(store, 1, 5)]
     with (root / "commitlog" / f"{0:020}").open("r+b") as file:
@@ -258,7 +258,7 @@ BAD_NUMBERS = [{"INNER_NUM": "x", "INNER_BASE": "1"}, {"INNER_NUM": "32768", "IN
 @pytest.mark.parametrize("properties", BAD_NUMBERS)
 @pytest.mark.parametrize("follow", ["follow", "follow_batches"])
 def test_following_ends_at_numbers_of_an_inner_batch_that_are_none(follow, properties, tmp_path):
-    """Also at the end of the log, where a scan takes such a record for no record at all."""
+    """Also at the end of the log, where a scan does not count this record."""
     for after in ([], [{}]):
         root = tmp_path / str(len(after))
         offsets = foreign_log(root, {}, properties, *after)
@@ -267,7 +267,7 @@ def test_following_ends_at_numbers_of_an_inner_batch_that_are_none(follow, prope
             with pytest.raises(CorruptFileError, match="INNER_NUM") as caught:
                 list(getattr(store, follow)(poll=None, **options))
             assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{0:020}", offsets[1])
-            # Whoever does not ask for what such a record is dispatched by reads it.
+            # A reader that does not select the damaged fields reads this record.
             batches = store.follow_batches(columns=["phy_offset"], poll=None)
             assert [offset for batch in batches for offset in batch.phy_offset.tolist()] == offsets
 

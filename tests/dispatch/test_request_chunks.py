@@ -131,7 +131,7 @@ def test_a_hole_in_the_log_is_an_error_at_its_place(tmp_path, seed):
 
 
 def test_where_files_cannot_be_mapped_they_are_read(tmp_path, seed, monkeypatch):
-    """Also a record that is longer than what is read at once, and damage behind it."""
+    """Also a record that is longer than one read, and damage behind it."""
     rng = random.Random(seed)
     rows = [fields(rng, i, body=rng.randbytes(rng.choice((10, 100, 70_000)))) for i in range(40)]
     size = 1 << 20

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of long calls: it is answered at once, and what was put by then is whole."""
+"""Ctrl-C in the middle of long calls ends them at once, and items that were put before are complete."""
 
 import contextlib
 import faulthandler

@@ -127,7 +127,7 @@ def test_memory_is_steady_over_many_imports_and_exports(form, tmp_path):
 
 
 def fail_again_and_again(directory):
-    """Errors give back what was taken so far."""
+    """Errors free the memory that was allocated before."""
     n = 100_000
     keys = [f"{i:08}" for i in range(n)]
     columns = [

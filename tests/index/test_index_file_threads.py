@@ -18,7 +18,7 @@ BEGIN = 10**12
 
 
 def columns(first, n):
-    """The columns of items `first` to `first + n - 1`, of which each has its own key hash."""
+    """The columns of items `first` to `first + n - 1`. Each item has its own key hash."""
     ordinals = np.arange(first, first + n)
     return ordinals.astype(np.int32), ordinals, BEGIN + ordinals
 

@@ -1,4 +1,4 @@
-"""Index directories of many files: how many are open at a time, and what is read and flushed of the others."""
+"""Index directories of many files: a bounded number is open, and the others are read and flushed as needed."""
 
 import contextlib
 import errno
@@ -252,7 +252,7 @@ def test_expired_files_are_deleted_whether_they_are_open_or_not(index, two_open)
     assert sorted(path.name for path in index.iterdir()) == names[5:]
 
 
-# ---- what is flushed ---------------------------------------------------------------------------------------
+# ---- flushes -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

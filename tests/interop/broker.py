@@ -32,7 +32,7 @@ CONFIG = {
     "mapperFileSizeBatchConsumeQueue": 46 * 100,
 }
 
-# As brokers are by default: with timers and compaction. No name server is asked.
+# As brokers are by default: with timers and compaction, but without a name server.
 BOOT = {name: value for name, value in CONFIG.items() if name not in ("timerWheelEnable", "enableCompaction")}
 BOOT["namesrvAddr"] = ""
 

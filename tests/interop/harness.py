@@ -151,7 +151,7 @@ class Java:
         return [name for name in self.call("load", root, *geometry, index_msg_timestamp).split(",") if name]
 
     def write_store(self, root, options, messages):
-        """Put messages (see stores.py) into a new store; return what was answered to each, as dicts."""
+        """Put messages (see stores.py) into a new store; return the answers, as dicts."""
         return self.json_answers("write", root, json.dumps(options), rows=messages)
 
     def read_store(self, root, options, requests, *, load=True):

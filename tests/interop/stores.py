@@ -118,7 +118,7 @@ class Messages:
         return made
 
     def corners(self):
-        """Each field and property with what is rare in it."""
+        """Rare values of each field and property."""
         m, rng = self.message, self.rng
         packed = zlib.compress(b"abcdefgh" * 500)
         return [

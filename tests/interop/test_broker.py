@@ -34,7 +34,7 @@ SECOND_WRITER = "import sys; from interop.test_broker import open_writer; open_w
 
 
 class Given(NamedTuple):
-    """What was put, to be compared with what is read."""
+    """The messages that were put, to compare them with those that are read."""
 
     body: str
     keys: str | None
@@ -62,7 +62,7 @@ class Writer:
         return Given(body, keys, self.rng.choice((None, "TagA", "标签")), f"{self.rng.randrange(16**32):032X}")
 
     def put(self):
-        """Put one message or some; return (topic, queue id, queue offset) and what was given, for each."""
+        """Put messages. Return (topic, queue id, queue offset) and the message, for each."""
         topic = self.rng.choice((*QUEUES, *QUEUES))
         queue_id = self.rng.randrange(QUEUES[topic])
         given = [self.given() for _ in range(self.rng.randint(1, 10))]
@@ -136,7 +136,7 @@ def given_of(row):
 
 
 def by_key(messages):
-    """Places by (topic, key); what is inside an inner batch is not indexed."""
+    """Places by (topic, key); messages inside an inner batch are not indexed."""
     found = defaultdict(set)
     for place, given in messages.items():
         for key in given.keys.split(" "):

@@ -24,7 +24,7 @@ def field_text(value):
 
 
 def check_files(java, texts, tmp_path):
-    """Compare each field that both have. What rocketstore cannot use must be reported as such."""
+    """Compare each field that both have. Values that rocketstore cannot use must be reported."""
     path = tmp_path / "broker.conf"
     for text, answer in zip(texts, java.broker_files([text.encode("iso-8859-1") for text in texts]), strict=True):
         path.write_bytes(text.encode("iso-8859-1"))
@@ -40,7 +40,7 @@ def check_files(java, texts, tmp_path):
             if entry.name in config.other.unusable:
                 shown = repr(theirs) if isinstance(getattr(StoreConfig, entry.name), str) else theirs
                 assert shown in config.other.unusable[entry.name][1], text
-            elif theirs is None or value is None:  # the release has no such property; the default path of the log
+            elif theirs is None or value is None:  # a property of later releases; the default log path
                 assert value in (getattr(StoreConfig, entry.name), DEFAULT_SIZES.get(entry.name)), text
             else:
                 assert field_text(value) == theirs, (text, entry.name)

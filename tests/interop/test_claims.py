@@ -16,7 +16,7 @@ KEPT = {kind for kind, said in KINDS.items() if said.at_next_start in (STAYS, KE
 
 
 def places(kind, path, offset):
-    """Return the files and offsets of a fault whose kinds all say that the broker keeps what is there."""
+    """Return the files and offsets of a fault whose kinds all say that the broker keeps the bytes."""
     if not kinds_of(kind) <= KEPT or offset is None:
         return []
     return [(name, offset) for name in ((path,) if isinstance(path, str) else path)]

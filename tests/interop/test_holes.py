@@ -173,5 +173,5 @@ def test_the_load_goes_past_a_hole_in_ext_files(java_of, other_sound, tmp_path, 
     whole = recover_other(java_of(release), tmp_path / "whole", "ext", "TopicTest", 1)
     queue = recover_other(java_of(release), root, "ext", "TopicTest", 1)
     assert queue == whole
-    assert (name in files_of(root, EXT_FILES)) == (place == "last" and is_crash)  # made again, with what is dispatched
+    assert (name in files_of(root, EXT_FILES)) == (place == "last" and is_crash)  # made again by the dispatch
     assert "ext-missing" in kinds

@@ -134,7 +134,7 @@ def test_rocketmq_keeps_the_rebuilt_files(store_of, tmp_path, release, profile, 
 
 
 def test_the_golden_store_of_a_broker(tmp_path):
-    """It had crashed: after that it put a message again, of which a full index file had the first items."""
+    """It had crashed. Then it put a message again whose first items are in a full index file."""
     source, settings = golden.unpack("broker-5.5.0", tmp_path), golden.settings("broker-5.5.0")
     root = without_queues_and_index(source, tmp_path / "store")
     rebuild(root, config=StoreConfig(**settings), tz="UTC")

@@ -30,7 +30,7 @@ def config_of(store, release):
 
 
 def batch_topics(root, topics):
-    """What a broker would have in topics.json of the topics that the harness is told of."""
+    """The entries that a broker would have in topics.json for the topics of the harness."""
     table = {topic: {"topicName": topic, "attributes": {"queue.type": "BatchCQ"}} for topic in topics}
     (root / "config").mkdir()
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))

@@ -90,7 +90,7 @@ def halves(request, halves_of):
 
 
 def put_some(store, halves, seed, some):
-    """Put a slice of the messages, compare what is answered with what Java was."""
+    """Put a slice of the messages, and compare the answers with those of Java."""
     messages, results = halves.messages[some], halves.results[some]
     answers = put_all(store, random.Random(seed), messages, results, Stored(halves.whole))
     assert answers == [java_put(result) for result in results]
@@ -156,7 +156,7 @@ def test_light_queues_have_no_units_of_batch_queues(java_of, release, tmp_path, 
     assert_same_stores(tmp_path / "ours", tmp_path / "java", options, release)
 
 
-# ---- what was read ---------------------------------------------------------------------------------------
+# ---- reads -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", ["basic", "rich", "lmq", "crc", "cqext"])

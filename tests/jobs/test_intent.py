@@ -122,7 +122,7 @@ def bodies(root):
         return [message.body for batch in store.scan() for message in batch]
 
 
-# ---- what is written -------------------------------------------------------------------------------------------
+# ---- written bytes ---------------------------------------------------------------------------------------------
 
 
 def test_prepared_rows_give_the_records_that_put_messages_gives(base, tmp_path, parts):
@@ -173,7 +173,7 @@ def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_pa
         assert [message.queue_id for batch in store.scan() for message in batch] == [0, 1, 2, 3, 0, 1, 2]
 
 
-# ---- what is refused -------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -313,7 +313,7 @@ def test_a_write_whose_end_does_not_come_to_the_disk_is_undone(base, parts, monk
 
 @pytest.mark.parametrize(("owner", "name"), [(write_job, "sweep_abandoned"), (StoreWriter, "_seal")])
 def test_an_error_after_a_finished_write_is_reported_and_not_raised(base, parts, monkeypatch, caplog, owner, name):
-    """Whoever is told that it failed puts the messages once more."""
+    """A caller that gets an error puts the messages again."""
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, fail)
         write_pieces(base, JOB, make_pieces(base, parts), TIME)
@@ -327,7 +327,7 @@ def fail(*arguments, **options):
     raise OSError(28, "No space left on device")
 
 
-# ---- what is killed --------------------------------------------------------------------------------------------
+# ---- kills -----------------------------------------------------------------------------------------------------
 
 
 def kill_at_append(base, pieces, number, **options):
@@ -606,7 +606,7 @@ def test_an_intent_that_is_none_is_an_error_and_changes_nothing(base, text):
     assert contents(base) == before
 
 
-# ---- what is swept ------------------------------------------------------------------------------------------
+# ---- deleted leftovers --------------------------------------------------------------------------------------
 
 
 def test_the_next_write_deletes_prepared_rows_of_killed_jobs_and_keeps_those_of_living_jobs(base, parts):
@@ -616,7 +616,7 @@ def test_the_next_write_deletes_prepared_rows_of_killed_jobs_and_keeps_those_of_
         (directory / "1.tmp").touch()
     (base / "rocketstore-intent.json.tmp-7").touch()
     week_ago = time.time() - write_job.ABANDONED - 60
-    for path in (old / "1.tmp", old, new):  # the last of which has a file that is being written
+    for path in (old / "1.tmp", old, new):  # the last one has a file that is being written
         os.utime(path, (week_ago, week_ago))
     write_pieces(base, JOB, make_pieces(base, parts), TIME)
     assert leftovers(base) == [new.name]

@@ -127,7 +127,7 @@ def test_a_column_is_given_back_when_its_hashes_are_there():
 
 
 def found(path, n=1_000):
-    """PhyOffsets of n keys, of which key i has the offsets 2 * i + 1 and 2 * i."""
+    """PhyOffsets of n keys. Key i has the offsets 2 * i + 1 and 2 * i."""
     with IndexFile.create(path, hash_slot_num=100, index_num=2 * n + 1) as file:
         hashes = np.arange(n, dtype=np.int32)
         file.put_key_hashes(np.repeat(hashes, 2), np.arange(2 * n), np.zeros(2 * n, np.int64))
@@ -139,7 +139,7 @@ def references(offsets):
 
 
 def overwrite_freed_memory():
-    """Take what was just freed and fill it, so that what still points there is seen to be wrong."""
+    """Allocate the memory that was just freed and fill it, so that a stale pointer shows wrong values."""
     gc.collect()
     return [bytes([n % 251]) * size for size in (64, 96, 112, 8_000, 8_008, 16_000) for n in range(500)]
 

@@ -18,7 +18,7 @@ FILE = 1 << 16
 
 
 def table(rng, n, values=("1", "", "x y", "😀", "k", "t")):
-    """Some columns of a table, with what is rare too. values: of properties."""
+    """Some columns of a table, rare values included. values: of properties."""
     def choose(values):
         return [rng.choice(values) for _ in range(n)]
 

@@ -334,7 +334,7 @@ def test_any_buffer_can_be_checked():
         check(None)
 
 
-# ---- what is dispatched ------------------------------------------------------------------------------------
+# ---- dispatch requests -------------------------------------------------------------------------------------
 
 
 def test_the_tags_code_is_the_hash_of_the_tags():

@@ -1,4 +1,4 @@
-"""Messages to records, before they have a place: every field against the reference, and what is refused."""
+"""Encode messages as records without a place: every field against the reference, and refused values."""
 
 import enum
 import random

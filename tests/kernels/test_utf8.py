@@ -40,7 +40,7 @@ def test_every_string_of_up_to_two_bytes(length):
 def test_every_string_of_three_bytes_that_begins_with(lead):
     strings = [bytes((lead, *rest)) for rest in itertools.product(range(256), repeat=2)]
     assert [data for data in strings if csrc.utf8_valid(data) != is_utf8(data)] == []
-    # Each but for the newline after it, which goes on with no sequence: one call for all.
+    # All in one call: the newline after each continues no sequence.
     lines = b"\n".join(strings)
     assert csrc.utf8_repair(lines) == java_decode(lines).encode()
 

@@ -1,4 +1,4 @@
-"""Every store that a real broker left is read as its own client read it, or what is not read is named."""
+"""Every store that a real broker left is read as its own client read it, or the unread parts are named."""
 
 import json
 import os
@@ -145,7 +145,7 @@ def test_lag_is_what_mqadmin_told(open_store, name):
             assert all(lag.problem is None and lag.lag == lag.max_offset - lag.consumer_offset for lag in lags.values())
 
 
-# ---- what is not read --------------------------------------------------------------------------------------
+# ---- formats that are not read -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(QUEUES_IN_ROCKSDB))

@@ -57,7 +57,7 @@ def expire(root, config):
 
 @contextlib.contextmanager
 def locked(root):
-    """Another process, such as a broker, has a store open for writing."""
+    """Another process, for example a broker, has a store open for writing."""
     code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code, root / "lock"], stdin=-1, stdout=-1) as holder:
         holder.stdout.readline()

@@ -331,7 +331,7 @@ def test_a_failed_flush_fails_all_its_waiters_and_none_tries_again(monkeypatch, 
 
 
 def test_what_a_flush_says_is_on_the_disk_is_before_where_it_flushed(tmp_path):
-    """Large pieces are written without the GIL: a flush meanwhile is of what was before them."""
+    """Large parts are written without the GIL. A flush during the write covers the bytes before it."""
     writer = writer_of(tmp_path, mapped_file_size_commit_log=1 << 20)
     stop, said = threading.Event(), []
 
@@ -579,7 +579,7 @@ def test_a_handler_of_a_signal_cannot_close_a_log_that_its_thread_flushes(tmp_pa
     """It would wait for itself."""
     log = CommitLog.open(tmp_path, "a", config=config_of())
     with monkeypatch.context() as patched:
-        patched.setattr(log.writer, "check_file", log.close)  # what is called there, a handler interrupts
+        patched.setattr(log.writer, "check_file", log.close)  # as a signal handler in the call
         with pytest.raises(RuntimeError, match="cannot be closed by a signal's handler"):
             log.flush()
     log.flush()

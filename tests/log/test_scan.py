@@ -749,7 +749,7 @@ def test_records_that_end_in_zeros_are_read_in_a_log_at_rest(tmp_path, threads):
 
 
 def plain(value):
-    """A value of a table as JSON would have it: times as epoch ms, maps as dicts, what is empty or missing as None."""
+    """A value of a table as JSON would have it: times as epoch ms, maps as dicts, empty and missing values as None."""
     if isinstance(value, np.ndarray | list):
         items = list(value)
         if items and isinstance(items[0], dict):

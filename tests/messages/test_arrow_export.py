@@ -1,4 +1,4 @@
-"""Batches and streams that go out by the Arrow C interfaces: types, values, and who holds what for how long."""
+"""Batches and streams that go out by the Arrow C interfaces: types, values, and how long memory is kept."""
 
 import ctypes
 import gc
@@ -460,7 +460,7 @@ def watched(columns):
 
 
 def alive(watch):
-    """The columns of which all arrays are alive, where the others have none that is."""
+    """Return the columns whose arrays are all alive. The other columns must have no living array."""
     gc.collect()
     states = {name: {ref() is not None for ref in references} for name, references in watch.items()}
     assert all(len(state) == 1 for state in states.values()), states

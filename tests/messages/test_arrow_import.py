@@ -1,4 +1,4 @@
-"""Arrow tables of messages into batches: every type that a column may have, and what is refused."""
+"""Arrow tables of messages into batches: every type that a column may have, and refused values."""
 
 import datetime
 import random
@@ -224,7 +224,7 @@ def test_random_batches_come_back_in_random_types(seed):
         assert got == {name: values[start:] for name, (values, _) in columns.items()}
 
 
-# ---- what is refused ---------------------------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("columns", "words"), [

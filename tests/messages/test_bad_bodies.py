@@ -50,7 +50,7 @@ def bad(request, monkeypatch):
 
 @pytest.fixture
 def root(bad, tmp_path):
-    """A store of three messages, of which the second has the bad body."""
+    """A store of three messages. The second one has the bad body."""
     raw, sys_flag, _ = bad
     path = tmp_path / "store"
     with open_store(path, mapped_file_size_commit_log=1 << 20) as store:

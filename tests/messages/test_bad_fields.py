@@ -36,7 +36,7 @@ CASES = {
 
 @pytest.fixture(params=CASES.values(), ids=CASES)
 def root(request, tmp_path):
-    """A store of three messages, of which the second has the field."""
+    """A store of three messages. The second one has the field."""
     log = b""
     for number, body in enumerate(BODIES):
         is_bad = number == 1

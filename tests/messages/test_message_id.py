@@ -89,7 +89,7 @@ def test_the_milliseconds_begin_anew_with_each_month_wherever_the_clock_goes(mil
 
 
 def test_the_month_s_begin_is_kept_until_the_month_ends(millis_at, monkeypatch):
-    """Local time is slow: it is asked for once a month."""
+    """Local time is slow: it is computed once a month."""
     now = epoch_millis(2026, 5, 17)
     first = millis_at(now)
     monkeypatch.setattr(message_id, "datetime", None)

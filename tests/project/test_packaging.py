@@ -1,4 +1,4 @@
-"""What surrounds the code agrees with it: versions, stubs, workflows, and what is in a wheel."""
+"""What surrounds the code agrees with it: versions, stubs, workflows, and the files of a wheel."""
 
 import importlib
 import os

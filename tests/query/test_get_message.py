@@ -233,7 +233,7 @@ def test_the_status_is_not_removing_once_a_message_was_found(tmp_path, limits):
 
 
 def test_after_a_lost_record_the_broker_skips_to_the_next_file_of_the_log(tmp_path):
-    """Without limits, what is still there is read."""
+    """Without limits, the remaining messages are read."""
     records = [{"body": bytes(1500)} for _ in range(6)]  # two in a file of 4096 bytes
     store_of(tmp_path, records, file_size=4096).close()
     (tmp_path / "commitlog" / f"{4096:020d}").rename(tmp_path / "gone")
@@ -397,7 +397,7 @@ def test_several_tags_are_between_bars_with_or_without_spaces(tmp_path):
 
 
 def test_tags_with_bars_are_one_tag_on_the_record(tmp_path):
-    """RocketMQ hashes them whole, so that no filter of one tag finds such a message. Corner 33."""
+    """RocketMQ hashes all tags as one text, so that no filter of one tag finds this message. Corner 33."""
     with store_of(tmp_path, tagged("a||b", "a")) as store:
         assert read(store, 0, tags="a")[2] == [1]
 
@@ -558,7 +558,7 @@ def test_a_code_below_the_smallest_int_is_the_address_of_an_ext_unit(tmp_path, l
 
 @pytest.mark.parametrize("limits", [None, "broker"])
 def test_an_ext_address_that_leads_nowhere_leaves_it_to_the_record(tmp_path, limits):
-    """RocketMQ passes such a unit on, and its client compares the tags."""
+    """RocketMQ returns the unit, and its client compares the tags."""
     with with_ext(tmp_path, "TagA", "TagB", "TagA") as store:
         units = [unit[1:3] for unit in store.consume_queue("TopicTest", 0)[0:]]
         replace_units(tmp_path, 0, [(*unit, consume_queue.ext_addr(2000)) for unit in units])

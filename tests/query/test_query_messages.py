@@ -54,7 +54,7 @@ def has_key(record, key, index_type=None):
 
 
 def brute_force(log, topic, key, max_num=64, begin=0, end=LONG_MAX, index_type=None):
-    """Physical offsets, newest first, of the records that are what is asked for."""
+    """Physical offsets of the matching records, newest first."""
     return [
         offset
         for offset, record in reversed(log.records)
@@ -168,7 +168,7 @@ def test_tags_are_found_by_the_index_of_5_5_0_and_that_of_5_3_3_says_it_has_none
                 assert any("tags" in reason for reason in found.reasons)
 
 
-# ---- what is returned --------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
 
 
 def test_limits_may_be_numbers_of_numpy(tmp_path):
@@ -400,7 +400,7 @@ def test_the_messages_have_all_their_fields(tmp_path):
 
 
 def test_times_are_those_of_the_records_to_the_millisecond_and_inclusive(tmp_path):
-    """RocketMQ knows whole seconds after the index file's first message: what is at 999 ms reads as its beginning.
+    """RocketMQ knows whole seconds after the index file's first message: 999 ms count as the begin of the second.
 
     Corner 72.
     """

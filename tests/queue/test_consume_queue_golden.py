@@ -39,7 +39,7 @@ class Golden:
         return rows
 
     def queue(self, topic, queue_id):
-        """The queue with its log, None if the store has no such files."""
+        """The queue with its log, None if the store has no files of it."""
         for kind, directory, _ in KINDS.values():
             path = self.root / directory / topic / str(queue_id)
             if path.exists():

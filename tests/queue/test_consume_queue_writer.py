@@ -758,7 +758,7 @@ def test_a_closed_writer_says_so(queue):
 
 @pytest.fixture
 def synced(monkeypatch):
-    """The names of what was synced."""
+    """The names of the synced files."""
     names, real = [], os.fsync
 
     def fsync(fd):

@@ -54,7 +54,7 @@ def built(root, config=CONFIG, **options):
     return rebuild(root, config=config, tz="UTC", memory=0, **options)
 
 
-# ---- what is built -----------------------------------------------------------------------------------------
+# ---- built parts -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -241,7 +241,7 @@ def test_records_in_the_bodies_of_records_are_no_messages(tmp_path, seed, monkey
     assert not (root / "consumequeue" / "Inner").exists()
 
 
-# ---- what is asked for -------------------------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("piece", "threads"), [(7, 3), (91, 1), (5000, 2)])

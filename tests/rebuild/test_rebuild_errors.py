@@ -74,11 +74,11 @@ def refused(root, kind, match, config=CONFIG, **options):
     return caught.value
 
 
-# ---- what is asked for -------------------------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------------------
 
 
 def test_sizes_that_no_file_shows_are_asked_for(log, tmp_path):
-    """In place all of them, since what is not built has to be completed."""
+    """Rebuild all parts in place: a part that is not built must be completed."""
     out, queue, index = tmp_path / "out", "mapped_file_size_consume_queue", "max_hash_slot_num, max_index_num"
     for options in ({}, {"index": False}, {"consume_queue": False}, {"topics": ["Orders"]}):
         refused(log, ValueError, f"no file shows {queue}, {index}: .*from_broker_conf", None, **options)
@@ -281,7 +281,7 @@ def test_damage_before_the_tail_names_salvage(store, mode, which):
 
 
 def test_a_bad_body_crc_in_the_last_files_is_an_error_also_after_a_clean_stop(store):
-    """A broker's next start would cut the log and what was built there."""
+    """A broker's next start would cut the log, and with it the rebuilt units and items."""
     damaged = next(record for record in reversed(damages.records(store)[:-1]) if body_of(store, record)[1])
     start, position, _ = damaged
     damage_body(store, damaged)
@@ -436,7 +436,7 @@ def fill_up(disk, out):
 
 
 def test_without_rights_it_is_the_system_s_error(store, tmp_path):
-    """In a process of a user who may read and not write."""
+    """In a process of a user without permission to write."""
     if os.geteuid() != 0:
         store.chmod(0o555)
         refused(store, PermissionError, "denied")
@@ -512,7 +512,7 @@ def unswapped(root):
 
 
 def fails_at_rename(monkeypatch, number, error, root, options, is_for_ever=False):
-    """Whether rebuild comes to so many renames of directories, of which this one fails. Raises: another error of it."""
+    """Return whether rebuild reaches the rename of this number, which fails. Raises: any other error of rebuild."""
     rename, calls = os.rename, iter(range(10**6))
 
     def failing(old, new, **more):

@@ -70,7 +70,7 @@ def run(root, **options):
 
 
 def assert_old_or_new(root, old, model):
-    """Each part is as it was, or new, or between two names; what was there is kept whole in the latter cases."""
+    """Each part is old, or new, or between two names. In the latter cases the old part is kept completely."""
     expected = {path: data for path, data in model.data_files().items() if not path.startswith("commitlog")}
     for part in (*QUEUE_PARTS, "index"):
         files = files_under(root, part)
@@ -118,7 +118,7 @@ def killed_at_calls(store, tmp_path, growth):
 
 
 def test_killed_at_the_last_calls_it_is_run_again(store, tmp_path):
-    """The swap, and what is done after it."""
+    """The swap, and the steps after it."""
     model = dispatched(store("model"))
     for part in ((module, "swap"), (module.Rebuilder, "_finish")):
         for call in range(1, 15, 2 if part[0] is module else 5):
@@ -157,7 +157,7 @@ def test_a_store_that_was_opened_after_a_killed_swap_is_rebuilt_and_nothing_is_l
 
 
 def backups(root):
-    """What is kept of old directories, by their names."""
+    """The backups of old directories, by their names."""
     return {path: files_under(path, ".") for path in root.glob("*.bak-*")}
 
 

@@ -1,4 +1,4 @@
-"""rebuild takes no more memory than it is told to, whatever the log has."""
+"""rebuild uses no more memory than its limit, for any log."""
 
 import subprocess
 import sys

@@ -262,7 +262,7 @@ def light_of_batches(root):
 
 @pytest.fixture(params=[damages.missing_queues, damages.queues_behind, damages.unclean], ids=lambda what: what.__name__)
 def damaged_light(request, tmp_path):
-    """Of such a store a damaged copy, its configuration, and what it had."""
+    """A damaged copy of the store, its configuration, and its messages."""
     config = light_of_batches(tmp_path / "store")
     before = contents(tmp_path / "store")
     request.param(tmp_path / "store", random.Random(5))
@@ -696,7 +696,7 @@ def test_a_queue_without_a_file_in_its_middle_is_built_again_from_the_log(tmp_pa
         path.unlink()
     else:
         path.write_bytes(b"")
-        save_geometry(root, CONFIG)  # as what writes a store does that has such files after a power loss
+        save_geometry(root, CONFIG)  # as a writer does with these files after a power loss
     checkpoint = StoreCheckpoint.open(root / "checkpoint")
     checkpoint.logics_physical_offset = 0
     checkpoint.flush()
@@ -891,7 +891,7 @@ def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what
 @pytest.mark.parametrize("mode", [damages.clean, damages.unclean], ids=lambda mode: mode.__name__)
 @pytest.mark.parametrize("complete", [recover, complete_store_of], ids=("recover", "open"))
 def test_a_record_that_says_another_physical_offset_is_damage_too(store, complete, mode):
-    """Later units of a queue would lie before that of such a record, and be taken for ones that are there."""
+    """Later units of the queue would be before the unit of this record, and would count as existing."""
     root = store()
     start, position, _ = damages.records(root)[1]
     damages.change_log(root, start, position + 28, b"\x40")

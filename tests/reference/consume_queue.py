@@ -177,7 +177,7 @@ def revise_min_batch_offset(queue):
 
 
 def truncate(queue, phy_offset):
-    """truncateDirtyLogicFiles: what is of the log from there on goes, file by file; unit 0 of a file is not doubted."""
+    """truncateDirtyLogicFiles: remove units of records from there on, file by file. Unit 0 of a file is trusted."""
     queue.max_physic_offset = phy_offset - 1 if queue.is_batch else phy_offset
     queue.end = queue.next_queue_offset = 0
     while queue.files:

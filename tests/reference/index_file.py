@@ -70,7 +70,7 @@ class IndexFile:
         return ITEM.unpack_from(self.data, self.item_position(ordinal))
 
     def flush(self):
-        """Write the header as it is in memory: a fresh file's count becomes 1."""
+        """Write the header from memory. The count of a new file becomes 1."""
         HEADER.pack_into(self.data, 0, *self.header)
 
     def undo_torn_put(self):

@@ -302,7 +302,7 @@ class StoreModel:
                 consume_queue.put(queue, record.phy_offset, record.total_size, record.tags_code, int(offset))
 
     def is_multi_dispatched(self, topic):
-        """MultiDispatchUtils.isNeedHandleMultiDispatch, and what was before it."""
+        """MultiDispatchUtils.isNeedHandleMultiDispatch, and the rules before it."""
         if self.release < (5, 1, 1):
             return self.release >= (4, 9, 3)
         if topic.startswith("%RETRY%"):

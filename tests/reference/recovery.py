@@ -84,7 +84,7 @@ class Broker:
         self.exts = {}
 
     def restart(self):
-        """Do it, and return whether the store was loaded. One that is not is left as it is."""
+        """Recover the store. Return whether it was loaded. A store that is not loaded does not change."""
         self.last_exit_ok = not (self.root / "abort").exists()
         if not (self.load_files("commitlog", "mappedFileSizeCommitLog") and self.load_queues()):
             return False
@@ -223,7 +223,7 @@ class Broker:
         return first.record.phy_offset <= dispatch_from
 
     def scan(self, number):
-        """Walk to the end of the log, dispatch what is to be, and return where the end is."""
+        """Walk to the end of the log, dispatch the records that need it, and return the end."""
         starts = sorted(self.log)
         position, end = 0, starts[number]
         last_valid = starts[number] if not self.last_exit_ok else self.confirm_offset()
@@ -309,7 +309,7 @@ class Broker:
     # ---- shutdown ------------------------------------------------------------------------------------------
 
     def save(self):
-        """What is on the disk after a clean stop. Queue files that are gone are deleted."""
+        """Write the files of a clean stop. Queue files that were removed are deleted."""
         self.save_files(self.root / "commitlog", self.log)
         for name, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
             found = {(path.parent.name, int(path.name)) for path in (self.root / name).glob("*/*")}

@@ -1,4 +1,4 @@
-"""salvage: what is still found of a damaged commit log becomes a sound store, and the rest is told of."""
+"""salvage: the intact records of a damaged commit log become a sound store, and the losses are reported."""
 
 import dataclasses
 import operator
@@ -110,7 +110,7 @@ def check(out, report, *, has_good_times=True):
 
 
 def check_that_recovery_is_content(out):
-    """It has nothing to do, or makes what is there: of queues that begin late, or a last message that none has."""
+    """Recovery has no actions, or writes the same bytes: for queues that begin late, or a last message without unit."""
     if recover(out, dry_run=True).actions:
         before = read_all(out)
         recover(out)
@@ -219,7 +219,7 @@ def in_one_file(root):
 
 
 def exchanged_halves(root):
-    """Of the second file, what is behind some record comes first."""
+    """In the second file, the bytes behind some record come first."""
     start = LOG_FILE_SIZE
     at = next(at for at, _ in scan(read_files(root / "commitlog")) if at > start + LOG_FILE_SIZE // 2)
     data = read_files(root / "commitlog")[start]
@@ -375,7 +375,7 @@ def test_a_wrong_crc_loses_its_record_alone(root, out):
 
 
 def properties_cut(root, cut):
-    """Four messages; bytes are missing in the properties of the second, and what is behind them moved up."""
+    """Four messages. Bytes are missing in the properties of the second, and the bytes behind them moved up."""
     properties = b"KEYS\1" + b"key-of-it " * 4 + b"\2TAGS\1A\2"
     data, places = log_of([b"first", b"second", b"third", b"last"], properties=properties)
     at = data.index(b"key-of-it", places[1]) + 2
@@ -396,7 +396,7 @@ def test_bytes_that_are_missing_in_properties_lose_their_record_alone(tmp_path, 
 
 
 def test_bytes_that_are_missing_at_the_end_of_one_record_and_the_begin_of_another_lose_both(tmp_path, out):
-    """What is left of the second one has its magic, which no properties have."""
+    """The rest of the second record has a magic code, which properties never have."""
     properties = b"KEYS\1" + b"key-of-it " * 4 + b"\2TAGS\1A\2"
     data, places = log_of([b"first", b"second", b"third", b"last"], properties=properties)
     put_log(tmp_path / "store", (data[: places[2] - 20] + data[places[2] + 3 :]).ljust(65536, b"\0"))
@@ -428,7 +428,7 @@ def test_bytes_that_are_missing_before_the_blank_lose_the_last_record(tmp_path, 
 
 def test_a_wrong_crc_property_loses_its_record_alone(root, out):
     at, record = next(each for each in scan(read_files(root / "commitlog")) if each[1].topic == "Crc" and each[0])
-    change_log(root, 0, at + 19, b"\x07")  # the flag, of which the body's CRC knows nothing
+    change_log(root, 0, at + 19, b"\x07")  # the flag, which the CRC of the body does not cover
     report = salvage(root, out, config=GIVEN)
     assert lost_of(report) == [(f"{0:020d}", at, record.total_size, at)]
     assert report.lost[0].reason.startswith("__CRC32#")
@@ -458,7 +458,7 @@ def test_a_property_that_ends_in_a_zero_is_no_half_record_unless_it_was_written_
 
 @pytest.mark.parametrize("force", [False, True])
 def test_crc_properties_of_other_records_lose_none_unless_the_configuration_asks_for_right_ones(tmp_path, out, force):
-    """RocketMQ stores one that a message comes with as it is, unless it appends its own."""
+    """RocketMQ stores the CRC property of a message unchanged, unless it appends its own."""
     data, _ = log_of([b"first", b"second"], properties=b"a\1b\2__CRC32#\0011234567890\2")
     put_log(tmp_path / "store", data)
     config = dataclasses.replace(BIG, force_verify_prop_crc=force)
@@ -510,7 +510,7 @@ def test_zeroed_sectors_lose_what_they_touch(root, out):
 
 
 def test_records_of_files_behind_a_loss_stay_where_they_are(root, out):
-    """A log that does not begin at 0: no queue's first units could be taken for messages."""
+    """A log that does not begin at 0: the first units of no queue could count as messages."""
     (root / "commitlog" / f"{0:020d}").unlink()
     at, _ = next(each for each in scan(read_files(root / "commitlog")) if each[0] > LOG_FILE_SIZE + 500)
     change_log(root, LOG_FILE_SIZE, at - LOG_FILE_SIZE, b"\xff" * 60)
@@ -549,7 +549,7 @@ def test_the_newest_messages_of_a_queue_keep_their_offsets(root, out):
 
 
 def test_the_same_goes_for_inner_batches(root, out):
-    """A broker gives what is before a gap of such a queue again and again."""
+    """A broker returns the messages before a gap of this queue again and again."""
     found = [each for each in scan(read_files(root / "commitlog")) if each[1].topic == "Batch"]
     change_log(root, 0, found[3][0] + 8, b"\0\0\0\0")
     report = salvage(root, out, config=GIVEN)
@@ -569,7 +569,7 @@ def test_a_wild_queue_offset_does_not_carry_the_others_away(root, out):
     assert sum(report.renumbered.values()) == 1
 
 
-# ---- what is no record -------------------------------------------------------------------------------------------
+# ---- bytes that are no record ------------------------------------------------------------------------------------
 
 
 def log_of(bodies, **options):

@@ -165,7 +165,7 @@ def test_rows_of_a_job_that_was_killed_in_its_commit_are_read_once_they_stay(tmp
     with pytest.raises(OSError, match="killed"):
         writer.commit(messages)
     assert all_messages(tmp_path) == spark_bodies(tmp_path) == []
-    intent = intent_path(tmp_path).rename(tmp_path / "intent")  # of which a broker knows nothing
+    intent = intent_path(tmp_path).rename(tmp_path / "intent")  # a broker does not know it
     with rocketstore.open(tmp_path, "a") as store:
         store.put_message(Message("T", b"of a broker"))
     intent.rename(intent_path(tmp_path))

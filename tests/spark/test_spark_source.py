@@ -319,7 +319,7 @@ def test_the_end_is_that_of_the_time_of_planning(tmp_path):
     assert table["body"].to_pylist() == [b"before"] * 30
 
 
-# ---- what is selected --------------------------------------------------------------------------------------
+# ---- selected columns --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def read_batch(reader, schema, start, end):
 
 
 def stream_all(root, **options):
-    """Stream what is there and give the physical offsets of each batch."""
+    """Stream all messages, and return the physical offsets of each batch."""
     reader, schema = new_reader(root, **{"columns": "phyOffset", "startingOffsets": "earliest", **options})
     found = [
         read_batch(reader, schema, *batch)["phyOffset"].to_pylist() for batch in batches(reader, reader.initialOffset())

@@ -162,7 +162,7 @@ def test_offsets_are_what_rocketmq_says_of_its_queues(golden):
     table = read_table(root, table="offsets")
     assert table.column_names == ["topic", "queueId", "minOffset", "maxOffset", "minPhyOffset", "maxPhyOffset"]
     found = {row[:2]: row[2:] for row in rows_of(table)}
-    if not name.startswith("crash"):  # of which RocketMQ says it after a recovery
+    if not name.startswith("crash"):  # RocketMQ reports it after a recovery
         expected = {(row["topic"], row["queueId"]): (row["min"], row["max"]) for row in stores.reads(name)["queue"]}
         assert {queue: span[:2] for queue, span in found.items() if queue in expected} == expected
     for queue, rows in units.items():

@@ -887,7 +887,7 @@ def test_a_name_that_is_no_light_queue_leaves_an_empty_offset(tmp_path):
 
 
 def test_an_empty_offset_before_others_is_refused(tmp_path):
-    # RocketMQ's dispatch never gets beyond such a message, and a broker does not start after a crash.
+    # RocketMQ's dispatch never gets beyond this message, and a broker does not start after a crash.
     message = message_of(light("plain,%LMQ%a"))  # ",0"
     with open_store(tmp_path / "both", enable_lmq=True, enable_multi_dispatch=True) as store:
         assert refusal(store, message) == "MESSAGE_ILLEGAL"

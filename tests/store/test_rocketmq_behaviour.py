@@ -1,4 +1,4 @@
-"""What is odd in RocketMQ's own restarts, done by policy "broker", and what rocketstore does in its place."""
+"""Oddities of RocketMQ's restarts, which policy "broker" repeats, and what rocketstore does instead."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A writer that is killed, and a log whose tail is damaged: what was acknowledged is there, and nothing else is."""
+"""After a kill, or with a damaged tail of the log, the store has the acknowledged messages and no others."""
 
 import itertools
 import random
@@ -129,7 +129,7 @@ def tree(root):
 
 
 def check_damaged(sample, files, target):
-    """Opening for writing keeps every whole record before the damage, or says what is wrong and changes nothing.
+    """Opening for writing keeps every whole record before the damage, or raises an error and changes nothing.
 
     After a clean stop the bodies at the end are not read, so damage there may be left as it is.
     """

@@ -118,7 +118,7 @@ def count_calls(faults, kind, directory, config):
 
 
 def fail_one(faults, case, nth, root, config):
-    """A session of which one call fails. Gives what failed, "" if the session did not come so far."""
+    """Run a session in which one call fails. Return the failed call, "" if the session ended before it."""
     faulthandler.dump_traceback_later(HANGS, exit=True)
     faults.watch(root)
     faults.arm(case.kind, nth, case.error, for_ever=case.for_ever)

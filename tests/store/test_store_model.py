@@ -123,7 +123,7 @@ class StoreMachine(stateful.RuleBasedStateMachine):
 
     @rule()
     def kill_and_reopen(self):
-        """What is in the files at this moment is what a killed process leaves."""
+        """The bytes in the files at this moment are those that a killed process leaves."""
         self.moves += 1
         killed = self.directory / f"killed{self.moves}"
         shutil.copytree(self.root, killed)
@@ -196,7 +196,7 @@ class StoreMachine(stateful.RuleBasedStateMachine):
 
     @rule()
     def read_by_another(self):
-        """A reader that is opened beside the writer sees what was put."""
+        """A reader that is opened beside the writer sees all messages."""
         self.store.flush()
         with rocketstore.open(self.root, config=self.config) as reader:
             for (topic, queue_id), queue in self.queues.items():

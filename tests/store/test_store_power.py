@@ -1,4 +1,4 @@
-"""The power goes while a store is written: what was acknowledged when it was on the disk is found again.
+"""The power fails while a store is written: messages that were acknowledged as synced are found again.
 
 A process that is killed leaves its page cache behind, so a library that is preloaded into the writer keeps a journal of
 what was synced, and kills the writer before some call. power.py makes images of what a disk may then hold.
@@ -31,7 +31,7 @@ class Machine:
         self.seed, self.rng, self.ext = seed, random.Random(f"{seed}/power/{flush_disk_type}/{lies}"), ext
         self.root = directory / "store"
         self.root.mkdir()
-        self.durable = []  # what was acknowledged for good
+        self.durable = []  # messages that were acknowledged as synced
         self.sessions = 0
 
     def run(self, kill_at=0, operations=OPERATIONS):
@@ -58,7 +58,7 @@ class Machine:
         return disk.replay(shadow), run
 
     def images(self, disk):
-        """Directories as they may be found; what is done to them does not matter."""
+        """Directories as they may be after the loss. The caller may change them."""
         for number in range(IMAGES):
             yield disk.image(self.directory / f"image{self.sessions}-{number}", self.rng)
 

@@ -1,4 +1,4 @@
-"""A store as a whole: what is in it, its queues by name and by time, and what a damaged or foreign part leaves."""
+"""A store as a whole: its parts, its queues by name and by time, and the effects of a damaged or foreign part."""
 
 import errno
 import fcntl
@@ -62,7 +62,7 @@ def small_store(root, records=12, **options):
 
 
 def lag_of(store):
-    """The lag of a group, or what is wrong with its queues."""
+    """The lag of a group, or the problem with its queues."""
     rows = list(store.consumer_lag("G"))
     return [row.problem for row in rows if row.problem] or sum(row.lag for row in rows)
 
@@ -98,7 +98,7 @@ def parts(found):
 
 
 def assert_only(root, *broken):
-    """All other parts read as ever; what is broken is among the problems and in the repr. Gives all that was read."""
+    """All other parts are read as before. The broken part is among the problems and in the repr. Return all answers."""
     found = everything(root)
     assert {name: value for name, value in parts(found).items() if name not in broken} == {
         name: value for name, value in SOUND.items() if name not in broken
@@ -1266,7 +1266,7 @@ def test_no_file_is_opened_for_writing_and_no_lock_is_taken(tmp_path):
         if event == "open" and str(args[0]).startswith(str(root)):
             opened.append(args)
         if event == "fcntl.fcntl" and args[1] == fcntl.F_GETLK:
-            return  # asks who has a lock
+            return  # asks for the holder of a lock
         maps_for_writing = event == "mmap.__new__" and args[2] != mmap.ACCESS_READ
         if maps_for_writing or (event.split(".")[0] in ("fcntl", "os", "shutil") and event not in READING):
             changed.append((event, args))

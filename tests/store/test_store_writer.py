@@ -122,7 +122,7 @@ def opened_elsewhere(root, mode="a"):
 
 
 def queue_lengths(root, **options):
-    """How many units the queues on disk have, by what is in the files alone."""
+    """Count the units of the queues on disk from the bytes of their files."""
     config = config_of(**options)
     found = {}
     for directory in (Path(root) / "consumequeue").glob("*/*"):
@@ -138,7 +138,7 @@ def logged(root):
 
 @pytest.fixture
 def syncs(monkeypatch):
-    """Counts what is synced, by the name of the directory of the file."""
+    """Count the syncs by the name of the file's directory."""
     if sys.platform != "linux":
         pytest.skip("looks paths of descriptors up in /proc")
     found, real = Counter(), os.fsync
@@ -325,7 +325,7 @@ def test_a_store_that_was_closed_is_continued(seed, tmp_path):
 
 
 def test_a_last_record_that_ends_in_zeros_outlives_a_close(tmp_path):
-    """After a kill, it may be one of which the end never came to the disk."""
+    """After a kill, the end of the record may never have reached the disk."""
     last = fields_of(properties={"n": "\0"})  # before 5.2 the last property has no separator behind it
     with Pair(tmp_path / "store", compat="5.1.4") as pair:
         pair.put()
@@ -510,7 +510,7 @@ def test_topics_json_tells_of_a_topic_but_not_of_a_queue_that_is_far_from_all_ot
 def test_a_topic_that_has_simple_queues_gets_no_batch_queues(is_opened_again, tmp_path):
     root = tmp_path / "store"
     store = open_store(root)
-    store.put_message(Message("T", b"", queue_id=65536))  # of which queue topics.json tells nothing
+    store.put_message(Message("T", b"", queue_id=65536))  # topics.json does not have this queue
     if is_opened_again:
         store.close()
         store = open_store(root)
@@ -1498,7 +1498,7 @@ def test_messages_that_were_written_before_the_disk_was_full_are_messages(monkey
 
 
 class Stop(BaseException):
-    """What is no Exception, as KeyboardInterrupt and asyncio.CancelledError are none."""
+    """A BaseException that is no Exception, like KeyboardInterrupt and asyncio.CancelledError."""
 
 
 @linux_only

@@ -88,7 +88,7 @@ def int32(*values):
 
 
 def view(length, buffer=0, start=0):
-    """Three string views, of which the first is of this length and place."""
+    """Three string views. The first one has this length and place."""
     views = np.zeros(12, np.int32)
     views[0], views[2], views[3] = length, buffer, start
     return views

@@ -1,4 +1,4 @@
-"""A process that writes a store until it is killed, and says on a pipe what was acknowledged; and who starts it.
+"""A process that writes a store until it is killed, and names acknowledged messages on a pipe; and its caller.
 
 A message follows from its id alone, so that whatever is found in a store can be judged: its id is at the beginning of
 its body.
@@ -45,7 +45,7 @@ def make_topics(root):
 
 
 class Plan(NamedTuple):
-    """What a message is to be; queue_id None: whichever queue the store takes."""
+    """A message to put. queue_id None: the store chooses the queue."""
 
     topic: str
     queue_id: int | None
@@ -97,12 +97,12 @@ class Ack(NamedTuple):
 
 
 class Writer:
-    """One session with a store: threads that put messages, one line of standard output for what was acknowledged."""
+    """One session with a store: threads that put messages, one line of standard output for each acknowledgement."""
 
     def __init__(self, root, config, session, seed):
         self.root, self.config, self.session, self.seed = root, config, session, seed
         self.lock = threading.Lock()
-        self.waiting = []  # what was acknowledged since the last flush began
+        self.waiting = []  # messages that were acknowledged since the last flush began
 
     def say(self, value):
         """One line, whole or not at all."""

@@ -1,4 +1,4 @@
-"""What may have happened to a store before it is opened again: each function does one thing to a directory.
+"""Damages to a store before it is opened again. Each function makes one damage in a directory.
 
 They are told the root and a random.Random; the store's files are its own (see `DAMAGES`). What cannot be done to a
 store, such as deleting its second file where there is one, is left undone.
@@ -57,7 +57,7 @@ def nothing(root, rng):
 
 
 def tear(root, start, position, cut):
-    """Zeros from some place in a record on; not where they would be a topic, of which RocketMQ makes no directory."""
+    """Zeros from some place in a record on, but not in its topic: RocketMQ makes no directory of that name."""
     zero_log_from(root, start, position + cut)
     torn = parse_record(log_files(root)[start], position).record
     if torn is not None and "\0" in torn.topic:

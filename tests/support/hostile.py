@@ -63,7 +63,7 @@ def main(kind, seed, directory):
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", ".* that cannot be decoded: body is null there")
     signal.signal(signal.SIGALRM, on_alarm)
-    time.sleep = lambda seconds: None  # nobody writes here who could be waited for
+    time.sleep = lambda seconds: None  # no process is writing here that could be waited for
     root = Path(directory) / "store"
     log = damages.build(root)
     sound = Sound(root, log)
@@ -79,8 +79,8 @@ def main(kind, seed, directory):
     options = {"is_strict": kind != "strange names", "is_whole": kind in ("strange names", "replacements")}
     failed = 0
     for number, (name, change) in enumerate(chosen):
-        # What is behind the logical end of the log is read too: all that is intact must be found. Some damages are also
-        # read up to the logical ends.
+        # Records behind the logical end of the log are read too: all intact records must be found. Some damages are
+        # also read up to the logical ends.
         ends = [True, False] if number % 8 == 0 else [True]
         failed += not is_survived(name, change, sound, root, CONFIGS[number % 2], options, ends)
         (damages.write_all if options["is_whole"] else damages.restore)(root, sound.files)
@@ -178,7 +178,7 @@ def is_same(one, other):
 class Reader:
     """Reads all of one store that damage could have reached; `is_whole`: really all.
 
-    is_strict: what is intact must be found, which is not so where files are more than they were.
+    is_strict: intact messages must be found. That is not possible if files are more than they were.
     """
 
     def __init__(self, sound, root, files, config, *, is_strict, is_whole, leftovers=False):
@@ -217,7 +217,7 @@ class Reader:
     # ---- the small parts ---------------------------------------------------------------------------------------
 
     def read_parts(self, store):
-        """What is shown of a store needs no sound one."""
+        """The summary of a store works with a damaged store too."""
         assert "MessageStore" in repr(store)
         about = store.summary()
         assert about.messages is None or about.messages >= 0
@@ -282,7 +282,7 @@ class Reader:
             assert self.intact <= set(found) or not self.is_strict
 
     def check_batch(self, batch, is_verified=False):
-        """Every message is one of the store's; what was not damaged is as it was, what is verified has its body."""
+        """Every message is one of the store's. Undamaged messages are unchanged, verified messages have their body."""
         offsets = batch.phy_offset.tolist()
         assert set(offsets) <= self.sound.sizes.keys(), "a message that never was"
         rows = [row for row, at in enumerate(offsets) if at in self.intact]
@@ -457,7 +457,7 @@ class Reader:
                     assert key in words.get(kind, [*message.keys, message.uniq_key])
 
     def check_complete(self, store, result, expected, topic, keys, kind):
-        """What is lost of a key is told, where it can be seen that it is."""
+        """A lost answer to a key is reported if the store shows the loss."""
         prefix = f"{topic}#T#" if kind == "T" else f"{topic}#"
         for i, found in enumerate(offsets_by_key(result)):
             lost = set(expected[i]) - set(found)

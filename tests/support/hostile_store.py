@@ -275,7 +275,7 @@ KINDS = [zeros, ones, garbage, flips, extreme_number, extreme_number, extreme_nu
 KINDS += [swapped_blocks, copied_block, copied_block, inserted_bytes, removed_bytes, longer]
 
 
-# ---- what is no file, or has another name ------------------------------------------------------------------
+# ---- pipes, directories and other names --------------------------------------------------------------------
 
 DIRECTORIES = ["commitlog", "consumequeue", "consumequeue/Crc", "consumequeue/Crc/0", "batchconsumequeue"]
 DIRECTORIES += ["batchconsumequeue/Batch", "batchconsumequeue/Batch/0", "consumequeue_ext/Ext/0", "index", "config"]

@@ -84,7 +84,7 @@ def expire(root):
 
 
 class Store:
-    """The files of a store that is to be damaged, by their paths below the root."""
+    """The files of a store to damage, by their paths below the root."""
 
     def __init__(self, root):
         self.root = Path(root)
@@ -1143,7 +1143,7 @@ def torn_put(store):
 
 @each("plain", {"no slot yet": {"size": 40 + 4 * SLOTS}, "no header yet": {"size": 40}})
 def torn_file(store, size):
-    """What is written first of a file that is written at once."""
+    """The first bytes of a file that is written at once."""
     (store.root / "abort").touch()
     name = store.index(-1)
     store.write(name, 0, bytes(size))
@@ -1280,7 +1280,7 @@ def directory_by_the_name_of_an_index_file(store):
 
 @fault("light")
 def light_queue_offset_that_is_no_number(store):
-    """In the last record that has such offsets, which a start reads."""
+    """In the last record with offsets in light queues, which a start reads."""
     name = b"INNER_MULTI_QUEUE_OFFSET\x01"
     at = next(at for at, record in reversed(store.records) if "INNER_MULTI_DISPATCH" in record.properties)
     file, position = store.place(at)

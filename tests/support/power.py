@@ -1,4 +1,4 @@
-"""What a disk may hold after the power was cut: the journal of tests/c/faults.c replayed, and images made of it.
+"""Possible contents of a disk after a loss of power: the journal of tests/c/faults.c replayed, and images made of it.
 
 A file has the bytes of its last sync, and of its other sectors any have reached the disk. A name is there as of the
 last sync of its directory; what was done to it since may have reached the disk up to any point, for each name by
@@ -30,7 +30,7 @@ class Change:
 
 @dataclass
 class Disk:
-    """The names under a root as the disk surely has them, and what was done to them since."""
+    """The names under a root that are surely on the disk, and the changes since."""
 
     root: Path
     durable: dict = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Disk:
         target = Path(target)
         target.mkdir()
         names = self.names_after(rng)
-        spread = rng.choice([0, 0.1, 0.5, 0.9, 1])  # how much of what was not synced reached the disk
+        spread = rng.choice([0, 0.1, 0.5, 0.9, 1])  # the share of the unsynced bytes that reached the disk
         for name, entry in sorted(names.items()):
             path = target / os.path.relpath(name, self.root)
             if entry is None or not path.parent.is_dir():

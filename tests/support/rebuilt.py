@@ -236,7 +236,7 @@ def make_log(root, records, *, first_offset=0):
 
 
 def rebuilt_beside(root, config=CONFIG, **options):
-    """Where rebuild has made what is asked for, anew."""
+    """Return the directory in which rebuild has made the requested parts."""
     out = root.with_name(f"{root.name}-serial")
     shutil.rmtree(out, ignore_errors=True)
     rebuild(root, out=out, config=config, **options)
@@ -304,7 +304,7 @@ def assert_survives(root, config=CONFIG, batch_topics=()):
             (copy / "abort").touch()
         broker = Broker(copy, broker_config(config), config.compat, batch_topics)
         assert broker.restart()
-        # Dispatch after a crash makes ext units anew, of which nothing is told.
+        # Dispatch after a crash makes new ext units, which the report does not count.
         parts = QUEUE_PARTS[:2] if was_killed else QUEUE_PARTS
         assert files_under(copy, *parts) == files_under(root, *parts)
         assert {path.name for path in (copy / "index").iterdir()} >= {path.name for path in (root / "index").iterdir()}

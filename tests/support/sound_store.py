@@ -84,7 +84,7 @@ def check_content(record, body, planned, is_inner):
 
 
 def check_files(root, config, acks=()):
-    """Log, queues and index agree with each other and have all that was acknowledged. Gives what was found."""
+    """Log, queues and index agree with each other and have all acknowledged messages. Return the messages."""
     found = Found(root, config)
     check_acks(found, acks)
     check_log_end(found)
@@ -147,7 +147,7 @@ def code_of(unit, ext):
 
 
 def units_of(directory, file_size, unit_size):
-    """All valid units of a queue from its first file on; behind them there is none."""
+    """All valid units of a queue from its first file on; no unit is behind them."""
     queue = load(directory, file_size, unit_size)
     if not queue.files:
         return []
@@ -185,7 +185,7 @@ def check_index(found):
 
 
 def check_answers(store, acks):
-    """The store itself finds what was acknowledged: by physical offset, in its queue, by its keys."""
+    """The store finds each acknowledged message by physical offset, in its queue, and by its keys."""
     for ack in acks:
         stored = store.look_message_by_offset(ack.phy_offset)
         assert stored is not None, ack
@@ -211,7 +211,7 @@ def check_answer(ack, message):
 
 
 def check_readable(root, config, acks):
-    """Before anything is recovered, a reader finds in the log what was acknowledged, and no question is an error."""
+    """Before a recovery, a reader finds all acknowledged messages in the log, and no query is an error."""
     if not (Path(root) / "commitlog").is_dir():
         assert not acks
         return
@@ -274,7 +274,7 @@ def check_recovery(root, config, acks, name):
 
 
 def go_on(store, found, ident):
-    """Put one message into each queue there is: its queue offset is the next one. Gives what was acknowledged."""
+    """Put one message into each queue. It gets the next queue offset. Return the acknowledged messages."""
     acks = []
     for topic, queue_nums in QUEUES.items():
         for queue_id in range(queue_nums):

@@ -283,7 +283,7 @@ def test_messages_of_batch_queues_have_no_units_in_light_queues(tmp_path):
 
 @pytest.mark.parametrize("gap", [0, 1])
 def test_offsets_of_a_queue_go_to_its_own_messages_and_to_those_dispatched_to_it(tmp_path, gap):
-    """What is at none of these is a gap."""
+    """Numbers outside these ranges are gaps."""
     config = replace(rebuilt.CONFIG, **rebuilt.LIGHT)
     light = {"INNER_MULTI_DISPATCH": "other", "INNER_MULTI_QUEUE_OFFSET": "1"}
     topics = [("other", 0, {}), ("T", 0, light), ("other", 2 + gap, {})]
@@ -339,7 +339,7 @@ def test_a_store_of_the_reference_is_sound(first_offset, tmp_path, seed):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_store_of_a_killed_writer_is_sound_when_it_is_recovered(threads, tmp_path, seed):
-    """And before, what is found is what recovery mends."""
+    """Before the repair, verify reports the faults that recovery repairs."""
     root, config = tmp_path / "store", store_config()
     for session in range(2):
         run_writer(root, session=f"s{session}", seed=seed, threads=threads, operations=200, kill_after=60, pause=0.001)
