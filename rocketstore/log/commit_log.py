@@ -15,6 +15,7 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
@@ -28,7 +29,6 @@ from rocketstore.kernels.commit_log import DEFAULT_DELAYS, END, HALF
 from rocketstore.kernels.message_columns import message_fields
 from rocketstore.kernels.record_filter import RecordFilter
 from rocketstore.limits import LONG_MAX
-from rocketstore.log.busy_threads import require_uninterrupted
 from rocketstore.log.end_rule import StoreState
 from rocketstore.log.ending import Ending, read_error
 from rocketstore.log.record_reader import RecordReader

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import marks_thread_busy
 from rocketstore.disk.holes import nonzero_end
 from rocketstore.errors import StoreError
 from rocketstore.kernels.dispatch import RequestScanner
-from rocketstore.log.busy_threads import marks_thread_busy
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from rocketstore.config import StoreConfig, require_config
+from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
 from rocketstore.disk.mapped_file import check_mode
@@ -18,7 +19,6 @@ from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import StoreError
 from rocketstore.layout.geometry import require_store
-from rocketstore.log.busy_threads import require_uninterrupted
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch

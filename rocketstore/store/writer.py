@@ -13,6 +13,7 @@ from typing import Any
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
+from rocketstore.disk.busy_threads import marks_thread_busy
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.dispatch.dispatcher import Dispatcher
@@ -23,7 +24,6 @@ from rocketstore.errors import PutMessageError, StoreClosedError, StoreError
 from rocketstore.index.index_service import IndexService
 from rocketstore.jobs.prepared_rows import Block
 from rocketstore.layout.geometry import require_batch_size
-from rocketstore.log.busy_threads import marks_thread_busy
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_writer import IncompleteMessageError, LogWriter
 from rocketstore.messages.message import Message
