@@ -103,6 +103,7 @@ lint: build $(VENV)/lint
 	cibuildwheel --print-build-identifiers --platform linux --archs x86_64,aarch64
 	cibuildwheel --print-build-identifiers --platform macos --archs x86_64,arm64
 	$(RUN) -m pytest -q tests/project/test_layers.py tests/project/test_packaging.py
+	$(RUN) .ci/house.py
 
 # Sizes of rooms, files and functions, circles, names, and phrases that are hard to read.
 house: build

@@ -1,6 +1,7 @@
 """Check how the code is built: sizes of rooms, files and functions, circles, names, and the phrases of a style guide.
 
-Run as ``make house``. The limits stand at the top. Every breach is printed, and the exit status is then 1.
+Run as ``make house``, and by ``make lint``. The limits stand at the top. Each breach is printed, and the exit status
+is then 1. The number of lines of the product is printed for comparison; it has no limit.
 """
 
 import ast
@@ -18,7 +19,6 @@ PACKAGE = TREE / "rocketstore"
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50  # without the docstring
 MAX_ROOM_LINES = 2500
-MAX_PRODUCT_LINES = 29_000
 MAX_PHRASES = 1.5  # in 1,000 words
 UNLIMITED_ROOMS = {"kernels"}
 PHRASES = re.compile(
@@ -167,8 +167,7 @@ def main() -> int:
     sizes = room_sizes(names)
     for room, lines in sizes.most_common():
         print(f"{lines:6,}  {room}")
-    product = product_lines()
-    print(f"{product:6,}  lines of the product")
+    print(f"{product_lines():6,}  lines of the product")
     rate, rates = phrase_rates()
     print(f"{rate:6.2f}  phrases of the list in 1,000 words")
     for place_rate, count, place in rates[:12]:
@@ -177,8 +176,6 @@ def main() -> int:
     faults += [*circles(names), *repeated_classes(names)]
     if rate > MAX_PHRASES:
         faults.append(f"{rate:.2f} phrases in 1,000 words, more than {MAX_PHRASES}")
-    if product > MAX_PRODUCT_LINES:
-        faults.append(f"{product} lines of the product, more than {MAX_PRODUCT_LINES}")
     for fault in faults:
         print(fault)
     return 1 if faults else 0
