@@ -18,12 +18,12 @@
 #error "neither a little-endian nor a big-endian host"
 #endif
 
-/* A prefetch never faults, so the address may lie outside the buffer. R_L2 spares the few L1 miss buffers. */
+/* A prefetch never faults, so the address may lie outside the buffer. R_L2 saves the few L1 miss buffers. */
 #define RS_PREFETCH_R(p) __builtin_prefetch((p), 0, 3)
 #define RS_PREFETCH_W(p) __builtin_prefetch((p), 1, 3)
 #define RS_PREFETCH_R_L2(p) __builtin_prefetch((p), 0, 2)
 
-/* Read a byte: loads, unlike hints, set off the processor's own reading ahead. */
+/* Read a byte: a load, unlike a hint, starts the hardware prefetcher. */
 static inline void rs_touch(const uint8_t *p)
 {
     (void)*(const volatile uint8_t *)p;
@@ -100,19 +100,19 @@ static inline uint64_t rs_copy_short(uint8_t *restrict ret, const uint8_t *restr
     return seen & 0x8080808080808080u;
 }
 
-/* What was read before it is older than what is read after it. */
+/* A read fence: no later read moves before it, and no earlier read behind it. */
 static inline void rs_acquire_fence(void)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
 }
 
-/* What was written before it is seen by whoever sees what is written after it. */
+/* A write fence: a thread that sees a later write sees all earlier writes too. */
 static inline void rs_release_fence(void)
 {
     __atomic_thread_fence(__ATOMIC_RELEASE);
 }
 
-/* Ordered forms, for memory that others use meanwhile; `p` is aligned to the value's size. */
+/* Ordered forms, for memory that other threads use meanwhile. `p` is aligned to the size of the value. */
 static inline uint32_t rs_load_be32_acquire(const void *p)
 {
     return RS_BE32(__atomic_load_n((const uint32_t *)p, __ATOMIC_ACQUIRE));

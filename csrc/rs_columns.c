@@ -12,7 +12,7 @@ enum {
     BLOCK = 16,           /* rows that fill whole cache lines: 5 of input, 2, 1 and 2 of output */
     READ_AHEAD = 8192,    /* bytes: the processor's own prefetching ends with each page of 4096 */
     WRITE_AHEAD = 256,    /* rows */
-    STREAM_ROWS = 65536,  /* from here on the columns, 1.25 MiB, crowd everything else out of an L2 cache */
+    STREAM_ROWS = 65536,  /* from here on the columns, 1.25 MiB, would fill the whole L2 cache */
 };
 
 static inline void prefetch_rows(const uint8_t *rows)
@@ -70,7 +70,7 @@ AVX512 static size_t stream(const uint8_t *rows, size_t n, int64_t *first, int32
     const __m512i thirds = _mm512_setr_epi32(3, 4, 8, 9, 13, 14, 18, 19, 23, 24, 28, 29, 33, 34, 38, 39);
     const __m512i turn_8 = _mm512_set4_epi32(0x08090A0B, 0x0C0D0E0F, 0x00010203, 0x04050607);
     const __m512i turn_4 = _mm512_set4_epi32(0x0C0D0E0F, 0x08090A0B, 0x04050607, 0x00010203);
-    const bool prefetches = !rs_cpu_is_amd(); /* an AMD reads ahead as fast as memory gives, and hints hold it up */
+    const bool prefetches = !rs_cpu_is_amd(); /* an AMD prefetches at full speed; hints slow it down */
     size_t i = 0;
     for (; n - i >= BLOCK; i += BLOCK, rows += BLOCK * ROW) {
         if (prefetches)

@@ -7,7 +7,7 @@
 enum rs_cpu {
     RS_CPU_PORTABLE = 0,
     RS_CPU_SSE4 = 1,   /* SSE4.1 and PCLMULQDQ */
-    RS_CPU_AVX2 = 2,   /* VPCLMULQDQ is not part of it: whoever needs it asks */
+    RS_CPU_AVX2 = 2,   /* without VPCLMULQDQ, which must be queried separately */
     RS_CPU_AVX512 = 3, /* F, BW, VL and VPCLMULQDQ */
 };
 
@@ -20,10 +20,10 @@ int rs_cpu_supported(void);
  */
 int rs_cpu_level(void);
 
-/* The name of a level as ROCKETSTORE_CPU spells it; NULL for a number that is none. */
+/* The name of a level as ROCKETSTORE_CPU spells it; NULL for an unknown number. */
 const char *rs_cpu_name(int level);
 
-/* Whether this is an AMD processor: few L1 miss buffers, and a prefetcher that wants no hints for what is in a row. */
+/* Whether this is an AMD processor: few L1 miss buffers, and a prefetcher that needs no hints for sequential reads. */
 static inline bool rs_cpu_is_amd(void)
 {
 #ifdef __x86_64__

@@ -52,7 +52,7 @@ bool rs_java_hash_utf8(uint32_t seed, const uint8_t *bytes, size_t n, uint32_t *
     return true;
 }
 
-/* ASCII is what keys are made of; anything above takes the full decoder. */
+/* Keys are nearly always ASCII; other characters need the full decoder. */
 static bool is_ascii(const uint8_t *bytes, size_t n)
 {
     uint64_t seen = 0, word;
@@ -211,7 +211,7 @@ SSE4 static inline __m128i weights_sse4(void)
     return _mm_setr_epi32((int)POWERS[12], (int)POWERS[8], (int)POWERS[4], 1);
 }
 
-/* Whole blocks from the front, then the last block of the string once more with what was done masked off. */
+/* Whole blocks from the front, then the last block of the string once more, without the units that are done. */
 #define DEFINE_LATIN1(level, TARGET, vector, mm, si, few)                                       \
     TARGET static uint32_t latin1_##level(uint32_t seed, const uint8_t *units, size_t n)        \
     {                                                                                           \
@@ -252,7 +252,7 @@ static inline void finish_quad(__m128i sums, const int64_t *ends, const uint32_t
         hashes[k] = seeds[k * seed_step] * POWERS[ends[k + 1] - ends[k]] + sum[k];
 }
 
-/* Memory answers faster than the hardware's own prefetcher asks, so the next pages are asked for here. */
+/* The hardware prefetcher is slower than the memory, so the next pages are prefetched here. */
 static inline void fetch_ahead(const uint8_t *data, const int64_t *ends)
 {
     uintptr_t p = (uintptr_t)data + (uintptr_t)ends[0] + FETCH_AHEAD;

@@ -3,7 +3,7 @@
  *
  *   h = 31 * h + unit, over the UTF-16 code units, modulo 2^32
  *
- * Every function goes on from `seed`, the hash of what stands before, so that a common prefix is hashed once:
+ * Every function continues from `seed`, the hash of the text before, so that a common prefix is hashed once:
  * hash("topic#" + key) = rs_java_hash_x(rs_java_hash_x(0, "topic#"), key). A seed of 0 starts a string.
  */
 #ifndef RS_JAVA_HASH_H

@@ -1,4 +1,4 @@
-/* SipHash-1-3: a hash for tables in memory. Without its key nobody can choose many texts of one hash. */
+/* SipHash-1-3: a hash for tables in memory. Without its key, an attacker cannot choose many texts with one hash. */
 #ifndef RS_KEYED_HASH_H
 #define RS_KEYED_HASH_H
 
@@ -17,7 +17,7 @@ static inline void rs_sip_round(uint64_t v[4])
     v[2] += v[1], v[1] = RS_SIP_ROTATE(v[1], 17) ^ v[2], v[2] = RS_SIP_ROTATE(v[2], 32);
 }
 
-/* Of `n` bytes and a number, which is 0 for what others call SipHash-1-3. */
+/* The hash of `n` bytes and a number; with number 0, the usual SipHash-1-3. */
 static inline uint64_t rs_keyed_hash(const uint64_t key[2], uint32_t number, const uint8_t *data, size_t n)
 {
     uint64_t first = key[0] ^ number, second = key[1], word;

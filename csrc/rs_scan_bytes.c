@@ -120,7 +120,7 @@ AVX512 static size_t separators_avx512(const uint8_t *data, size_t n, uint16_t *
 
 static size_t (*separators_best)(const uint8_t *data, size_t n, uint16_t *ret) = separators_portable;
 
-/* At load, before any thread can ask. */
+/* At load, before any thread can call. */
 __attribute__((constructor)) static void prepare(void)
 {
 #if defined(__x86_64__)
@@ -143,7 +143,7 @@ size_t rs_separators(const uint8_t *data, size_t n, uint16_t *positions_ret)
 
 enum { BLOCK = 256, FETCH_AHEAD = 4096 };
 
-/* The compilers make of it what the machine has; 16 bytes at a time are faster than memory everywhere. */
+/* Compilers use the vector instructions of the machine; 16 bytes at a time are faster than memory everywhere. */
 typedef uint16_t lanes __attribute__((vector_size(16)));
 
 /*

@@ -15,7 +15,7 @@
 enum { RS_MORE_SEPARATORS = 32 };
 size_t rs_separators(const uint8_t *data, size_t n, uint16_t *positions_ret);
 
-/* The first position at which DA A3 20 A7 or DA A3 20 AB stands whole; n if none. Reads data[0 .. n) only. */
+/* The first position at which DA A3 20 A7 or DA A3 20 AB stands complete; n without one. Reads data[0 .. n) only. */
 size_t rs_find_magic(const uint8_t *data, size_t n);
 
 /* The high bit of each byte that is zero; exact, since no carry passes from byte to byte. */
@@ -25,7 +25,7 @@ static inline uint64_t rs_zero_bytes(uint64_t v)
     return ~(((v & low) + low) | v | low);
 }
 
-/* The position of the first space; n if there is none. Reads data[0 .. n) only. */
+/* The position of the first space; n without one. Reads data[0 .. n) only. */
 static inline size_t rs_find_space(const uint8_t *data, size_t n)
 {
     const uint64_t spaces = UINT64_C(0x2020202020202020);

@@ -24,7 +24,7 @@ cdef extern from "unistd.h" nogil:
     Py_ssize_t pwrite(int fd, const void *data, size_t size, int64_t position)
 
 cdef enum:
-    HEAD = 8  # size and magic, without which there is no record
+    HEAD = 8  # bytes: size and magic; without them a reader sees no record
     MANY = 32768  # bytes
     TOGETHER = 1 << 18  # bytes of records that are written together
     MAX_HEADS = 4096  # records that are written together
@@ -34,26 +34,26 @@ cdef uint8_t ZEROS[AHEAD]
 
 
 cdef class Appender:
-    """Where a commit log is written, and the queue offsets that come next.
+    """The place in a commit log where the next record is written, and the next queue offset of each queue.
 
-    Attributes: from_offset: of the file, bytes; position: in it, where the next record goes; queue_offsets: the next
-    one by (topic, queueId), which ``find_queue_offset`` gives for a queue that is not among them; last_phy_offset,
-    last_store_timestamp: of the record that was appended last, -1 before.
+    Attributes: from_offset: of the file, bytes. position: in the file, where the next record goes. queue_offsets: the
+    next queue offset by (topic, queueId); ``find_queue_offset`` finds it for a queue that is missing here.
+    last_phy_offset, last_store_timestamp: of the last appended record, -1 before the first.
     Source: CommitLog.asyncPutMessage, CommitLog.DefaultAppendMessageCallback.
     """
 
     cdef Buffer buffer
     cdef int fd
-    cdef int64_t prepared  # up to here the file's pages are in the cache
+    cdef int64_t prepared  # up to this position the pages of the file are in the cache
     cdef readonly int64_t from_offset
     cdef readonly int64_t position
     cdef readonly dict queue_offsets
     cdef readonly int64_t last_phy_offset
     cdef readonly int64_t last_store_timestamp
-    cdef int64_t completed_phy_offset  # of the last record that is not published yet
+    cdef int64_t completed_phy_offset  # of the last unpublished record
     cdef int64_t completed_store_timestamp
     cdef object find_queue_offset
-    cdef uint64_t heads[MAX_HEADS]  # of the records being written, while the encoder's copy has zeros in their place
+    cdef uint64_t heads[MAX_HEADS]  # heads of the records being written; the encoder has zeros in their place
 
     def __init__(self, find_queue_offset):
         self.queue_offsets = {}
@@ -62,11 +62,11 @@ cdef class Appender:
 
     @property
     def phy_offset(self):
-        """Where the next record goes in the log, bytes."""
+        """The physical offset of the next record."""
         return self.from_offset + self.position
 
     def set_file(self, Buffer buffer, int64_t from_offset, int64_t position, int fd=-1):
-        """Go on in another file of the log. With a descriptor of it much is written faster."""
+        """Continue in another file of the log. A descriptor of the file makes large writes faster."""
         if not buffer.writable or not 0 <= position <= buffer.size:
             raise ValueError(f"{buffer.path}: cannot be appended to at byte {position}")
         self.buffer, self.fd, self.from_offset, self.position = buffer, fd, from_offset, position
@@ -76,12 +76,12 @@ cdef class Appender:
                        int32_t max_size=INT32_MAX, bint is_completed=False, light_queues=()):
         """Append one message, encoded with ``records``.
 
-        Parameters: message: None for the one that was encoded by the last call. store_timestamp: epoch ms; None for
-        now, or without ``host`` the message's own. host: the store's; None for the message's own.
-        message_num: queue offsets that it takes. max_size: of its record, bytes. is_completed: its properties need
-        nothing more. light_queues: whose queue offsets, which were asked for, move on by one, too.
-        Returns: the fields of a PutMessageResult; None if nothing is appended: its properties must be completed first
-        if ``records.is_special``; else the file has no room, and is closed by a blank now.
+        Parameters: message: None for the message that the last call encoded. store_timestamp: epoch ms; None for now,
+        or without ``host`` for the message's own. host: of the store; None for the message's own. message_num: how many
+        queue offsets the message occupies. max_size: of its record, bytes. is_completed: its properties are complete.
+        light_queues: their next queue offsets, which the caller has found, are increased by one too.
+        Returns: the fields of a PutMessageResult. None if nothing is appended: if ``records.is_special``, the caller
+        must first complete the properties; otherwise the file had no room and is now closed by a blank.
         Raises: as ``RecordEncoder.add``; PutMessageError if it fits no file; StoreClosedError.
         """
         cdef const Encoded *record
@@ -99,7 +99,7 @@ cdef class Appender:
         if record.size > max_size:
             raise refused(ILLEGAL, records.queues[0][0], f"a record of {record.size} bytes: {max_size} is the most")
         if self.buffer is None:
-            return None  # there is no file yet
+            return None  # the log has no file yet
         self.require_fitting(records, record.size)
         queue = <tuple>records.queues[0]
         queue_offset = self.next_queue_offset(queue)
@@ -116,7 +116,7 @@ cdef class Appender:
             self.publish(records, 0, 1, record.size)
             if record.message_num:
                 self.queue_offsets[queue] = queue_offset + record.message_num
-            for queue in light_queues:  # here, where no Ctrl-C comes in between
+            for queue in light_queues:  # here, where Ctrl-C cannot interrupt
                 self.queue_offsets[queue] += 1
         finally:
             self.buffer.leave()
@@ -127,11 +127,11 @@ cdef class Appender:
                int64_t[::1] phy_offsets, int64_t[::1] queue_offsets):
         """Append records from ``first`` on, as many as the file has room for.
 
-        Parameters: store_timestamp: epoch ms for all, None for what is in them. is_batch: all or none.
-        phy_offsets, queue_offsets: int64[n], filled for each that was appended.
-        Returns: how many of the records are appended now. If that is not all, the file is closed by a blank.
-        Raises: PutMessageError if one, or the batch, fits no file; StoreClosedError; OSError;
-        what ``find_queue_offset`` raises.
+        Parameters: store_timestamp: of all records, epoch ms; None for the times in the records. is_batch: append all
+        records or none. phy_offsets, queue_offsets: int64[n], filled for each appended record.
+        Returns: how many records were appended. If some were not, the file is now closed by a blank.
+        Raises: PutMessageError if a record, or the batch, fits no file; StoreClosedError; OSError; the errors of
+        ``find_queue_offset``.
         """
         cdef Py_ssize_t n = len(records), i = first, stop = first
         cdef int64_t at, time = 0 if store_timestamp is None else store_timestamp
@@ -141,7 +141,7 @@ cdef class Appender:
         if first < 0 or phy_offsets.shape[0] < n or queue_offsets.shape[0] < n:
             raise ValueError(f"{n} records, and columns of {phy_offsets.shape[0]} and {queue_offsets.shape[0]}")
         if self.buffer is None or i >= n:
-            return i  # there is no file yet
+            return i  # the log has no file yet
         self.buffer.check_file_size()
         self.require_fitting(records, records.data.size if is_batch else records.largest)
         following = np.array([self.next_queue_offset(queue) for queue in records.queues], np.int64)
@@ -180,7 +180,7 @@ cdef class Appender:
         return 0
 
     cpdef int64_t next_queue_offset(self, tuple queue) except? -1:
-        """Give the queue offset of the next message of (topic, queueId)."""
+        """Return the queue offset of the next message of (topic, queueId)."""
         found = self.queue_offsets.get(queue)
         if found is None:
             found = self.queue_offsets[queue] = self.find_queue_offset(*queue)
@@ -190,7 +190,7 @@ cdef class Appender:
         return rs_fits(self.buffer.size, self.position, size + END_FILE_MIN_BLANK_LENGTH)
 
     cdef void write_blank(self) noexcept:
-        """Close the file. What is behind the eight bytes stays as it is."""
+        """Close the file by a blank of eight bytes. The bytes behind it stay unchanged."""
         cdef uint8_t *data = self.buffer.data + self.position
         cdef int64_t left = self.buffer.size - self.position
         if left >= HEAD:
@@ -200,7 +200,7 @@ cdef class Appender:
 
     cdef void complete(self, RecordEncoder records, const Encoded *record, int64_t queue_offset, int64_t position,
                        bint is_given, int64_t time) noexcept:
-        """Write what a record gets at its place in the file. is_given: it has its store time already."""
+        """Set the fields of a record that depend on its place in the file. is_given: it already has its store time."""
         cdef uint8_t *made = records.data.data + record.start
         rs_store_be64(made + QUEUE_OFFSET, <uint64_t>queue_offset)
         rs_store_be64(made + PHY_OFFSET, <uint64_t>(self.from_offset + position))
@@ -212,7 +212,7 @@ cdef class Appender:
         self.completed_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
 
     cdef void prepare(self) noexcept nogil:
-        """Write zeros over those that come next: a call makes pages in the cache for less than a mapping's faults."""
+        """Write zeros ahead of the position. One system call fills the page cache faster than page faults do."""
         cdef int64_t start = max(self.prepared, self.position)
         pwrite(self.fd, ZEROS, <size_t>min(<int64_t>AHEAD, self.buffer.size - start), start)
         self.prepared = start + AHEAD
@@ -223,7 +223,7 @@ cdef class Appender:
         A head is written only after all bytes of its record and all heads before it. So a reader never sees a record
         with a head that is incomplete, and a process that is killed leaves a torn tail, never a record behind a hole.
 
-        Parameters: first, stop: the records, which follow each other in the encoder. size: bytes of all of them.
+        Parameters: first, stop: numbers of the records in the encoder. size: bytes of all these records.
         Raises: OSError; none of the records is in the file then.
         """
         cdef uint8_t *into = self.buffer.data + self.position
@@ -240,7 +240,7 @@ cdef class Appender:
                 is_written = self.write_records(into, records, first, stop, size)
             if not is_written:
                 PyErr_SetFromErrno(OSError)
-        # Together: who flushes takes them for one.
+        # Both at once: a thread that flushes reads them as one value.
         self.last_phy_offset, self.last_store_timestamp = self.completed_phy_offset, self.completed_store_timestamp
         self.position += size
         return 0
@@ -259,7 +259,7 @@ cdef class Appender:
         if written < size:
             memset(into, 0, <size_t>written)
             return False
-        # Through the mapping, and not by a second call: a page fault costs less than copying the page once more.
+        # Through the mapping instead of a second call: a page fault costs less than one more copy of the page.
         store_heads(into, records, first, stop)
         return True
 
@@ -290,7 +290,7 @@ cdef class Appender:
 
 
 cdef void store_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py_ssize_t stop) noexcept nogil:
-    """Store the heads of records in a mapping, each after all that was stored before."""
+    """Store the heads of records in a mapping. Each store is visible only after all earlier stores."""
     cdef Py_ssize_t i
     cdef int64_t start = records.at(first).start
     for i in range(first, stop):
@@ -300,11 +300,12 @@ cdef void store_heads(uint8_t *into, RecordEncoder records, Py_ssize_t first, Py
 
 def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buffer buffer,
                    int64_t from_offset, int64_t position, int64_t end):
-    """Count the records from ``first`` on that ``append`` put into a file one after the other, from ``position`` on.
+    """Count the records from ``first`` on that ``append`` wrote to a file, one after the other, from ``position`` on.
 
-    Parameters: store_timestamp: as for ``append``. from_offset: of the file; position, end: in it, bytes. Their queue
-    offsets may be any, and so may the queues of those that have queue id -1: what the file says.
-    Returns: the number of the first that is not there, and where it would be.
+    Queue offsets are not compared, nor the queues of records with queue id -1.
+
+    Parameters: store_timestamp: as for ``append``. from_offset: of the file. position, end: in the file, bytes.
+    Returns: the number of the first missing record, and the position where it would be.
     """
     cdef Appender appended = Appender(None)
     cdef Py_ssize_t i = first, n = len(records)

@@ -27,7 +27,7 @@ cdef class Utf8Chunk(ArrowChunk):
     cdef const uint8_t *data
     cdef const int32_t *offsets32
     cdef const int64_t *offsets64
-    cdef int64_t total  # the last offset: the bytes of data there are
+    cdef int64_t total  # the last offset: how many bytes of data exist
 
     cdef int64_t offset_of(self, Py_ssize_t row) noexcept
 
@@ -42,7 +42,7 @@ cdef class DictionaryChunk(ArrowChunk):
     cdef int width
     cdef bint signed_indices
     cdef TextChunk values
-    # The hashes of the values that were met, all from one seed.
+    # The hashes of the values met so far, all from one seed.
     cdef object known
     cdef object codes
 

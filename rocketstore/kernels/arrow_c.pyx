@@ -50,7 +50,7 @@ cdef class ArrowChunk(TextChunk):
 
 
 cdef class NullChunk(TextChunk):
-    """Arrow null: rows without buffers, of which an array of some bytes can have any number."""
+    """Arrow null: rows without buffers. A tiny array can have any number of them."""
 
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
         text.form = TEXT_NULL
@@ -180,7 +180,7 @@ cdef Utf8Chunk utf8_chunk(ArrowOwner owner, const ArrowArray *array, bint large)
     else:
         chunk.offsets32 = <const int32_t *>chunk.values_at(array, array.length + 1, sizeof(int32_t))
     chunk.total = chunk.offset_of(array.length) if array.length else 0
-    # There may be no data buffer where all strings are empty.
+    # The data buffer may be missing if all strings are empty.
     if array.buffers[2] == NULL and chunk.total > 0:
         raise contradiction(f"an array with {chunk.total} bytes of strings has no buffer of them")
     chunk.data = <const uint8_t *>array.buffers[2] if array.buffers[2] != NULL else <const uint8_t *>b""
@@ -213,7 +213,7 @@ cdef DictionaryChunk dictionary_chunk(ArrowOwner owner, const ArrowSchema *schem
 
 
 cdef list import_text_chunks(column):
-    """Give the chunks of anything with __arrow_c_stream__ or __arrow_c_array__. Raises TypeError if not strings."""
+    """Return the chunks of anything with __arrow_c_stream__ or __arrow_c_array__. Raises TypeError if not strings."""
     cdef ArrowSchema *schema
     cdef ArrowArray *array
     if hasattr(column, "__arrow_c_stream__"):

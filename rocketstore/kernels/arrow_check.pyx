@@ -1,6 +1,6 @@
 """Check the lengths and counts of the Arrow C data interface before any buffer is read.
 
-A consumer such as pyarrow reads the last offset of an array while it imports the array, at the place that length and
+A consumer like pyarrow reads the last offset of an array while it imports the array, at the place that length and
 offset say. The interface does not tell the sizes of buffers, so a length that is possible, but larger than the memory
 behind it, cannot be told from an honest one.
 """
@@ -20,7 +20,7 @@ cdef int64_t MOST_ROWS = <int64_t>1 << 47  # as many as a process has addresses:
 
 
 cdef const char *find_contradiction(const ArrowSchema *schema, const ArrowArray *array, int depth) noexcept nogil:
-    """Return a text on what is impossible in an array, its children or its dictionary; NULL if all is possible."""
+    """Return a text on a contradiction in an array, its children or its dictionary; NULL without one."""
     cdef const char *found
     cdef int64_t i
     if depth > MOST_DEPTH:

@@ -185,7 +185,7 @@ cdef ExportedArray table_array(fields, columns, Py_ssize_t n):
 
 
 cdef class Batches:
-    """What a stream is made from, and how it ended."""
+    """The batches that a stream is made from, and the error that ended it."""
 
     cdef object fields
     cdef object iterator
@@ -293,9 +293,9 @@ def export_schema(fields):
 def export_batch(fields, columns, Py_ssize_t length):
     """Export the columns of a batch without a copy; they must not change any more.
 
-    Parameters: fields: sequence of ``Field``. columns: for each of them int32[n], int64[n], VarColumn, ListColumn or
+    Parameters: fields: sequence of ``Field``. columns: for each field int32[n], int64[n], VarColumn, ListColumn or
     MapColumn, as its format asks. length: n.
-    Returns: an "arrow_schema" and an "arrow_array" capsule of a struct. A time outside years 1 to 9999 is null.
+    Returns: an "arrow_schema" and an "arrow_array" capsule of a struct. A time outside the years 1 to 9999 is null.
     Raises: ValueError for a column of another type or length, and for one too few or too many.
     """
     cdef ExportedArray array = table_array(fields, columns, length)
@@ -307,15 +307,15 @@ def export_stream(fields, batches):
 
     Parameters: fields: sequence of ``Field``. batches: iterable of (columns, length), as ``export_batch`` takes them;
     if it is a generator it is closed when the consumer stops, or never starts.
-    Returns: an "arrow_array_stream" capsule. What ``batches`` raises, a consumer sees as EIO with its text;
-    ``consume`` raises it itself.
+    Returns: an "arrow_array_stream" capsule. If ``batches`` raises an error, a consumer sees EIO with its text, and
+    ``consume`` raises the error itself.
     """
     cdef ExportedStream exported = ExportedStream(Batches(list(fields), batches))
     return capsule_of(exported, &exported.stream, "arrow_array_stream")
 
 
 class OneStream:
-    """A stream that was exported, as consumers take it."""
+    """An object with ``__arrow_c_stream__`` for a consumer of one exported stream."""
 
     def __init__(self, capsule):
         self.capsule = capsule
@@ -325,9 +325,9 @@ class OneStream:
 
 
 def consume(stream_object, consumer):
-    """Return what ``consumer`` makes of an object with ``__arrow_c_stream__``.
+    """Return the result of ``consumer`` for an object with ``__arrow_c_stream__``.
 
-    Raises: what ended the stream if it is one of ``export_stream`` that failed, else what the consumer raises.
+    Raises: the error that ended the stream, if ``export_stream`` made it; otherwise the error of the consumer.
     """
     capsule = stream_object.__arrow_c_stream__()
     try:
@@ -348,7 +348,7 @@ cdef object taken_error(capsule):
 
 
 cdef object export_list(offsets, values, bint large):
-    """Give the capsules of a list<int64> or large_list<int64> over two NumPy arrays."""
+    """Return the capsules of a list<int64> or large_list<int64> over two NumPy arrays."""
     cdef ExportedSchema schema = ExportedSchema("+L" if large else "+l", "", [ExportedSchema("l", "item")])
     cdef Py_ssize_t n = max(len(offsets) - 1, 0), size = len(values)
     offsets = checked_offsets("offsets", offsets, n, size, np.int64 if large else np.int32)

@@ -33,10 +33,10 @@ cdef class Buffer:
 
     # Whether some of the memory could not be read, and is zeros.
     cdef inline bint is_faulty(self) noexcept:
-        rs_acquire_fence()  # after what was read
+        rs_acquire_fence()  # no read may move behind this fence
         return self.first_fault[0] != RS_NO_FAULT
 
-    # For a call that keeps the GIL from one to the other: then close() cannot come between, and nothing is counted.
+    # For a call that holds the GIL in between: close() cannot run meanwhile, so nothing is counted.
     cdef inline int enter_short(self) except -1:
         if RS_HAS_GIL and not self.closing:
             return 0

@@ -1,4 +1,4 @@
-"""Buffer: the memory that kernels work on, and who is using it."""
+"""Buffer: the memory that kernels work on, and how many calls are using it."""
 
 import time
 
@@ -65,7 +65,7 @@ cdef class Buffer:
         return rs_counter_load(&self.closing) != 0
 
     def close(self):
-        """Refuse later calls, wait for those in flight, and give the export back. False if that was done before."""
+        """Refuse later calls, wait for calls in flight, and release the export. Return False if closed before."""
         if rs_counter_exchange(&self.closing, 1):
             return False
         interrupt = None
@@ -74,7 +74,7 @@ cdef class Buffer:
                 time.sleep(0.0005)
             except BaseException as error:  # Ctrl-C: the pieces in flight are short, and end first
                 interrupt = error
-        self.first_fault = &NO_FAULT  # the mapping may go from now on
+        self.first_fault = &NO_FAULT  # from here on the mapping may be unmapped
         PyBuffer_Release(&self.view)
         if interrupt is not None:
             raise interrupt
@@ -98,7 +98,7 @@ cdef class Buffer:
         self.leave()
 
     def __enter__(self):
-        """Count a call in: the memory stays until it leaves. Raises: StoreClosedError after ``close``."""
+        """Count a call in: the memory stays mapped until the call leaves. Raises: StoreClosedError after ``close``."""
         self.enter()
         return self
 
@@ -106,9 +106,10 @@ cdef class Buffer:
         self.leave()
 
     def use(self, function, *arguments):
-        """Call a function of C's while the memory, and its file, stay. Raises: StoreClosedError after ``close``.
+        """Call a C function while the memory stays mapped. Raises: StoreClosedError after ``close``.
 
-        In ``with`` Python runs, and so do handlers of signals: one that closes would wait for its own thread.
+        A ``with`` block runs Python code, and so signal handlers. A handler that closes the buffer would then wait for
+        its own thread.
         """
         with self:
             return function(*arguments)

@@ -15,8 +15,8 @@ import numpy as np
 from rocketstore.kernels.columns import aligned
 
 cdef enum:
-    MOST_PROPERTIES = 64  # of a row, that are compared with each other
-    ROWS = 1024  # between two looks for Ctrl-C
+    MOST_PROPERTIES = 64  # properties of a row that are compared with each other
+    ROWS = 1024  # rows between two checks for Ctrl-C
 
 DEFAULT_BORN_HOST = "127.0.0.1:0"
 
@@ -24,7 +24,7 @@ cdef uint8_t NOTHING = 0
 
 
 cdef class Texts:
-    """Strings or bytes, where a VarColumn has them."""
+    """Strings or bytes in the memory of a VarColumn."""
 
     cdef const int32_t[::1] offsets
     cdef const uint8_t[::1] data
@@ -41,7 +41,7 @@ cdef class Texts:
             require_length(self.valid.shape[0], self.length)
 
     cdef bint get(self, Py_ssize_t row, Slice *text) except -1:
-        """Find a row. Returns: whether it has a value."""
+        """Find a row. Return whether it has a value."""
         cdef int32_t start, end
         if not 0 <= row < self.length:
             raise ValueError(f"row {row} of a column of {self.length}")
@@ -70,8 +70,8 @@ cdef class Lists:
 cdef class ColumnEncoder:
     """Messages in columns, to be encoded.
 
-    Parameters: columns: by their names in a MessageBatch: topic, and raw_body with the sys_flag that says how it is
-    compressed, or body; of the others what there is. n: rows. Raises: ValueError without these.
+    Parameters: columns: by their names in a MessageBatch. Required are topic, and body or raw_body; raw_body requires
+    sys_flag, which tells the compression. n: rows. Raises: ValueError if a required column is missing.
     """
 
     cdef Py_ssize_t n
@@ -91,7 +91,7 @@ cdef class ColumnEncoder:
     cdef const int64_t[::1] store_timestamps
     cdef const int64_t[::1] prepared_transaction_offsets
     cdef Growing joined
-    cdef dict texts  # str of the UTF-8 of topics and hosts, which come again and again
+    cdef dict texts  # the str of topics and hosts by their UTF-8: few of them, often repeated
     cdef str topic
     cdef Slice topic_utf8
 
@@ -132,9 +132,9 @@ cdef class ColumnEncoder:
     def add(self, RecordEncoder records, Py_ssize_t first, bint keeps_store):
         """Encode rows from ``first`` on.
 
-        Parameters: keeps_store: they have store times and hosts of their own, where there are any.
-        Returns: the number of the first row that is not encoded, for its columns contradict each other or lack
-        something; n if all are. Raises: as ``RecordEncoder.add``.
+        Parameters: keeps_store: the rows keep their own store times and hosts, if they have any.
+        Returns: the number of the first row that was not encoded, because its columns contradict each other or a value
+        is missing; n if all rows were. Raises: as ``RecordEncoder.add``.
         """
         cdef Py_ssize_t row
         for row in range(first, self.n):
@@ -170,7 +170,7 @@ cdef class ColumnEncoder:
         return True
 
     cdef str topic_of(self, const Slice *text):
-        """The name of a topic, the same object as long as it stays the same."""
+        """The name of a topic, the same object while rows have the same topic."""
         if self.topic is None or not are_equal(text, &self.topic_utf8):
             self.topic, self.topic_utf8 = self.text_of(text), text[0]
         return self.topic
@@ -183,7 +183,7 @@ cdef class ColumnEncoder:
         return found
 
     cdef str host_of(self, Texts column, Py_ssize_t row, str default):
-        """None: there is no value."""
+        """Return None for a row without a value."""
         cdef Slice text
         if column is None:
             return default
@@ -192,7 +192,7 @@ cdef class ColumnEncoder:
     # ---- properties ------------------------------------------------------------------------------------------
 
     cdef bint add_properties(self, RecordEncoder records, Py_ssize_t row) except -1:
-        """Those of the row's map, and KEYS, TAGS and UNIQ_KEY where it lacks them. False: they are not as easy."""
+        """Add the row's map, and KEYS, TAGS and UNIQ_KEY if the map lacks them. Return False for rare cases."""
         cdef Slice names[MOST_PROPERTIES]
         cdef Slice values[MOST_PROPERTIES]
         cdef Slice text
@@ -218,7 +218,7 @@ cdef class ColumnEncoder:
         return True
 
     cdef Py_ssize_t read_map(self, Py_ssize_t row, Slice *names, Slice *values) except -2:
-        """The properties of a row that have a value; -1: there are many, or two of a name, which only one can have."""
+        """Return the number of properties with a value; -1 if there are too many, or a name is repeated."""
         cdef Py_ssize_t place, i, n = 0
         cdef Slice value
         for place in range(self.properties.offsets[row], self.properties.offsets[row + 1]):
@@ -233,7 +233,7 @@ cdef class ColumnEncoder:
         return n
 
     cdef bint join_keys(self, Py_ssize_t row) except -1:
-        """The keys of a row with a space between them. False: one is empty, or has a space."""
+        """Join the keys of a row with spaces. Return False if a key is empty or has a space."""
         cdef Py_ssize_t place, start = self.keys.offsets[row], end = self.keys.offsets[row + 1]
         cdef Slice key
         self.joined.size = 0
@@ -252,7 +252,7 @@ cdef class ColumnEncoder:
 
 cdef bint add_missing(RecordEncoder records, const char *name, const Slice *value, const Slice *names,
                       const Slice *values, Py_ssize_t n) except -1:
-    """Add a property, if it is not among these. False: it is, and has another value."""
+    """Add a property, if it is missing. Return False if it exists with another value."""
     cdef Slice text
     cdef Py_ssize_t i
     text.data, text.size = <const uint8_t *>name, <int32_t>len(name)

@@ -1,4 +1,4 @@
-"""Columns of numbers as a caller gives them: checked, and as kernels take them."""
+"""Check the columns of numbers that a caller gives, and convert them for the kernels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked_hashes(key_hashes: Any) -> np.ndarray:
     if hashes.dtype != np.int32 or hashes.ndim != 1:
         raise TypeError(f"key_hashes: int32[n] from hash_keys was expected, not {hashes.dtype}{list(hashes.shape)}")
     if len(hashes) and hashes.min() < 0:
-        raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys gives none such")
+        raise ValueError(f"key_hashes[{int((hashes < 0).argmax())}] is negative: hash_keys returns no negative hash")
     return aligned(hashes, np.int32)
 
 
@@ -61,13 +61,13 @@ def int64_column(column: Any, name: str, n: int) -> np.ndarray:
 
 
 def aligned(array: Any, dtype: Any) -> np.ndarray:
-    """Return an array as C takes it: contiguous and aligned, which one row of a packed dtype's field need not be."""
+    """Return a contiguous, aligned array for C. A field of a packed dtype may be neither, even with one row."""
     contiguous = np.ascontiguousarray(array, dtype)
     return contiguous if contiguous.flags.aligned else contiguous.copy()
 
 
 def int32_column(column: Any, name: str, n: int) -> np.ndarray:
-    """Return a column of integers as int32[n]; raises as ``int64_column``, and ValueError for what is no int."""
+    """Return a column of integers as int32[n]; raises as ``int64_column``, and ValueError beyond int32."""
     values = int64_column(column, name, n)
     if n and not INT_MIN <= values.min() <= values.max() <= INT_MAX:
         raise ValueError(f"{name}: {max(values.tolist(), key=abs)} is beyond int32")
@@ -75,7 +75,7 @@ def int32_column(column: Any, name: str, n: int) -> np.ndarray:
 
 
 def require_unmasked(column: Any, name: str) -> None:
-    """Raise ValueError for a NumPy array that masks a row: what is behind a mask is no value."""
+    """Raise ValueError for a NumPy array that masks a row: a masked row has no value."""
     mask = column.mask if isinstance(column, np.ndarray) and hasattr(column, "mask") else False
     if np.any(mask):
         raise ValueError(f"{name}[{int(np.argmax(mask))}] is masked")
@@ -102,7 +102,7 @@ def require_sound_buffers(column: Any, name: str) -> None:
 
 
 def require_int64(**numbers: int) -> None:
-    """Raise TypeError for what is no integer, ValueError for one that a long cannot be."""
+    """Raise TypeError if a value is no integer, ValueError if it does not fit into a long."""
     for name, number in numbers.items():
         if not hasattr(number, "__index__"):
             raise TypeError(f"{name}={number!r}: an integer was expected")

@@ -1,4 +1,4 @@
-"""Records of the commit log by the thousand: scanned or gathered into columns, found again after damage."""
+"""Many records of the commit log at once: scanned or gathered into columns, or found again after damage."""
 
 cdef extern from "Python.h":
     Py_ssize_t PY_SSIZE_T_MAX
@@ -51,9 +51,9 @@ from rocketstore.kernels.record_windows cimport Windows
 from rocketstore.kernels.record import BAD_REASONS
 
 cdef enum:
-    BLOCK = MOST_RECORDS  # found before their fields are collected: what they touch stays in the first caches
-    PIECE = 32 << 20  # bytes between two looks at the signals: some 10 ms with CRC, 50 from a slow disk
-    GATHERED = 4096  # records, likewise
+    BLOCK = MOST_RECORDS  # records found before their fields are collected: they stay in the L1 cache
+    PIECE = 32 << 20  # bytes between two checks for signals: some 10 ms with CRC, 50 from a slow disk
+    GATHERED = 4096  # records between two checks for signals
 
 __all__ = ["BLANK", "CUT", "DEFAULT_DELAYS", "END", "HALF", "OK",
            "RecordScanner", "bad_reason", "find_record", "read_message"]
@@ -70,12 +70,12 @@ def bad_reason(status):
 
 
 cdef class RecordScanner:
-    """Collects fields of records, a piece at a time.
+    """Collects fields of records, in several calls.
 
-    Parameters: columns: names of fields, as in RecordColumns. record_filter: which records, None for all.
+    Parameters: columns: names of fields, as in RecordColumns. record_filter: the wanted records, None for all.
     verify_crc: compare the body with its CRC. force_verify_prop_crc: compare the record with the CRC in its
     properties instead. message_delay_level: as in the broker's configuration, for ``tags_code``.
-    Use one in one thread at a time.
+    Only one thread at a time may use a scanner.
 
     Attributes: n_bytes: of the topics, bodies and properties collected since the last ``take``. last_phy_offset: of the
     last record that was found, wanted or not; -1 before the first.
@@ -113,23 +113,23 @@ cdef class RecordScanner:
 
     @property
     def rows(self):
-        """How many records were collected since the last ``take``."""
+        """The number of records collected since the last ``take``."""
         return self.columns.rows
 
     def take(self):
-        """Return what was collected as a dict of columns, and begin again."""
+        """Return the collected columns as a dict, and begin with empty ones."""
         self.n_bytes = 0
         return self.columns.take()
 
     def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end,
              Py_ssize_t max_rows=PY_SSIZE_T_MAX, Py_ssize_t max_bytes=PY_SSIZE_T_MAX, *, bint at_rest=False):
-        """Collect the records that begin from ``offset`` up to ``end``, one piece of work at most.
+        """Collect the records that begin from ``offset`` up to ``end``. One call does a bounded amount of work.
 
-        Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. max_rows: so many are collected
-        at most, counting those there are. max_bytes: no more after so many of these bytes, likewise. at_rest: nobody
-        writes the log now; else a record before zeros that itself ends with a zero may be half written: HALF.
-        Returns: (next_offset, status). OK: go on at next_offset, if it is before ``end`` and there is room. BLANK, END,
-        or why the bytes at next_offset are no record.
+        Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. max_rows, max_bytes: stop when
+        this many records, or ``n_bytes``, are collected, earlier calls included. at_rest: no process writes the log
+        now. Otherwise a record before zeros that itself ends with a zero may be half written: HALF.
+        Returns: (next_offset, status). OK: continue at next_offset if it is before ``end`` and there is room.
+        Otherwise BLANK, END, or the reason why the bytes at next_offset are no record.
         Raises: StoreClosedError; CorruptFileError if the file was cut.
         """
         cdef int status
@@ -187,10 +187,11 @@ cdef class RecordScanner:
 
     def gather(self, windows, const int32_t[::1] window_of,
                const int64_t[::1] offsets, uint8_t[::1] statuses, *, bint at_rest=False):
-        """Collect the records at ``offsets``, in their order, and leave out what is no record there.
+        """Collect the records at ``offsets``, in this order. Leave out an offset without a record.
 
-        Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1 for
-        none. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or why not. at_rest: as for ``scan``.
+        Parameters: windows: (buffer, from_offset) each. window_of: int32[n], the window that has the offset, -1
+        without one. offsets: int64[n], physical offsets. statuses: uint8[n], filled: OK, or the reason why the offset
+        has no record. at_rest: as for ``scan``.
         Raises: as ``scan``.
         """
         cdef Py_ssize_t first = 0, n = offsets.shape[0], stop
@@ -235,7 +236,7 @@ cdef class RecordScanner:
         return self.columns.append(self.block, n)
 
 
-# How much of a record a writer, who may be at it now, has left behind.
+# How much of a record is written; a writer may be writing it now.
 cdef enum Written:
     WHOLE
     WHOLE_IF_NO_PROPERTIES
@@ -243,13 +244,13 @@ cdef enum Written:
 
 
 cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept nogil:
-    """Look at the end of a record, before the rest is read: it is written last, and zeros are what was there."""
+    """Check the end of a record before the rest is read. It is written last, and zeros were there before."""
     cdef int64_t size
     if remaining < MIN_RECORD:
         return WHOLE
     size = <int32_t>rs_load_be32(data)
     if size < MIN_RECORD or size > remaining:
-        return HALF_WRITTEN  # or no record, unless its head is written before it is read again
+        return HALF_WRITTEN  # or no record, unless the head is written before the next read
     if data[size - 1] != 0 or (remaining - size >= 4 and rs_load_be32(data + size) != 0):
         return WHOLE
     # Without properties the record ends with their length, 0, after the topic.
@@ -258,7 +259,7 @@ cdef inline Written how_written(const uint8_t *data, int64_t remaining) noexcept
 
 cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset, int todo, bint at_rest,
                          PropertyReader *reader, const DelayTable *delays, Record *record) noexcept nogil:
-    """Find the fields of the record at `pos` of a file of `size` bytes, and check that it is where it should be."""
+    """Find the fields of the record at `pos` in a file of `size` bytes, and check its physical offset."""
     cdef Written written = WHOLE if at_rest else how_written(data + pos, size - pos)
     cdef int status
     rs_acquire_fence()
@@ -269,7 +270,7 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
         if written == WHOLE or (written == WHOLE_IF_NO_PROPERTIES and record.properties.size == 0):
             return RECORD_OK
         return BAD_HALF
-    # A blank fills its file. Where the file is cut short, it may say more.
+    # A blank fills its file. If the file was cut, the size of the blank may be larger than the rest.
     if status == RECORD_BLANK and (record.size < 8 or record.size < size - pos):
         return BAD_SIZE
     return status
@@ -278,9 +279,9 @@ cdef inline int parse_at(const uint8_t *data, int64_t pos, int64_t size, int64_t
 def find_record(Buffer buffer, int64_t from_offset, int64_t offset, int64_t end, *, bint or_cut=False):
     """Find the first record from ``offset`` on that begins before ``end`` and knows its own physical offset.
 
-    Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also take one that may lead
-    beyond the buffer.
-    Returns: its offset, None if there is none. Raises: StoreClosedError; CorruptFileError if the file was cut.
+    Parameters: buffer: bytes of one file, the first at ``from_offset`` of the log. or_cut: also accept a record that
+    may continue beyond the buffer.
+    Returns: its offset, None without a record. Raises: StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef int64_t stop, found = -1
     offset, end = max(offset, from_offset), min(end, from_offset + buffer.size)
@@ -316,7 +317,7 @@ cdef int64_t find_in_piece(const uint8_t *data, int64_t size, int64_t from_offse
 
 
 cdef inline bint may_be_at(const uint8_t *data, int64_t pos, int64_t size, int64_t from_offset) noexcept nogil:
-    """Whether a record, as far as it is there, has its own physical offset."""
+    """Whether the bytes of a record that exist have its own physical offset."""
     return size - pos < PHY_OFFSET + 8 or <int64_t>rs_load_be64(data + pos + PHY_OFFSET) == from_offset + pos
 
 

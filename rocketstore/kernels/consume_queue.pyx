@@ -11,7 +11,7 @@
       10  i64  storeTimestamp
       18  i16  bitmap size
 
-Integers are big-endian. A filler, which stands for what a queue that began later does not have, is (0, 2147483647, 0).
+Integers are big-endian. A filler is (0, 2147483647, 0): it stands for a queue offset before the first message.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -32,7 +32,7 @@ from rocketstore.kernels.csrc cimport (
 from rocketstore.errors import CorruptFileError
 
 cdef enum:
-    PIECE = 524288  # units decoded or packed between two looks at the signals: one to six milliseconds
+    PIECE = 524288  # units decoded or packed between two checks for signals: one to six milliseconds
 
 
 cdef inline int64_t int64_at(const uint8_t *p) noexcept nogil:
@@ -57,7 +57,7 @@ cdef inline bint is_filler(const uint8_t *unit) noexcept nogil:
 
 
 cdef int check_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size) except -1:
-    """Raise unless the file has n units at a position, and has them still."""
+    """Raise unless the buffer has n units at a position, and the file was not cut."""
     if unit_size != UNIT_SIZE and unit_size != BATCH_UNIT_SIZE:
         raise ValueError(f"unit_size={unit_size}: must be {UNIT_SIZE} or {BATCH_UNIT_SIZE}")
     buffer.check_file_size()
@@ -133,9 +133,9 @@ def decode_batch_units(Buffer buffer, int64_t pos, int64_t[:, ::1] longs,
 
 
 def count_valid_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t last_phy_offset=INT64_MAX):
-    """Count the units at byte ``pos`` that come before the first invalid one, of n.
+    """Count the valid units at byte ``pos``, up to the first invalid one, at most n.
 
-    Parameters: last_phy_offset: bytes; a unit of a record after it ends the count too.
+    Parameters: last_phy_offset: a unit whose record begins behind this physical offset is invalid too.
     Source: ConsumeQueue.recover, BatchConsumeQueue.recover.
     """
     cdef int64_t count = 0, end
@@ -161,9 +161,9 @@ def count_valid_units(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, 
 
 
 def find_unit(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t field, int64_t value):
-    """Find, of n units at byte ``pos``, the first that is no filler and has at least ``value`` in an i64 field.
+    """Find the first of n units at byte ``pos`` that is no filler and has at least ``value`` in an i64 field.
 
-    Parameters: field: bytes from the unit's start. Returns: its ordinal, n if there is none.
+    The values must ascend. Parameters: field: bytes from the start of a unit. Returns: its number, n without a hit.
     """
     cdef int64_t low = 0, high = n, middle
     cdef const uint8_t *unit
@@ -188,7 +188,7 @@ def find_unit(Buffer buffer, int64_t pos, int64_t n, int64_t unit_size, int64_t 
 def read_ext_unit(Buffer buffer, int64_t pos):
     """Read the ext unit at byte ``pos``: tagsCode, storeTimestamp, bitmap; None if there is no unit.
 
-    Raises: CorruptFileError for sizes that cannot be. Source: ConsumeQueueExt.CqExtUnit.read.
+    Raises: CorruptFileError for impossible sizes. Source: ConsumeQueueExt.CqExtUnit.read.
     """
     cdef const uint8_t *unit
     cdef int64_t size, bitmap_size
@@ -201,7 +201,7 @@ def read_ext_unit(Buffer buffer, int64_t pos):
         if size < 1:
             return None
         if size < EXT_BITMAP + bitmap_size or not rs_fits(buffer.size, pos, size):
-            raise CorruptFileError(buffer.path, pos, "size", f"{size} bytes, of which {bitmap_size} are the bitmap")
+            raise CorruptFileError(buffer.path, pos, "size", f"{size} bytes, {bitmap_size} in the bitmap")
         bitmap = PyBytes_FromStringAndSize(<const char *>unit + EXT_BITMAP, bitmap_size)
         return int64_at(unit + EXT_TAGS_CODE), int64_at(unit + EXT_STORE_TIMESTAMP), bitmap
 
@@ -210,19 +210,19 @@ def read_ext_unit(Buffer buffer, int64_t pos):
 
 
 cdef inline bint is_record(int64_t phy_offset, int64_t size) noexcept nogil:
-    """Whether a record can be there: a unit of anything else would end its queue at the next recovery."""
+    """Whether offset and size are possible. An impossible unit would end its queue at the next recovery."""
     return phy_offset >= 0 and 0 < size <= INT64_MAX - phy_offset
 
 
 def pack_units(const int64_t[::1] phy_offsets, const int32_t[::1] sizes, const int64_t[::1] tags_codes,
                const int64_t[::1] queue_offsets, int64_t max_phy_offset, int64_t next_queue_offset):
-    """Pack, of n units in order, those that a queue takes: not what it has already.
+    """Pack n units in order. Skip units that the queue already has.
 
-    Parameters: max_phy_offset: where the record of the queue's last unit ends, bytes, -1 if there is none.
-    next_queue_offset: the queue's end, -1 to begin at the first unit's.
-    Returns: 20 bytes for each; the row of the first, n if there is none; whether a queue offset that the queue has
-    already came behind the last: a broker finds that out after it has made a file for it.
-    Raises: ValueError for a row that cannot be; nothing is packed then. Source: ConsumeQueue.putMessagePositionInfo.
+    Parameters: max_phy_offset: where the record of the queue's last unit ends, bytes, -1 for an empty queue.
+    next_queue_offset: the end of the queue, -1 to begin at the queue offset of the first unit.
+    Returns: 20 bytes for each packed unit; the row of the first, n without one; whether the last rows have an occupied
+    queue offset: a broker notices that only after it has made a file for the unit.
+    Raises: ValueError for an impossible row; nothing is packed then. Source: ConsumeQueue.putMessagePositionInfo.
     """
     cdef Py_ssize_t n = phy_offsets.shape[0], i = 0, end, first = n, count = 0
     cdef bint good = True, is_old = False
@@ -262,10 +262,10 @@ def pack_units(const int64_t[::1] phy_offsets, const int32_t[::1] sizes, const i
 def pack_batch_units(const int64_t[::1] phy_offsets, const int32_t[::1] sizes, const int64_t[::1] tags_codes,
                      const int64_t[::1] store_timestamps, const int64_t[::1] msg_base_offsets,
                      const int32_t[::1] batch_sizes, int64_t max_phy_offset):
-    """Pack, of n batch units in order, those that a queue takes: not what it has already, nor what has no offset.
+    """Pack n batch units in order. Skip units that the queue already has, and units without a queue offset.
 
-    Parameters: max_phy_offset: where the record of the queue's last unit begins, bytes, -1 if there is none.
-    Returns: 46 bytes for each. Raises: ValueError for a row that cannot be; nothing is packed then.
+    Parameters: max_phy_offset: where the record of the queue's last unit begins, bytes, -1 for an empty queue.
+    Returns: 46 bytes for each packed unit. Raises: ValueError for an impossible row; nothing is packed then.
     Source: BatchConsumeQueue.putMessagePositionInfoWrapper, putBatchMessagePositionInfo.
     """
     cdef Py_ssize_t n = phy_offsets.shape[0], i = 0, end, count = 0

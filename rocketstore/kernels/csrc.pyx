@@ -1,4 +1,4 @@
-"""csrc/ as seen from Python: for the tests, and for what has only bytes in hand."""
+"""The functions of csrc/ for Python: for the tests, and for callers that work on plain bytes."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -29,9 +29,9 @@ def cpu_supported():
 
 
 def crc32(data, uint32_t value=0):
-    """Return the CRC-32 (IEEE) of bytes, going on from ``value``, as ``zlib.crc32`` does.
+    """Return the CRC-32 (IEEE) of bytes, continuing from ``value``, as ``zlib.crc32`` does.
 
-    Parameters: data: any contiguous buffer. value: the CRC of what stands before, 0 at the start.
+    Parameters: data: any contiguous buffer. value: the CRC of the bytes before, 0 at the start.
     Raises: TypeError or BufferError if ``data`` is no contiguous buffer.
     """
     cdef Py_buffer view

@@ -1,4 +1,4 @@
-"""Records of a commit log to what consume queues and the index are built from, in columns."""
+"""From records of a commit log to requests and items in columns: consume queues and index are built from these."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -39,17 +39,17 @@ from rocketstore.kernels.commit_log import bad_reason
 from rocketstore.kernels.queue_id import QueueId
 
 cdef enum:
-    PIECE = 1 << 20  # bytes of the log between two looks at the signals: a few milliseconds
-    DISPATCH_INNER = 2  # beside DISPATCH_MULTI
+    PIECE = 1 << 20  # bytes of the log between two checks for signals: a few milliseconds
+    DISPATCH_INNER = 2  # a flag like DISPATCH_MULTI
     DISPATCH_MORE = 4
     NO_MEMORY = -1
 
-# A topic, as records have it, and a queue of it that was met. The bytes of the topic are its own.
+# A topic as records have it, and a queue of it that was met. The entry owns the bytes of the topic.
 cdef struct QueueEntry:
     uint64_t hash
     uint32_t prefix  # the hash of "topic#"
     int32_t queue_id
-    int32_t number  # topics that Java decodes to one text are of one queue
+    int32_t number  # topics that Java decodes to the same text share one queue
     Slice topic
     uint8_t *owned
 
@@ -61,7 +61,7 @@ cdef struct Request:
     int64_t msg_base_offset
     int32_t size
     int32_t batch_size
-    int32_t queue  # its number among the queues that were met
+    int32_t queue  # the number of the queue, in the order in which queues were met
     int32_t flags
 
 # An item for the index.
@@ -80,17 +80,17 @@ ITEM = np.dtype([
 ])
 MULTI_DISPATCH = DISPATCH_MULTI  # of flags: INNER_MULTI_DISPATCH names more queues
 INNER_DISPATCH = DISPATCH_INNER  # of flags: the record is an inner batch
-MORE_DISPATCH = DISPATCH_MORE  # of flags: the queue is not the record's own; a scanner gives none of these
+MORE_DISPATCH = DISPATCH_MORE  # of flags: the queue is not the record's own; a scanner never sets this
 
 
 cdef class RequestScanner:
-    """Collects what is dispatched, from as many pieces of the log as wanted; ``take`` gives it.
+    """Collects requests and items from any number of parts of the log. ``take`` returns them.
 
-    Attributes: queues: list of (topic, queueId) in the order of their numbers; last_phy_offset: of the last record,
-    -1 before; n_records: how many were met since ``take``; has_inner: whether a request is of an inner batch.
+    Attributes: queues: list of (topic, queueId) in the order of their numbers. last_phy_offset: of the last record, -1
+    before the first. n_records: how many were met since ``take``. has_inner: whether a request is of an inner batch.
 
-    Parameters: anywhere: take records whose own physical offset is another, too, as a broker does: it is where their
-    units and items then lead.
+    Parameters: anywhere: also accept records whose own physical offset is wrong, as a broker does. Their units and
+    items then have the wrong offset.
     Source: ReputMessageService.doReput, CommitLogDispatcherBuildConsumeQueue, IndexService.buildIndex.
     """
 
@@ -108,9 +108,9 @@ cdef class RequestScanner:
     cdef QueueEntry *entries
     cdef int32_t n_entries
     cdef int32_t n_queues
-    cdef int32_t n_named  # of the entries, those whose queues have been told
+    cdef int32_t n_named  # how many of the entries are in ``queues``
     cdef int32_t capacity
-    cdef int32_t *slots  # ordinals + 1 of entries, by hash; twice as many as entries
+    cdef int32_t *slots  # numbers of entries, plus 1, by hash; twice as many places as entries
 
     def __cinit__(self, *, str message_delay_level, bint indexes_tags, bint anywhere=False):
         fill_delays(&self.delays, message_delay_level)
@@ -127,11 +127,11 @@ cdef class RequestScanner:
 
     def scan(self, Buffer buffer, int64_t from_offset, int64_t begin, int64_t end, int64_t most=1 << 62,
              int64_t room=1 << 62):
-        """Collect the records of one file from ``begin`` on, physical offsets, where one begins, to ``end``.
+        """Collect the records of one file from ``begin``, where a record begins, to ``end``. Both are physical offsets.
 
-        Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log. most: bytes after which to
-        stop. room: bytes that may be collected, and what the last record has.
-        Returns: where it stopped: there, at ``end``, or where the file has no more records.
+        Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log. most: bytes of the log after
+        which to stop. room: bytes of requests and items after which to stop.
+        Returns: where the collection stopped; ``end``, or the end of the records in the file, if nothing stopped it.
         Raises: CorruptFileError, StoreClosedError, MemoryError.
         """
         cdef int64_t pos = begin - from_offset, stop = min(end - from_offset, <int64_t>buffer.size), limit
@@ -203,7 +203,7 @@ cdef class RequestScanner:
         return True
 
     cdef bint add_items(self, const Record *record, uint32_t prefix) noexcept nogil:
-        """Unique key, keys, tags, as IndexService.buildIndex puts them."""
+        """Add items for the unique key, keys and tags in the order of IndexService.buildIndex."""
         cdef Slice word
         cdef int32_t at = 0
         if record.uniq_key.data != NULL and not self.add_item(record, prefix, &record.uniq_key):
@@ -226,7 +226,7 @@ cdef class RequestScanner:
         return True
 
     def take(self):
-        """Give what was collected, and begin again: (requests, items), structured arrays of REQUEST and ITEM.
+        """Return (requests, items), arrays of REQUEST and ITEM, and begin with empty ones.
 
         Requests have no uncommitted transactions, items no rolled-back ones; both are in the order of the log.
         """
@@ -238,7 +238,7 @@ cdef class RequestScanner:
     # ---- queues ----------------------------------------------------------------------------------------------
 
     cdef int32_t entry_of(self, const Slice *topic, int32_t queue_id) noexcept nogil:
-        """The entry of a queue, a new one if it was not met before; -1 without memory."""
+        """Return the entry of a queue, a new one if the queue was not met before; -1 without memory."""
         cdef uint64_t hash = keyed_hash(topic, <uint32_t>queue_id)
         cdef int32_t found
         if 2 * self.n_entries >= self.capacity and not self.grow():
@@ -247,7 +247,7 @@ cdef class RequestScanner:
         return found - 1 if found else self.add_entry(hash, topic, queue_id)
 
     cdef uint32_t slot_of(self, uint64_t hash, const Slice *topic, int32_t queue_id) noexcept nogil:
-        """The slot that has the queue, or the free one where it belongs."""
+        """Return the slot that has the queue, or the free slot where it belongs."""
         cdef uint32_t mask = <uint32_t>self.capacity - 1, slot = <uint32_t>hash & mask
         cdef const QueueEntry *entry
         while self.slots[slot]:
@@ -276,7 +276,7 @@ cdef class RequestScanner:
         return self.n_entries - 1
 
     cdef int32_t number_of_decoded(self, const Slice *topic, int32_t queue_id) noexcept nogil:
-        """The number of a queue whose topic is not well-formed: that of what Java decodes it to; -1 without memory."""
+        """Return the number of a queue whose topic is not valid UTF-8: decode it as Java does. -1 without memory."""
         cdef uint8_t *repaired = <uint8_t *>malloc(3 * <size_t>topic.size)
         cdef Slice decoded
         cdef int32_t at = -1
@@ -320,11 +320,11 @@ cdef class RequestScanner:
 
 
 def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
-    """Sort requests by the numbers of their queues, those of one queue in their order, into columns.
+    """Sort requests by the numbers of their queues, into columns. Requests of one queue keep their order.
 
-    Parameters: n_queues: every number is below it.
-    Returns: (columns, ends): a dict of what units are made from; int64[n_queues], where the rows of each queue end.
-    Raises: ValueError for another number; MemoryError.
+    Parameters: n_queues: every number must be smaller.
+    Returns: (columns, ends): a dict of the columns of units; int64[n_queues], where the rows of each queue end.
+    Raises: ValueError for a larger number; MemoryError.
     """
     cdef Py_ssize_t i, at, n = requests.shape[0]
     cdef int32_t queue

@@ -10,7 +10,7 @@
                                                     16  i32  prevIndex: the next older item of the slot, 0: none
 
 Integers are big-endian. Item 0 is never used, so a file holds indexNum - 1 items. An item is published in the order
-item, slot, count: whoever reads the file meanwhile finds every key that was there before.
+item, slot, count. A process that reads the file meanwhile finds every earlier key.
 """
 
 cimport cython
@@ -76,19 +76,19 @@ from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, in_threads
 
 cdef enum:
-    PIECE = 65536  # items put between two looks at the signals: some 2 ms
-    HOPS = 524288  # items read between two looks at the signals: some 10 ms, 50 where each is a cache miss
-    SHORT_HOPS = 256  # items that one lookup reads before it lets other threads run
+    PIECE = 65536  # items put between two checks for signals: some 2 ms
+    HOPS = 524288  # items read between two checks for signals: some 10 ms, 50 where each is a cache miss
+    SHORT_HOPS = 256  # items that one lookup reads before it releases the GIL
     HUGE_PAGE = 2097152
 
 
 cdef class IndexFileKernel:
     """One index file in a Buffer. ``IndexFile`` adds opening, closing and geometry.
 
-    Parameters: buffer: the whole file. hash_slot_num, index_num: its geometry. counts_every_put: hashSlotCount as
-    until RocketMQ 4.7.0. fd: the file's descriptor, or -1. unpublished: nobody else has this file yet, so a first
-    batch need not publish each item.
-    Attributes: met_wild_slot: whether a batch of keys met a slot that names an item that there is not.
+    Parameters: buffer: the whole file. hash_slot_num, index_num: its geometry. counts_every_put: count in hashSlotCount
+    as RocketMQ up to 4.7.0. fd: the file's descriptor, or -1. unpublished: no other process has this file yet, so a
+    first batch need not publish each item.
+    Attributes: met_wild_slot: whether a batch of keys met a slot with the number of a missing item.
     """
 
     cdef Buffer buffer
@@ -132,7 +132,7 @@ cdef class IndexFileKernel:
 
     @property
     def index_num(self):
-        """The number of items the file has room for, and one: item 0 is never used."""
+        """The number of items that the file has room for, plus one: item 0 is never used."""
         return self.view.index_num
 
     # ---- header --------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ cdef class IndexFileKernel:
             self.buffer.leave()
 
     def _seed_header(self, int64_t end_phy_offset, int64_t end_timestamp):
-        """Begin where the file before ended; only what is above 0 counts. Source: IndexFile.<init>."""
+        """Begin where the previous file ended. Values up to 0 are ignored. Source: IndexFile.<init>."""
         self.require_writable()
         self.buffer.enter()
         if end_phy_offset > 0:
@@ -173,9 +173,9 @@ cdef class IndexFileKernel:
             self.buffer.leave()
 
     def _undo_torn_put(self):
-        """Take an item out of its slot again whose writer was killed before it was counted.
+        """Remove an item from its slot if the writer was killed before it counted the item.
 
-        The next item goes to the same place, and would cut off what that slot held before. RocketMQ lets it.
+        The next item goes to the same place. Without this, the slot would lose its older items, as in RocketMQ.
         """
         cdef uint8_t *item
         cdef uint8_t *slot
@@ -209,9 +209,9 @@ cdef class IndexFileKernel:
         Parameters: index_key: the whole ``topic#key``. phy_offset: of the message in the commit log, bytes, not
         negative. store_timestamp: of the message, epoch milliseconds.
         Returns: False if the file is full, else True.
-        Raises: ValueError for a negative offset and what is beyond int64; TypeError for numbers that are not integers;
+        Raises: ValueError for a negative offset and a number beyond int64; TypeError for numbers that are not integers;
         io.UnsupportedOperation in mode "r"; StoreClosedError.
-        Source: IndexFile.putKey. A file cut while it is open is not noticed here.
+        Source: IndexFile.putKey. This call does not notice a file that is cut while it is open.
         """
         cdef int64_t offset = to_int64(phy_offset, "phy_offset")
         cdef int64_t timestamp = to_int64(store_timestamp, "store_timestamp")
@@ -236,12 +236,12 @@ cdef class IndexFileKernel:
 
         Returns
         -------
-        How many were taken before the file was full.
+        How many keys were added before the file was full.
 
         Raises
         ------
         ValueError, TypeError : a bad row or length; checked before anything is written.
-        KeyboardInterrupt : between two pieces; ``len`` tells how many were taken.
+        KeyboardInterrupt : part of the batch was added; ``len`` tells how many keys.
 
         Source: IndexFile.putKey, for each row.
         """
@@ -249,7 +249,7 @@ cdef class IndexFileKernel:
         return self.put_batch(hash_keys(keys, topic=topic), phy_offsets, store_timestamps)
 
     def put_key_hashes(self, key_hashes, phy_offsets, store_timestamps):
-        """Add a batch of keys that are hashed already.
+        """Add a batch of keys by their hashes.
 
         Parameters: key_hashes: int32[n] from ``hash_keys``. phy_offsets, store_timestamps; returns; raises: as for
         ``put_keys``. Source: IndexFile.putKey, for each key.
@@ -261,7 +261,7 @@ cdef class IndexFileKernel:
         cdef const int64_t[::1] times = int64_column(store_timestamps, "store_timestamps", hashes.shape[0])
         self.require_writable()
         self.buffer.check_file_size()
-        # The stream form writes all slots, whatever the batch: it pays once the items outweigh them.
+        # The stream form always writes all slots: it is faster if the items are larger than the slots.
         outweighs = hashes.shape[0] * ITEM_SIZE >= SLOT_SIZE * <int64_t>self.view.hash_slot_num
         if outweighs and self.claim_stream():
             try:
@@ -277,7 +277,7 @@ cdef class IndexFileKernel:
                 if self.streaming_thread == 0:
                     self.unpublished = False
                     self.buffer.enter()
-                    if n == 1:  # letting others run would take longer than the put
+                    if n == 1:  # releasing the GIL would take longer than the put
                         n = put_items(&self.view, key_hashes, phy_offsets, store_timestamps, n, self.counts_every_put)
                     else:
                         with nogil:
@@ -300,7 +300,7 @@ cdef class IndexFileKernel:
         return done
 
     cdef bint claim_stream(self) except -1:
-        """Whether this call may fill the file as a stream: it is new, nobody else has it, and nothing is in it."""
+        """Whether this call may fill the file as a stream: the file is unpublished and empty."""
         with self.write_lock:
             self.buffer.enter()
             claimed = self.unpublished and self.fd >= 0 and index_count(&self.view) == 1
@@ -311,7 +311,7 @@ cdef class IndexFileKernel:
         return claimed
 
     cdef int await_stream(self) except -1:
-        """Give a stream that another thread writes a moment to end."""
+        """Wait a moment for a stream that another thread writes."""
         if self.streaming_thread == threading.get_ident():
             raise RuntimeError(f"{self.buffer.path}: a put from a signal handler, while this thread is in put_keys")
         time.sleep(0.001)
@@ -319,7 +319,7 @@ cdef class IndexFileKernel:
 
     cdef Py_ssize_t put_stream(self, const int32_t[::1] hashes, const int64_t[::1] offsets,
                                const int64_t[::1] times) except -1:
-        """Fill a file that nobody else has: items in sequence, then the slots from memory, the header last."""
+        """Fill an unpublished file: items in sequence, then the slots from memory, the header last."""
         cdef Py_ssize_t n = min(hashes.shape[0], <Py_ssize_t>self.view.index_num - 1), done = 0, piece
         cdef Py_ssize_t filled = 0, room
         cdef int64_t position = HEADER_SIZE + SLOT_SIZE * <int64_t>self.view.hash_slot_num + ITEM_SIZE
@@ -327,7 +327,7 @@ cdef class IndexFileKernel:
         cdef uint8_t[::1] staged = np.empty(HUGE_PAGE + ITEM_SIZE, np.uint8)
         cdef Stream stream = Stream(&table[0], self.view.hash_slot_num, 0, self._header()[0])
         while done < n:
-            # Whole huge pages at a time: the page cache keeps them as such, and lookups are a third faster there.
+            # Whole huge pages at a time: the page cache then keeps huge pages, and lookups are a third faster.
             room = HUGE_PAGE - position % HUGE_PAGE
             piece = min(n - done, (room - filled + ITEM_SIZE - 1) // ITEM_SIZE)
             with nogil:
@@ -335,7 +335,7 @@ cdef class IndexFileKernel:
             done += piece
             filled += piece * ITEM_SIZE
             if filled >= room:
-                # If the disk refuses, or the file is closed, neither slots nor header follow: it stays empty.
+                # After an error, or if the file is closed, slots and header are not written: the file stays empty.
                 self.write(staged[:room], position)
                 position += room
                 filled -= room
@@ -385,15 +385,15 @@ cdef class IndexFileKernel:
     # ---- select --------------------------------------------------------------------------------------------
 
     def select_phy_offset(self, index_key, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX):
-        """Look one key up.
+        """Find the offsets of one key.
 
-        Parameters: index_key: the whole ``topic#key``. max_num: at most so many offsets. begin_timestamp,
+        Parameters: index_key: the whole ``topic#key``. max_num: at most this many offsets. begin_timestamp,
         end_timestamp: epoch milliseconds, inclusive; an item's time is known to the second, rounded down.
         Returns: physical offsets, list of int, newest first. Hash hits: another key may have the same hash.
         Raises: CorruptFileError for a chain that leaves the file or goes in a circle; ValueError for a negative
         max_num, and one or a time beyond int64; StoreClosedError.
-        Source: IndexFile.selectPhyOffset, which notices no circle but an item that names itself. A file cut while it
-        is open is not noticed here.
+        Source: IndexFile.selectPhyOffset, which notices only circles of one item. This call does not notice a file
+        that is cut while it is open.
         """
         cdef int64_t values[INLINE_HITS]
         cdef Found found
@@ -426,9 +426,9 @@ cdef class IndexFileKernel:
 
     def select_phy_offsets(self, keys, *, topic=None, max_num=32, begin_timestamp=0, end_timestamp=INT64_MAX,
                            int threads=1):
-        """Look a batch of keys up.
+        """Find the offsets of a batch of keys.
 
-        Parameters: keys, topic: as for ``hash_keys``, n strings. threads: so many at once. The others as for
+        Parameters: keys, topic: as for ``hash_keys``, n strings. threads: how many run at once. The others as for
         ``select_phy_offset``.
         Returns: PhyOffsets of n keys.
         Raises: as ``select_phy_offset`` and ``hash_keys``; CorruptFileError also if the file was cut meanwhile.
@@ -441,7 +441,7 @@ cdef class IndexFileKernel:
 
     def select_phy_offsets_by_hash(self, key_hashes, *, max_num=32, begin_timestamp=0,
                                    end_timestamp=INT64_MAX, int threads=1):
-        """Look a batch of keys up that are hashed already.
+        """Find the offsets of a batch of keys by their hashes.
 
         Parameters: key_hashes: int32[n] from ``hash_keys``. The others; returns; raises: as for ``select_phy_offsets``.
         Source: IndexFile.selectPhyOffset, for each key.
@@ -469,7 +469,7 @@ cdef class IndexFileKernel:
         return PhyOffsets(np.concatenate(values), offsets)
 
     cdef select_range(self, const int32_t[::1] hashes, int64_t[::1] ends, asked, stop):
-        """Look hashes up, piece by piece, until ``stop`` is set: give the offsets, and in ``ends`` where each ends."""
+        """Find the offsets of hashes until ``stop`` is set. Return the offsets; ``ends`` gets where each list ends."""
         cdef Query query = make_query(asked[0], asked[1], asked[2])
         cdef Py_ssize_t n = hashes.shape[0]
         cdef FoundValues found = FoundValues(n)
@@ -504,7 +504,7 @@ cdef int raise_status(path, const Found *found) except -1:
 
 
 cdef inline int64_t to_int64(value, str name) except? -1:
-    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut; ValueError."""
+    """Convert an integer of Python or NumPy. Raises: TypeError, for a float too; ValueError beyond int64."""
     cdef int overflow = 0
     cdef int64_t number = PyLong_AsLongLongAndOverflow(
         value if isinstance(value, int) else operator.index(value), &overflow

@@ -36,14 +36,14 @@ cdef struct IndexView:
     int32_t index_num
 
 
-# What a lookup asks for.
+# The conditions of a lookup.
 cdef struct Query:
     int32_t max_num
     int64_t begin_timestamp
     int64_t end_timestamp
 
 
-# What one item says: `next` is the ordinal its chain goes on with, 0 at the end.
+# The content of one item. `next`: the number of the next item of its chain, 0 at the end.
 cdef struct Step:
     bint hit
     int64_t phy_offset
@@ -51,7 +51,7 @@ cdef struct Step:
 
 
 cdef inline int32_t index_count(const IndexView *view) noexcept nogil:
-    """The next item's ordinal. A file of zeros has 1; more than fits is cut to what fits."""
+    """The number of the next item: 1 in a file of zeros, at most the capacity."""
     cdef int32_t count = <int32_t>rs_load_be32_acquire(view.header + INDEX_COUNT)
     return 1 if count <= 0 else count if count <= view.index_num else view.index_num
 
@@ -65,7 +65,7 @@ cdef inline uint8_t *item_at(const IndexView *view, int64_t ordinal) noexcept no
 
 
 cdef inline int32_t time_diff(int64_t begin, int64_t store_timestamp) noexcept nogil:
-    """Seconds since the file's first message. The difference wraps and the quotient is cut, as Java's do."""
+    """Seconds since the file's first message. The difference wraps and the quotient is cut, as in Java."""
     cdef int64_t diff
     if begin <= 0:
         return 0

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from rocketstore.kernels.index_item cimport IndexView
 
 
-# A file being filled by the stream form: its slots, in the host's byte order.
+# A file that the stream form fills: its slots, in the byte order of the host.
 cdef struct Stream:
     uint32_t *table
     uint32_t hash_slot_num

@@ -1,4 +1,4 @@
-"""Putting items into an index file: in place for a file that others read, or as a stream for one nobody has yet."""
+"""Putting items into an index file: in place if others read the file, or as a stream if it is unpublished."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -31,7 +31,7 @@ cdef enum:
 
 cdef Py_ssize_t put_items(const IndexView *view, const int32_t *key_hashes, const int64_t *phy_offsets,
                           const int64_t *store_timestamps, Py_ssize_t n, bint counts_every_put) noexcept nogil:
-    """Put up to n items in Java's order of writes, each published before the next; say how many fitted."""
+    """Put up to n items in Java's order of writes, each published before the next; return how many fitted."""
     cdef uint8_t *header = view.header
     cdef int32_t count = index_count(view)
     cdef int64_t begin = <int64_t>rs_load_be64_acquire(header + BEGIN_TIMESTAMP)

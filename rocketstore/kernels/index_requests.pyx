@@ -1,4 +1,4 @@
-"""What of a message is indexed: dispatched messages in columns to the items of index files."""
+"""From messages in columns to the items of index files: which texts of a message are indexed."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -19,11 +19,11 @@ import numpy as np
 
 
 cdef enum:
-    PIECE = 16384  # messages between two looks at the signals: some 15 ms
+    PIECE = 16384  # messages between two checks for signals: some 15 ms
 
 
 cdef class IndexItems:
-    """The items of a run of messages, in order.
+    """The items of consecutive messages, in order.
 
     ``key_hashes`` int32[m]; ``rows`` int64[m], the message of each item, counted from 0.
     """
@@ -60,12 +60,12 @@ cdef class IndexItems:
 
 def index_items(topic, uniq_key, keys, tags, const int64_t[::1] phy_offsets, const int32_t[::1] sys_flags,
                 int64_t end_phy_offset, bint indexes_tags):
-    """Give the IndexItems of n messages, as RocketMQ dispatches them to an index that ends at ``end_phy_offset``.
+    """Return the IndexItems of n messages, as RocketMQ dispatches them to an index that ends at ``end_phy_offset``.
 
     Parameters: topic: column of n str. uniq_key, keys, tags: columns of n str or null, or None for all null; ``keys``
     is the KEYS property, separated by spaces. phy_offsets: int64[n]. sys_flags: int32[n]. indexes_tags: one more item
     for the tags. Raises: ValueError, TypeError for a bad row, named.
-    Source: IndexService.buildIndex: messages before ``end_phy_offset`` and rolled-back ones give nothing.
+    Source: IndexService.buildIndex: messages before ``end_phy_offset`` and rolled-back messages have no items.
     """
     cdef Py_ssize_t n = phy_offsets.shape[0], row
     cdef TextColumn topics = TextColumn(topic, "topic")
@@ -122,7 +122,7 @@ cdef uint32_t add_hash(TextColumn column, Py_ssize_t row, uint32_t seed, const T
 
 
 cdef int add_whole(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t prefix, bint empty_counts) except -1:
-    """One item for the whole text, unless it is null; an empty unique key counts, empty tags do not."""
+    """Add one item for the whole text, unless it is null. An empty unique key has an item, empty tags have none."""
     cdef Text text
     if column is None:
         return 0
@@ -133,7 +133,7 @@ cdef int add_whole(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t
 
 
 cdef int add_words(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t prefix) except -1:
-    """One item for each word between single spaces; empty words do not count."""
+    """Add one item for each word between single spaces. Empty words have none."""
     cdef Text text, word
     cdef Py_ssize_t start = 0, end
     cdef int width

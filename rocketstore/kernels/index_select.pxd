@@ -6,7 +6,7 @@ from rocketstore.kernels.phy_offsets cimport Found
 cdef enum:
     BLOCK = 1024  # keys whose hits are kept until they can be given in order
     LANES = 32  # chains walked at once; 24 to 96 alike
-    INLINE_HITS = 32  # hits of a key that are kept beside its row; more are spilled
+    INLINE_HITS = 32  # hits of a key that are kept beside its row; further hits are spilled
 
 # Why a walk ended early.
 cdef enum WalkStatus:
@@ -24,13 +24,13 @@ cdef struct Chain:
     int32_t row
 
 
-# A hit that found no room in its row; `next` is the row's next one, -1 for none.
+# A hit without room in its row. `next`: the next spilled hit of the row, -1 at the end.
 cdef struct Spilled:
     int64_t phy_offset
     int32_t next
 
 
-# A walk over many keys, block by block, which can stop after any item and go on later.
+# A walk over many keys, block by block. It can stop after any item and be resumed.
 cdef struct Walk:
     IndexView view
     Query query
@@ -38,7 +38,7 @@ cdef struct Walk:
     Py_ssize_t n
     int64_t *ends
     Found *found
-    # The block: keys [start, start + size), of which `started` have been given to a lane.
+    # The block: keys [start, start + size), `started` of them have been given to a lane.
     Py_ssize_t start
     Py_ssize_t size
     Py_ssize_t started

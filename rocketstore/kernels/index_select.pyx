@@ -23,13 +23,13 @@ cdef enum:
 
 
 cdef inline int32_t head(const IndexView *view, const uint8_t *slot, int32_t *count, Found *found) noexcept nogil:
-    """The slot's newest item, 0 for none. `count` is the header's when it was last looked at.
+    """Return the newest item of a slot, 0 for an empty slot. `count`: the count in the header when it was last read.
 
-    As RocketMQ does, takes a slot for empty that names an item that there is not; `found` has where that is.
+    A slot with the number of a missing item counts as empty, as in RocketMQ; `found` gets its place.
     """
     cdef int32_t ordinal = <int32_t>rs_load_be32_acquire(slot)
     if ordinal > count[0]:
-        # A writer may have published more since; a count read after the slot covers it.
+        # A writer may have published more items since: a count that is read after the slot includes them.
         count[0] = index_count(view)
     if ordinal <= 0 or ordinal > count[0] or count[0] <= 1:
         if ordinal != 0:
@@ -42,7 +42,7 @@ cdef inline int32_t head(const IndexView *view, const uint8_t *slot, int32_t *co
 
 
 cdef inline bint leads_on(const IndexView *view, int32_t ordinal, int32_t next, Found *found) noexcept nogil:
-    """Whether a link may be followed: only to an older item, so that every walk ends."""
+    """Whether a link leads to an older item. Only these are followed, so that every walk ends."""
     if next <= ordinal:
         return True
     found.status = WALK_WILD_PREV_INDEX
@@ -66,7 +66,7 @@ cdef void start_chain(const IndexView *view, int32_t key_hash, Chain *chain, Fou
 
 cdef bint walk_chain(const IndexView *view, const Query *query, Chain *chain, Found *found,
                      int64_t hops) noexcept nogil:
-    """Collect a chain's offsets from where it stands, over at most `hops` items. True when it has ended."""
+    """Collect the offsets of a chain from its present item on, at most `hops` items. Return whether it has ended."""
     cdef int64_t file_begin = begin_of(view)
     cdef Step step
     while chain.ordinal > 0 and chain.hits < query.max_num:
@@ -107,7 +107,7 @@ cdef void free_walk(Walk *walk) noexcept:
 
 
 cdef bint walk_on(Walk *walk, int64_t hops) noexcept nogil:
-    """Go on over at most `hops` items. True when all keys are done, or the status says why not."""
+    """Continue over at most `hops` items. Return True if all keys are done, or if the status is an error."""
     while walk.found.status == WALK_OK:
         if not walk.walking:
             if walk.start == walk.n:
@@ -115,7 +115,7 @@ cdef bint walk_on(Walk *walk, int64_t hops) noexcept nogil:
             if hops <= 0:
                 return False
             begin_block(walk)
-            hops -= walk.size // 4  # keys whose slots are empty cost time, too
+            hops -= walk.size // 4  # keys with empty slots cost time, too
         hops = walk_block(walk, hops)
         if walk.active > 0 and walk.found.status == WALK_OK:
             return False
@@ -143,7 +143,7 @@ cdef void begin_block(Walk *walk) noexcept nogil:
 
 
 cdef int64_t walk_block(Walk *walk, int64_t hops) noexcept nogil:
-    """Walk the lanes in turn (AMAC): while one item's line comes, the others are read. Give the hops left."""
+    """Walk the lanes in turn (AMAC): while one cache line is loaded, others are read. Return the hops left."""
     cdef const IndexView *view = &walk.view
     cdef int64_t file_begin = walk.file_begin
     cdef int active = walk.active, turn = walk.turn
@@ -173,7 +173,7 @@ cdef int64_t walk_block(Walk *walk, int64_t hops) noexcept nogil:
 
 
 cdef inline bint start_lane(Walk *walk, Chain *lane) noexcept nogil:
-    """Give a lane the next key that has anything in its slot. False if none is left."""
+    """Give a lane the next key whose slot is not empty. Return False if no key is left."""
     cdef Py_ssize_t row
     while walk.started < walk.size:
         row = walk.started
@@ -190,7 +190,7 @@ cdef inline bint start_lane(Walk *walk, Chain *lane) noexcept nogil:
 
 
 cdef inline bint take_hit(Walk *walk, int32_t row, int64_t phy_offset) noexcept nogil:
-    """Keep a hit. False if the chain need not be walked on."""
+    """Keep a hit. Return whether the walk of the chain must continue."""
     cdef int32_t hits = walk.hits[row]
     if hits < INLINE_HITS:
         walk.values[row][hits] = phy_offset
@@ -223,7 +223,7 @@ cdef bint spill(Walk *walk, int32_t row, int64_t phy_offset) noexcept nogil:
 
 
 cdef void end_block(Walk *walk) noexcept nogil:
-    """Give the block's hits in the order of its keys."""
+    """Write the hits of the block in the order of its keys."""
     cdef Py_ssize_t row
     cdef int32_t k, at
     for row in range(walk.size):

@@ -1,4 +1,4 @@
-"""Columns of keys to hashes: list[str], NumPy, pandas and Arrow through one door, a topic folded in."""
+"""Hashes of columns of keys: list[str], NumPy, pandas and Arrow; the topic is hashed in front of each key."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -26,11 +26,11 @@ from rocketstore.kernels.columns import require_sound_buffers, require_unmasked
 from rocketstore.kernels.text import RowError
 
 cdef enum:
-    PIECE = 65536  # rows hashed between two looks at the signals: a few milliseconds at the slowest
+    PIECE = 65536  # rows hashed between two checks for signals: a few milliseconds at the slowest
 
 
 cdef class TextColumn:
-    """A column of strings in any form, as the chunks it lies in. `name` is what errors call it."""
+    """A column of strings in any form, as chunks. `name`: the name of the column in errors."""
 
     def __cinit__(self, column, str name):
         self.name = name
@@ -40,7 +40,7 @@ cdef class TextColumn:
             self.length += (<TextChunk>chunk).length
 
     cdef TextChunk chunk_of(self, Py_ssize_t row):
-        """The chunk with `row`, whose first row is then `chunk_start`. Meant for rows that ascend."""
+        """Return the chunk with `row`; `chunk_start` is then its first row. Fast for ascending rows."""
         if row < self.chunk_start:
             self.chunk_index, self.chunk_start = 0, 0
         chunk = <TextChunk>self.chunks[self.chunk_index]
@@ -107,7 +107,7 @@ cdef TextChunk numpy_chunk(array, str name):
 
 
 cdef TextColumn text_column(column, str name):
-    """Take a column of strings; one that was taken already stays, since a stream can be taken only once."""
+    """Return the TextColumn of a column. A TextColumn is returned unchanged: a stream can be read only once."""
     return column if isinstance(column, TextColumn) else TextColumn(column, name)
 
 
@@ -118,7 +118,7 @@ def hash_keys(keys, *, topic=None):
     ----------
     keys : list of str, NumPy str or object array, pandas Series, or anything with ``__arrow_c_array__`` or
         ``__arrow_c_stream__``; n strings. Arrow data is not copied.
-    topic : str, or a column of n str, optional. ``topic#`` is folded in before each key.
+    topic : str, or a column of n str, optional. ``topic#`` is hashed in front of each key.
 
     Returns
     -------
@@ -189,7 +189,7 @@ cdef int hash_topics(TextColumn topics, Py_ssize_t start, Py_ssize_t n, uint32_t
 
 cdef int hash_rows(TextColumn column, Py_ssize_t start, Py_ssize_t n, const uint32_t *seeds, Py_ssize_t seed_step,
                    uint32_t *out) except -1:
-    """String.hashCode of n rows, each going on from its seed (step 1), or from one seed (step 0)."""
+    """String.hashCode of n rows, each continuing from its own seed (step 1), or all from one seed (step 0)."""
     cdef Py_ssize_t done = 0, first, size
     cdef TextChunk chunk
     while done < n:
@@ -250,7 +250,7 @@ cdef Py_ssize_t first_bad_row(Utf8Chunk chunk, Py_ssize_t first, Py_ssize_t n) n
 
 
 cdef int hash_dictionary(DictionaryChunk chunk, Py_ssize_t first, Py_ssize_t n, uint32_t seed, uint32_t *out) except -1:
-    """Hash each value of the dictionary once. A value that no row uses may be anything."""
+    """Hash each value of the dictionary once. Values that no row uses are not checked."""
     cdef Text text
     cdef Py_ssize_t i
     cdef int64_t index

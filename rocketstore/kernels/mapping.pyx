@@ -34,7 +34,7 @@ cdef extern from *:
 
 
 cdef class Mapping:
-    """The first ``size`` bytes of a file, shared with whoever else has it open. Takes any number of buffer exports.
+    """The first ``size`` bytes of a file, shared with all processes that have it open. Any number of buffer exports.
 
     Where the disk cannot read a page, or the file was cut, the memory has zeros from the first access on, and the
     mapping is faulty for good: calls on a Buffer of it raise. Map the file again to try again.
@@ -52,7 +52,7 @@ cdef class Mapping:
         cdef void *data
         self.path, self.writable = path, writable
         self._place = None if place is None else os.fsencode(place)
-        sys.audit("mmap.__new__", fd, size, 2 if writable else 1, 0)  # ACCESS_WRITE, ACCESS_READ
+        sys.audit("mmap.__new__", fd, size, 2 if writable else 1, 0)  # ACCESS_WRITE, ACCESS_READ of mmap
         if size < 1:
             raise ValueError(f"size={size}: must be at least 1")
         if fstat(fd, &status) != 0:
@@ -129,7 +129,7 @@ cdef class Mapping:
             PyErr_SetFromErrno(OSError)
 
     def flush(self):
-        """Write what was changed through the mapping to the disk. Raises: OSError."""
+        """Write the changes of the mapping to the disk. Raises: OSError."""
         cdef int result
         if self.data == NULL:
             raise ValueError(f"{self.path} is closed")

@@ -12,7 +12,7 @@ __all__ = ["MESSAGE_FIELDS", "Field", "ListColumn", "MapColumn", "VarColumn", "m
 
 
 class VarColumn(NamedTuple):
-    """Strings (valid UTF-8) or bytes: row ``i`` is ``data[offsets[i]:offsets[i + 1]]``, none where not ``valid[i]``."""
+    """Strings (valid UTF-8) or bytes: row ``i`` is ``data[offsets[i]:offsets[i + 1]]`` if ``valid[i]``."""
 
     offsets: NDArray[np.int32]  # int32[n + 1], positions in data
     data: NDArray[np.uint8]
@@ -42,7 +42,8 @@ class Field(NamedTuple):
     nullable: bool = False  # whether a row may have no value
 
 
-# In the order of the tables. A time that Python and Spark cannot tell is null, its twin in milliseconds never.
+# In the order of the tables. A time that Python and Spark cannot represent is null.
+# The same time in milliseconds is never null.
 # A body that cannot be decoded is null, and body_error says why; raw_body never is.
 MESSAGE_FIELDS = {
     "topic": Field("topic", "u"),
@@ -75,10 +76,10 @@ ON_REQUEST = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store
 
 
 def message_fields(columns: Iterable[str] | None = None) -> dict[str, Field]:
-    """Return the fields of a table of messages by their names in a batch, in the order asked for.
+    """Return the fields of a table of messages by their names in a batch, in the requested order.
 
-    Parameters: columns: names as in ``MESSAGE_FIELDS``; None: all but those that are only given on request.
-    Raises: ValueError for a name that there is not, and where no column is left; TypeError for a single str.
+    Parameters: columns: names as in ``MESSAGE_FIELDS``; None: all but those that must be requested.
+    Raises: ValueError for an unknown name, or if no column is left; TypeError for a single str.
     """
     if columns is None:
         return {name: field for name, field in MESSAGE_FIELDS.items() if name not in ON_REQUEST}

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 
 
-# Physical offsets found so far, at first in the caller's `inline_values`. `status` is what ended a walk early,
-# `where` the byte of the file it stopped at, or of a wild slot that it passed over; 0: none.
+# Physical offsets found so far, at first in the caller's `inline_values`. `status`: the error that ended a walk,
+# `where` the byte of the file it stopped at, or of a wild slot that it skipped; 0: none.
 cdef struct Found:
     int64_t *values
     Py_ssize_t size
@@ -33,7 +33,7 @@ cdef inline void start_found(Found *found, int64_t *inline_values, Py_ssize_t ca
 
 
 cdef inline bint add_value(Found *found, int64_t value) noexcept nogil:
-    """Keep one more offset. False if there is no memory for it."""
+    """Keep one more offset. Return False without memory."""
     if found.size == found.capacity and not grow(found):
         return False
     found.values[found.size] = value

@@ -1,4 +1,4 @@
-"""The physical offsets that lookups find: growing while they search, then as lists in NumPy and Arrow."""
+"""The physical offsets that lookups find: collected while they search, then given as lists in NumPy and Arrow."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int64_t
@@ -43,14 +43,14 @@ class PhyOffsets:
         return [values[ends[i]:ends[i + 1]] for i in range(len(self))]
 
     def __arrow_c_array__(self, requested_schema=None):
-        """Export as Arrow large_list<int64>; as list<int64> when that is asked for and 32-bit offsets suffice."""
+        """Export as Arrow large_list<int64>; as list<int64> if the consumer requests it and 32-bit offsets suffice."""
         if wants_small_list(requested_schema) and len(self.values) <= 0x7FFFFFFF:
             return export_list(self.offsets.astype(np.int32), self.values, False)
         return export_list(self.offsets, self.values, True)
 
 
 def join_newest_first(parts, Py_ssize_t n, int64_t max_num):
-    """Join what several files gave for the same n keys, in order, with at most ``max_num`` offsets a key."""
+    """Join the results of several files for the same n keys, in order, with at most ``max_num`` offsets a key."""
     if len(parts) == 1:
         return parts[0]
     offsets = np.zeros(n + 1, np.int64)
@@ -72,7 +72,7 @@ def join_newest_first(parts, Py_ssize_t n, int64_t max_num):
 
 
 def in_threads(work, parts, stop):
-    """Do all parts at once; the first error, Ctrl-C included, sets ``stop`` for the others."""
+    """Run all parts at once. The first error, Ctrl-C included, sets ``stop`` for the others."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(len(parts)) as pool:
@@ -85,10 +85,10 @@ def in_threads(work, parts, stop):
 
 
 cdef class FoundValues:
-    """Offsets that a batch of n keys finds: in an array with room for one each, then outside Python's memory."""
+    """The offsets of a batch of n keys: in an array with room for one each, then outside Python's memory."""
 
     def __cinit__(self, Py_ssize_t n):
-        # NumPy has large arrays in huge pages, which saves thousands of page faults.
+        # NumPy puts large arrays into huge pages, which saves thousands of page faults.
         self.first = np.empty(max(n, 1), np.int64)
         start_found(&self.found, <int64_t *><size_t>self.first.ctypes.data, len(self.first))
 
@@ -99,7 +99,7 @@ cdef class FoundValues:
         PyBuffer_FillInfo(view, self, self.found.values, self.found.size * sizeof(int64_t), True, flags)
 
     cdef array(self):
-        """What was found, int64[m]."""
+        """The offsets, int64[m]."""
         if self.found.values == self.found.inline_values:
             return self.first[:self.found.size]
         return np.frombuffer(self, np.int64)

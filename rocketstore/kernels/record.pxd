@@ -1,4 +1,4 @@
-# One message record of the commit log: where its fields are, and what makes it sound. See record.pyx for the picture.
+# One message record of the commit log: where its fields are, and when it is sound. See record.pyx for the picture.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from libc.string cimport memcmp
@@ -23,7 +23,7 @@ cdef enum:
     SYS_FLAG = 36
     BORN_TIMESTAMP = 40
     BORN_HOST = 48
-    HOST_SIZE = 8  # of IPv4: address and port; IPv6 has IPV6_EXTRA more, and moves what follows
+    HOST_SIZE = 8  # bytes of address and port, IPv4; with IPv6, IPV6_EXTRA more, and all later fields move
     IPV6_EXTRA = 12
     IPV6_HOST_SIZE = 20
     MIN_RECORD = 91  # V1, IPv4 hosts, all three lengths 0
@@ -45,14 +45,14 @@ cdef enum:
     STORE_HOST_V6 = 0x20
     INNER_BATCH = 0x80
 
-# What a record turned out to be. The bad ones are in the order of BAD_REASONS in record.pyx.
+# The result of parsing a record. The bad ones are in the order of BAD_REASONS in record.pyx.
 cdef enum RecordStatus:
     RECORD_OK
     RECORD_BLANK  # the rest of the file is not used
     RECORD_END  # zeros, or too few bytes for any record
     BAD_MAGIC
     BAD_SIZE
-    BAD_CUT  # longer than what there is
+    BAD_CUT  # longer than the rest of the file
     BAD_BODY_LENGTH
     BAD_BODY_CRC
     BAD_TOPIC_LENGTH
@@ -63,9 +63,9 @@ cdef enum RecordStatus:
     BAD_LENGTH
     BAD_INNER_BATCH
     BAD_PHY_OFFSET
-    BAD_HALF  # whole, but a writer may still be in it
+    BAD_HALF  # complete, but a writer may still be writing it
 
-# What parse_record is to do beyond finding the fields.
+# What parse_record does besides finding the fields.
 cdef enum:
     CHECK_BODY_CRC = 1
     CHECK_PROPERTY_CRC = 2
@@ -76,7 +76,7 @@ cdef enum:
 cdef enum:
     DISPATCH_MULTI = 1  # INNER_MULTI_DISPATCH names more queues
 
-# Bytes of a record; `data` NULL for a property that is not there.
+# Bytes of a record; `data` is NULL for a missing property.
 cdef struct Slice:
     const uint8_t *data
     int32_t size
@@ -107,7 +107,7 @@ cdef struct Property:
     Slice name
     Slice value
 
-# Goes over the properties of a string; one after the other is found with next_property.
+# Iterates over the properties of a string by next_property.
 cdef struct PropertyReader:
     const uint8_t *data
     int32_t size
@@ -116,7 +116,7 @@ cdef struct PropertyReader:
     size_t n_separators
     uint16_t separators[MAX_PROPERTIES + RS_MORE_SEPARATORS]
 
-# The store times a delay level adds, ms; level L is at L - 1.
+# The delay of each level, ms; level L is at L - 1.
 cdef struct DelayTable:
     int32_t max_level
     int64_t millis[64]
@@ -148,7 +148,7 @@ cdef inline uint64_t keyed_hash(const Slice *text, uint32_t number) noexcept nog
 
 
 cdef inline int64_t next_magic(const uint8_t *data, int64_t pos, int64_t stop) noexcept nogil:
-    """The first place from `pos` on, before `stop`, where a record's magic is; `stop` if there is none.
+    """The first position from `pos` on, before `stop`, that has the magic of a record; `stop` without one.
 
     The magic of a record that begins before `stop` ends at most 7 bytes after it: they must be there.
     """
@@ -156,7 +156,7 @@ cdef inline int64_t next_magic(const uint8_t *data, int64_t pos, int64_t stop) n
 
 
 cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexcept nogil:
-    """Find the next word from `start` on, and move it behind. Java's split(" "), without the empty ones."""
+    """Find the next word from `start` on, and move `start` behind it: Java's split(" ") without empty words."""
     cdef int32_t end
     while start[0] < text.size:
         end = start[0] + <int32_t>rs_find_space(text.data + start[0], <size_t>(text.size - start[0]))
@@ -168,14 +168,14 @@ cdef inline bint next_word(const Slice *text, int32_t *start, Slice *word) noexc
 
 
 cdef inline void fetch_following(const uint8_t *record, int64_t size, const uint8_t *end) noexcept nogil:
-    """Fetch what is read soon: of small records all, of others the next but one's head, and end with the properties."""
+    """Prefetch later records: small ones completely, of large ones the head and the end with the properties."""
     cdef int64_t i
     if size < 4096:
         i = 0
         while i < size:
             RS_PREFETCH_R(record + 4096 + i)
             i += 64
-        if end - record > 2048:  # hints alone do not set off an AMD's own reading ahead
+        if end - record > 2048:  # hints alone do not start the hardware prefetcher of an AMD
             rs_touch(record + 2048)
     elif size < 65536:
         RS_PREFETCH_R(record + 2 * size)

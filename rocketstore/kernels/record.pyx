@@ -28,7 +28,7 @@ cdef enum:
 
 HASH_KEY[0], HASH_KEY[1] = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
 
-# For each bad status from BAD_MAGIC on: the field and what is wrong with it.
+# For each bad status from BAD_MAGIC on: the field and the reason.
 BAD_REASONS = (
     ("magic", "no message begins here"),
     ("size", "is not positive, or too small for a message"),
@@ -71,7 +71,7 @@ cdef int parse_record(const uint8_t *data, int64_t remaining, int todo, Property
     if remaining < MIN_RECORD:
         return BAD_SIZE
     read_fixed(data, record)
-    # Java reads hosts and texts through an array as long as the record is said to be.
+    # Java reads hosts and texts through an array that is as long as the size field says.
     if record.size < (IPV6_HOST_SIZE if record.sys_flag & (BORN_HOST_V6 | STORE_HOST_V6) else HOST_SIZE):
         return BAD_SIZE
     pos = record.after_hosts + 12
@@ -151,7 +151,7 @@ cdef void read_properties(PropertyReader *reader, const Slice *properties) noexc
 
 
 cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil:
-    """Give the next property that has a name and a value. Source: MessageDecoder.string2messageProperties."""
+    """Find the next property that has a name and a value. Source: MessageDecoder.string2messageProperties."""
     cdef int32_t start, equals, end
     while reader.start < reader.size:
         start, equals, end = reader.start, -1, reader.size
@@ -164,7 +164,7 @@ cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil:
             if equals < 0:
                 equals = at
         reader.start = end + 1
-        # The value of an item whose name is empty may hold the 0x01 that Java then looks at.
+        # If the name is empty, the value may have the 0x01 that Java finds next.
         if equals > start and equals < end - 1:
             ret.name.data, ret.name.size = reader.data + start, equals - start
             ret.value.data, ret.value.size = reader.data + equals + 1, end - equals - 1
@@ -173,7 +173,7 @@ cdef bint next_property(PropertyReader *reader, Property *ret) noexcept nogil:
 
 
 cdef void find_properties(Record *record, PropertyReader *reader) noexcept nogil:
-    """Find KEYS, TAGS and UNIQ_KEY; of several the last counts."""
+    """Find KEYS, TAGS and UNIQ_KEY. If a name is repeated, the last value counts."""
     cdef Property item
     cdef uint32_t name
     record.keys.data = record.tags.data = record.uniq_key.data = NULL
@@ -222,7 +222,7 @@ cdef bint crc_agrees(const Record *record, const uint8_t *digits, int32_t n) noe
 
 cdef int dispatch_fields(Record *record, int64_t end, int todo, PropertyReader *reader,
                          const DelayTable *delays) noexcept nogil:
-    """Find the tags code, and of an inner batch its first offset and size; check what RocketMQ checks of them."""
+    """Find the tags code, and the first offset and size of an inner batch. Check them as RocketMQ does."""
     cdef Property item
     cdef Slice delay, dup, inner_num, inner_base
     delay.data = dup.data = inner_num.data = inner_base.data = NULL
@@ -261,7 +261,7 @@ cdef int dispatch_fields(Record *record, int64_t end, int todo, PropertyReader *
 
 
 cdef bint find_tags_code(Record *record, const Slice *delay, const DelayTable *delays) noexcept nogil:
-    """The hash of the tags; in the topic of delayed messages the time of delivery. False for a bad DELAY."""
+    """Find the hash of the tags; of a delayed message, the time of delivery. Return False for a bad DELAY."""
     cdef int64_t level
     record.tags_code = 0
     if record.tags.size > 0:
@@ -291,7 +291,7 @@ cdef bint is_dup_info(const Slice *text) noexcept nogil:
 
 
 cdef bint parse_java_number(const Slice *text, int64_t least, int64_t most, int64_t *ret) noexcept nogil:
-    """Read a decimal number as Integer.parseInt and its kin do: a sign, then digits of any script."""
+    """Read a decimal number as Integer.parseInt and Long.parseLong do: a sign, then digits of any script."""
     cdef int32_t i = 0
     cdef bint negative = text.size > 0 and text.data[0] == c"-"
     cdef int64_t value = 0  # counts downward: there is one more negative number
@@ -316,14 +316,14 @@ cdef bint parse_java_number(const Slice *text, int64_t least, int64_t most, int6
 
 
 cdef bint parse_unicode_number(const Slice *text, int64_t least, int64_t most, int64_t *ret) noexcept:
-    """The same for digits that are not ASCII. Java looks at UTF-16 units, so digits beyond U+FFFF are none."""
+    """The same for digits that are not ASCII. Java reads UTF-16 units, so digits beyond U+FFFF do not count."""
     cdef str string = (text.data[:text.size]).decode("utf-8", "replace")
     sign = string[0] if string[0] in "+-" else ""
     digits = [unicodedata.decimal(unit, None) if unit <= "\uffff" else None for unit in string[len(sign):]]
     if None in digits or not digits:
         return False
     number = "".join(map(str, digits)).lstrip("0") or "0"
-    if len(number) > 19:  # more than a long has; int() refuses very many
+    if len(number) > 19:  # more digits than a long has; int() refuses very many
         return False
     value = int(sign + number)
     if not least <= value <= most:
@@ -387,7 +387,7 @@ def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, 
     Parameters: data: the bytes from the record to the end of the written part of its file. check_crc: compare the
     CRC of the body, or with ``force_verify_prop_crc`` that of the property. check_dup: DUP_INFO is required.
     negative_blank: accept a blank whose size is negative, as RocketMQ did before 5.5.1.
-    Returns: (success, size, fields): size is 0 for a blank, -1 where there is no telling; fields are those of the
+    Returns: (success, size, fields): size is 0 for a blank, -1 if it is unknown; fields are those of the
     DispatchRequest, a dict, None without success.
     Source: CommitLog.checkMessageAndReturnSize, but negative lengths are never a success.
     """
@@ -402,7 +402,7 @@ def check_message_and_return_size(const uint8_t[::1] data, bint check_crc=True, 
     fill_delays(&delays, message_delay_level)
     cdef int status = parse_record(&data[0], n, todo, &reader, &delays, &record) if n else RECORD_END
     if status == RECORD_BLANK:
-        # The size that Java compares is less by 4: those next to INT_MIN overflow.
+        # Java compares the size minus 4, which overflows next to INT_MIN.
         least = -0x7FFFFFFC if negative_blank else 0
         return (True, 0, None) if least <= record.size <= n else (False, -1, None)
     if status != RECORD_OK:

@@ -1,4 +1,4 @@
-"""Fields of records as columns: what a scan collects, a block of records at a time."""
+"""Fields of records as columns. A scan collects them, a block of records at a time."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.ref cimport Py_REFCNT
@@ -79,7 +79,7 @@ cdef extern from *:
 
 
 cdef class Growing:
-    """Bytes that grow outside Python's memory, then are a NumPy array's."""
+    """Bytes that grow outside Python's memory. In the end a NumPy array owns them."""
 
     def __dealloc__(self):
         free(self.data)
@@ -88,7 +88,7 @@ cdef class Growing:
         PyBuffer_FillInfo(view, self, self.data, self.size, False, flags)
 
     cdef bint reserve(self, Py_ssize_t more) noexcept nogil:
-        """Make room. False if there is no memory, or the column would be larger than its offsets can tell."""
+        """Make room. Return False without memory, or if the column would be too large for its offsets."""
         if more <= self.capacity - self.size:
             return True
         if more > INT32_MAX - self.size:
@@ -99,7 +99,7 @@ cdef class Growing:
         cdef void *data = realloc(self.data, capacity)
         if data == NULL:
             return False
-        # Memory that grew bit by bit is moved, and huge pages are dear to move.
+        # Memory that grows in small steps is moved often, and moving huge pages is expensive.
         if capacity > 4 * self.capacity:
             rs_advise_huge(data, <size_t>capacity)
         self.data, self.capacity = <uint8_t *>data, capacity
@@ -123,9 +123,9 @@ cdef array_of(Growing bytes, dtype):
 
 
 cdef Growing next_of(Growing previous):
-    """Make the next batch's bytes, about as many: where those of two batches before were, if nobody has them any more.
+    """Make the memory of the next batch, about as large. Reuse that of two batches ago if its array is gone.
 
-    Those of one before are still being read. New memory costs a page fault for each 4 KiB, as much as the records do.
+    The previous batch is still being read. New memory costs a page fault for each 4 KiB, as much as the records do.
     """
     cdef Growing bytes = previous.previous_but_one, one_before = previous.previous
     previous.previous = previous.previous_but_one = None
@@ -133,7 +133,7 @@ cdef Growing next_of(Growing previous):
         bytes = Growing()
         if previous.size and not bytes.allocate(min(previous.size + previous.size // 16, <Py_ssize_t>INT32_MAX)):
             raise MemoryError
-    rs_acquire_fence()  # whoever had it may have dropped it in another thread
+    rs_acquire_fence()  # another thread may have dropped the last reference
     bytes.size, bytes.previous, bytes.previous_but_one = 0, previous, one_before
     return bytes
 
@@ -146,7 +146,7 @@ cdef Growing offsets_of(Growing previous):
 
 
 cdef class Column:
-    """One field of every record. ``append`` is False when there is no more room. Columns are a chain for nogil."""
+    """One field of every record. ``append`` returns False without room. Columns form a chain, for use without GIL."""
 
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
         return True
@@ -155,17 +155,17 @@ cdef class Column:
         return self.append(records, n) and (self.following is None or self.following.append_all(records, n))
 
     cdef bint expect(self, double factor) noexcept nogil:
-        """Make room for so many times what there is."""
+        """Make room for this many times the present content."""
         return self.following is None or self.following.expect(factor)
 
     cdef object take(self):
-        """Give what was appended, and begin again."""
+        """Return the appended values, and begin with none."""
         raise NotImplementedError
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------
 
-# Where a number is: at a fixed place, or counted from the end of the hosts.
+# Where a number is: at a fixed position, or relative to the end of the hosts.
 cdef enum:
     AFTER_HOSTS = 1 << 20
     STORE_TIMESTAMP = 1 << 21
@@ -258,7 +258,7 @@ cdef class VarValues:
         return self.offsets.add_int32(self.data.size)
 
     cdef bint add_texts(self, const Slice *texts, Py_ssize_t n) noexcept nogil:
-        """Add many texts. That all are ASCII, as mostly, is seen while they are copied."""
+        """Add many texts. The copy also checks whether all are ASCII, which they usually are."""
         cdef Py_ssize_t i, total = 0
         cdef uint8_t *into
         cdef int32_t *ends
@@ -301,7 +301,7 @@ cdef class BytesColumn(Column):
 cdef class RawBodyColumn(BytesColumn):
     cdef bint expect(self, double factor) noexcept nogil:
         cdef double size = factor * self.values.data.size
-        # Too much to reserve is not yet too much to hold.
+        # If this much cannot be reserved, the actual content may still fit.
         if size < INT32_MAX and not self.values.data.reserve(<Py_ssize_t>size - self.values.data.size):
             return False
         return BytesColumn.expect(self, factor)
@@ -348,7 +348,7 @@ cdef class PropertyColumn(Column):
 
 
 cdef class KeysColumn(Column):
-    """The words of KEYS. Source: Java's split(" "), without the empty ones."""
+    """The words of KEYS. Source: Java's split(" "), without empty words."""
 
     cdef Growing offsets
     cdef VarValues words
@@ -358,7 +358,7 @@ cdef class KeysColumn(Column):
         self.offsets, self.words, self.count = offsets_of(Growing()), VarValues(), 0
 
     cdef bint append(self, const Record *records, Py_ssize_t n) noexcept nogil:
-        """Add the words in blocks: of most records there is one."""
+        """Add the words in blocks. Most records have one word."""
         cdef Slice words[MOST_RECORDS]
         cdef Py_ssize_t i, n_words = 0
         cdef int32_t start
@@ -387,11 +387,11 @@ cdef class KeysColumn(Column):
 cdef enum:
     MOST_PROPERTIES = MAX_PROPERTIES // 4 + 1
     HEADS = 256
-    FEW = 32  # names, which are told apart soon enough whatever they are
+    FEW = 32  # names; few enough to compare one by one
 
 
 cdef class PropertiesColumn(Column):
-    """All properties. Of one name the first gives the place and the last the value, as in a Python dict."""
+    """All properties. If a name is repeated, the first place and the last value count, as in a Python dict."""
 
     cdef Growing offsets
     cdef VarValues names
@@ -425,7 +425,7 @@ cdef class PropertiesColumn(Column):
         self.n_repaired = 0
         read_properties(&self.reader, properties)
         while next_property(&self.reader, &item):
-            # Names that are not well-formed may be the same when Java has decoded them.
+            # Names that are not valid UTF-8 may be equal after Java has decoded them.
             if not well_formed:
                 self.repair(&item.name)
             n = self.put(&item, n)
@@ -439,7 +439,7 @@ cdef class PropertiesColumn(Column):
         name.data, name.size = into, <int32_t>n
 
     cdef int32_t put(self, const Property *item, int32_t n) noexcept nogil:
-        """Put an item among the n there are, in the place of one with its name; how many there are then."""
+        """Put an item among n items, in the place of an item with its name. Return the new number of items."""
         cdef uint32_t head
         cdef int32_t at
         if n == FEW and not self.are_many:
@@ -457,7 +457,7 @@ cdef class PropertiesColumn(Column):
         return n + 1
 
     cdef inline uint32_t head_of(self, const Slice *name) noexcept nogil:
-        if self.are_many:  # they may have been chosen
+        if self.are_many:  # an attacker may have chosen names with equal hashes
             return <uint32_t>keyed_hash(name, 0) % HEADS
         return (name.data[0] * 31 + name.data[name.size - 1] + <uint32_t>name.size) % HEADS
 
@@ -480,7 +480,7 @@ cdef class PropertiesColumn(Column):
 
 
 cdef class HostColumn(BytesColumn):
-    """A host as text. Neighbours mostly have the same one: that is made once."""
+    """A host as text. Consecutive records usually have the same host, so its text is kept."""
 
     cdef bint is_born
     cdef char text[INET6_ADDRSTRLEN + 16]
@@ -496,7 +496,7 @@ cdef class HostColumn(BytesColumn):
         cdef const uint8_t *host
         cdef bint is_v6
         cdef int size
-        self.last = NULL  # of a block before, whose memory may be gone
+        self.last = NULL  # of an earlier block, whose memory may be gone
         for i in range(n):
             host = records[i].data + (BORN_HOST if self.is_born else records[i].store_host)
             is_v6 = records[i].sys_flag & (BORN_HOST_V6 if self.is_born else STORE_HOST_V6) != 0
@@ -593,7 +593,7 @@ cdef Column new_column(str name):
 
 
 cdef class RecordColumns:
-    """Columns of records by name, which a scanner fills. ``rows`` is how many there are since the last ``take``."""
+    """Columns of records by name, which a scanner fills. ``rows``: the number of records since the last ``take``."""
 
     def __cinit__(self, names):
         self.names = tuple(names)
@@ -613,7 +613,7 @@ cdef class RecordColumns:
         return self.first.expect(factor)
 
     def take(self):
-        """Return what was collected as a dict of columns, and begin again."""
+        """Return the collected columns as a dict, and begin with empty ones."""
         self.rows = 0
         return {name: (<Column>column).take() for name, column in zip(self.names, self.columns)}
 

@@ -4,19 +4,19 @@ from rocketstore.kernels.record cimport Slice
 from rocketstore.kernels.record_columns cimport Growing
 
 cdef enum:
-    END_FILE_MIN_BLANK_LENGTH = 8  # which a file has room for behind its last record
+    END_FILE_MIN_BLANK_LENGTH = 8  # bytes; every file has room for a blank behind its last record
 
-# Where an encoded record is among the others, and what is not in it yet.
+# The place of an encoded record among the others, and the fields that are not in it yet.
 cdef struct Encoded:
     int64_t start
     int32_t size
-    int32_t store_timestamp  # where it is in the record
+    int32_t store_timestamp  # position in the record
     int32_t queue_id
-    int32_t queue  # where it is among the encoder's queues
-    int32_t message_num  # queue offsets it takes; 0 for a transaction that is not committed
+    int32_t queue  # number among the encoder's queues
+    int32_t message_num  # how many queue offsets it occupies; 0 for an uncommitted transaction
 
 
-# What a record is made of.
+# The values of a record.
 cdef struct Parts:
     Slice topic
     Slice body
@@ -27,7 +27,7 @@ cdef struct Parts:
     int64_t born_timestamp
     int64_t store_timestamp
     int64_t prepared_transaction_offset
-    Slice born_host  # as it is stored: address and port
+    Slice born_host  # in stored form: address and port
     Slice store_host
 
 
@@ -48,9 +48,9 @@ cdef class RecordEncoder:
     cdef bint has_ipv6
     cdef bint has_compression_types
     cdef bint has_inner_batches
-    cdef readonly bint is_special  # a record has properties that are completed when it is put
+    cdef readonly bint is_special  # a record has properties that must be completed when it is put
     cdef readonly object last_store_host
-    cdef bint has_separator  # a name or value has one that is read for the end of the property
+    cdef bint has_separator  # a name or value has a separator, which a reader would see as the end of the property
     cdef bint is_doubtful  # the properties of the record being made may be unreadable
     cdef str batch_properties
     cdef int64_t max_message_size

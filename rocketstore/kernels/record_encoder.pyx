@@ -1,6 +1,6 @@
-"""Messages to the records that a commit log stores, but for what they get when they are appended.
+"""From messages to the records of a commit log, without the fields that are set when records are appended.
 
-That is the queue offset, the physical offset, the store time, and the CRC of the whole record.
+These fields are the queue offset, the physical offset, the store time, and the CRC of the whole record.
 """
 
 cimport cython
@@ -54,25 +54,25 @@ from rocketstore.kernels.hosts import parse_host
 cdef enum:
     MAX_V1_TOPIC = 127
     MAX_TOPIC = 32767
-    CRC_DIGITS = 9  # where they are in the property
-    BEYOND_BODY = 65536  # what a record may have besides the largest body
-    COMPRESSION_SHIFT = 8  # of the type, in sysFlag
+    CRC_DIGITS = 9  # positions in the property
+    BEYOND_BODY = 65536  # bytes that a record may have besides the largest body
+    COMPRESSION_SHIFT = 8  # of the compression type, in sysFlag
     LZ4 = 1
     ZSTD = 2
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
-# Of a message, in the order in which Message.__init__ sets them, then those that not all have.
+# Fields of a message, in the order in which Message.__init__ sets them, then the optional ones.
 cdef tuple FIELDS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
                      "body", "_stored", "store_host", "store_timestamp", "reconsume_times",
                      "prepared_transaction_offset")
 cdef dict FIELD_NUMBERS = {name: i for i, name in enumerate(FIELDS)}
-# An Encoded, as NumPy knows it.
+# The dtype of Encoded.
 ENCODED = np.dtype([("start", np.int64), ("size", np.int32), ("store_timestamp", np.int32), ("queue_id", np.int32),
                     ("queue", np.int32), ("message_num", np.int32)], align=True)
 
 
-# The values of FIELDS, NULL for one that a message has not.
+# The values of FIELDS, NULL for a missing one.
 cdef struct Fields:
     PyObject *topic
     PyObject *raw_body
@@ -91,12 +91,12 @@ cdef struct Fields:
 
 
 cdef class RecordEncoder:
-    """Records to be appended together. ``clear`` begins anew.
+    """Records that will be appended together. ``clear`` removes them.
 
-    Parameters: store_host: "address:port", for messages that have none. find_queue_id: gives the queue of a topic for
-    a message without one. append_prop_crc: a last property for the CRC of the record. trailing_separator, has_v2,
-    has_ipv6, has_compression_types, has_inner_batches, batch_properties: as Compat says. max_message_size: of a body,
-    bytes. mapped_file_size: of the log's files, bytes, which have room for a record and a blank.
+    Parameters: store_host: "address:port", for messages without a store host. find_queue_id: returns the queue of a
+    topic for a message without one. append_prop_crc: add a last property for the CRC of the record. trailing_separator,
+    has_v2, has_ipv6, has_compression_types, has_inner_batches, batch_properties: see Compat. max_message_size: of a
+    body, bytes. mapped_file_size: of the log's files, bytes; each must have room for a record and a blank.
     Source: MessageExtEncoder.
     """
 
@@ -136,7 +136,7 @@ cdef class RecordEncoder:
         return most
 
     def columns(self):
-        """Give sizes int32[n], queue ids int32[n] and store times int64[n] of the records as they are now."""
+        """Return sizes int32[n], queue ids int32[n] and store times int64[n] of the records."""
         cdef Py_ssize_t i, n = len(self)
         cdef int32_t[::1] size_view, queue_view
         cdef int64_t[::1] time_view
@@ -152,13 +152,13 @@ cdef class RecordEncoder:
         self.clear_all()
 
     def dump(self):
-        """Give the bytes of all records, and an array of ENCODED: with ``queues`` all that ``load`` needs."""
+        """Return the bytes of all records, and an array of ENCODED. ``load`` needs them and ``queues``."""
         return bytes(self.data), np.frombuffer(bytes(self.encoded), ENCODED)
 
     def load(self, const uint8_t[::1] data, encoded not None, list queues):
-        """Begin anew with what another encoder has dumped; each record gets the queue that ``encoded`` says.
+        """Replace the records by those that another encoder has dumped. ``encoded`` has the queue of each record.
 
-        Raises: ValueError unless all agrees.
+        Raises: ValueError if the arguments contradict each other.
         """
         cdef const uint8_t[::1] table = np.ascontiguousarray(encoded, ENCODED).view(np.uint8)
         cdef const Encoded *record
@@ -198,9 +198,9 @@ cdef class RecordEncoder:
     def add(self, message not None, *, int32_t message_num=1, batch=None, bint keeps_store=False):
         """Encode a message.
 
-        Parameters: message_num: queue offsets that it takes. batch: the message whose topic, queue, hosts, times and
-        system flags it has. keeps_store: it has a store time and host of its own, if it has them at all.
-        Raises: PutMessageError for one that RocketMQ refuses, or would store so that it could not be read; TypeError,
+        Parameters: message_num: how many queue offsets it occupies. batch: the message with its topic, queue, hosts,
+        times and system flags. keeps_store: keep its own store time and host, if it has them.
+        Raises: PutMessageError for a message that RocketMQ refuses, or would store in an unreadable form; TypeError,
         ValueError.
         """
         self.add_message(message, message_num, batch, keeps_store)
@@ -208,15 +208,15 @@ cdef class RecordEncoder:
     def add_all(self, messages not None, Py_ssize_t first, Py_ssize_t stop, *, batch=None, bint keeps_store=False):
         """Encode messages from ``first`` on up to ``stop``, as ``add`` does.
 
-        Returns: where it stopped. If that is before ``stop``, ``add`` says of that one why.
+        Returns: the number of the first message that was not encoded, or ``stop``. ``add`` of that message raises why.
         """
         cdef Py_ssize_t i = first
         try:
-            while i < stop and i < len(messages):  # which encoding may change
+            while i < stop and i < len(messages):  # encoding may change the list
                 self.add_message(messages[i], 1, batch, keeps_store)
                 i += 1
         except (AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError):
-            pass  # what else comes is of a signal's handler
+            pass  # further records come from a signal handler
         return i
 
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
@@ -227,7 +227,7 @@ cdef class RecordEncoder:
         cdef str topic
         cdef bytes body
         cdef dict properties, more_properties = None
-        # All is held before anything is called, which may change the message: numbers may be Python code, too.
+        # Hold references to all values before any call: a call may run Python code, which may change the message.
         with cython.critical_section(fields, head):
             find_fields(fields, &own)
             if batch is None:
@@ -253,7 +253,7 @@ cdef class RecordEncoder:
         parts.born_timestamp, parts.store_timestamp = integer(born_timestamp), integer(store_timestamp)
         parts.prepared_transaction_offset = integer(prepared_transaction_offset)
         if not parts.sys_flag & COMPRESSED and (has_body or own_sys_flag & COMPRESSED):
-            body = message.body  # which may be another since; and of a batch, whose head does not say how it is stored
+            body = message.body  # it may have changed since; and of a batch, whose head does not tell how it is stored
         cdef bytes born = self.host_bytes(born_host)
         self.last_store_host = self.store_host if store_host is None else store_host
         cdef bytes store = self.host_bytes(self.last_store_host)
@@ -273,7 +273,7 @@ cdef class RecordEncoder:
         return self.add_record(&parts, topic, message_num)
 
     cdef Slice utf8_of(self, text) except *:
-        """The UTF-8 of a str, which is the str's own or is kept until ``clear``."""
+        """The UTF-8 of a str. The str owns it, or it is kept until ``clear``."""
         cdef Slice found
         cdef Py_ssize_t n
         if not isinstance(text, str):
@@ -288,7 +288,7 @@ cdef class RecordEncoder:
         return found
 
     cdef bytes host_bytes(self, host):
-        """Address and port as they are stored. Few hosts come again and again."""
+        """Address and port as they are stored. They are cached, since hosts repeat."""
         found = self.hosts.get(host)
         if found is None:
             if not isinstance(host, str):
@@ -308,7 +308,7 @@ cdef class RecordEncoder:
         cdef Slice name_utf8, value_utf8
         if properties is None:
             raise TypeError("properties must be a dict")
-        with cython.critical_section(properties):  # without a GIL another thread may change it meanwhile
+        with cython.critical_section(properties):  # without a GIL, another thread may change the dict meanwhile
             while PyDict_Next(properties, &at, &name, &value):
                 if <object>value is not None:
                     name_utf8, value_utf8 = self.utf8_of(<object>name), self.utf8_of(<object>value)
@@ -325,7 +325,7 @@ cdef class RecordEncoder:
             if is_text(name, b"INNER_NUM", 9) or is_text(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
         if is_text(name, b"__CRC32#", 8):
-            return 0  # of another record; this one's, if it gets any, comes last
+            return 0  # the CRC of another record; the CRC of this record, if any, comes last
         if into.size > MAX_PROPERTIES + 1:
             return 0  # refused in any case, also without the last separator
         if not into.reserve(<Py_ssize_t>name.size + value.size + 2):
@@ -369,7 +369,7 @@ cdef class RecordEncoder:
         parts.sys_flag |= BORN_HOST_V6 if parts.born_host.size == IPV6_HOST_SIZE else 0
         parts.sys_flag |= STORE_HOST_V6 if parts.store_host.size == IPV6_HOST_SIZE else 0
         made = <Encoded *>(self.encoded.data + self.encoded.size)
-        memset(made, 0, sizeof(Encoded))  # what is between its fields too: it may be dumped
+        memset(made, 0, sizeof(Encoded))  # padding between the fields too: it may be dumped
         made.start, made.size, made.queue_id = self.data.size, <int32_t>size, parts.queue_id
         made.queue = self.number_of(topic, parts.queue_id)
         made.store_timestamp = BORN_HOST + parts.born_host.size
@@ -384,7 +384,7 @@ cdef class RecordEncoder:
         return 0
 
     cdef int require_known(self, int32_t sys_flag, str topic) except -1:
-        """Refuse what the release to write as could not read."""
+        """Refuse a message that the release to write as could not read."""
         if sys_flag & INNER_BATCH and not self.has_inner_batches:
             raise refused(ILLEGAL, topic, "releases before 5.0.0 have no inner batches")
         if (sys_flag & COMPRESSED and not self.has_compression_types
@@ -402,7 +402,7 @@ cdef class RecordEncoder:
         return found
 
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
-        """Refuse what a broker would store, and then could not dispatch: DELAY or INNER_NUM that are no numbers."""
+        """Refuse a message that a broker would store but could not dispatch: DELAY or INNER_NUM is no number."""
         cdef Record record
         cdef PropertyReader reader
         cdef DelayTable delays
@@ -415,7 +415,7 @@ cdef class RecordEncoder:
 
 
 cdef int find_fields(dict fields, Fields *found) except -1:
-    """Find what a record is made of among a message's fields: mostly in the order of FIELDS, without a look-up."""
+    """Find the values of a record among the fields of a message: usually in the order of FIELDS, without a look-up."""
     cdef Py_ssize_t at = 0, i = 0
     cdef PyObject *name
     cdef PyObject *value
@@ -440,13 +440,13 @@ cdef inline object given_or_0(PyObject *value):
 
 
 cdef inline object integer(value):
-    """An integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
+    """Convert an integer of Python or NumPy. Raises TypeError for a float, which a plain conversion would cut."""
     return value if isinstance(value, int) else index(value)
 
 
 cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,
                  int32_t properties_size, int32_t properties_given) noexcept nogil:
-    """Write all fields. Of properties that are longer than what is given, the rest is for the CRC."""
+    """Write all fields. If the properties are longer than the given ones, the rest is reserved for the CRC."""
     cdef uint8_t *p
     rs_store_be32(into, <uint32_t>size)
     rs_store_be32(into + MAGIC, MAGIC_V2 if is_v2 else MAGIC_V1)
@@ -492,7 +492,7 @@ cdef int32_t utf16_length(const Slice *text) noexcept nogil:
 
 
 cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
-    """Write the last property: the CRC of all before it, in ten decimal digits, the lowest first."""
+    """Write the last property: the CRC of all bytes before it, in ten decimal digits, the lowest first."""
     cdef uint8_t *text = record + size - CRC_PROPERTY_SIZE
     cdef uint32_t crc = rs_crc32(0, record, <size_t>size - CRC_PROPERTY_SIZE) & INT32_MAX
     cdef int i

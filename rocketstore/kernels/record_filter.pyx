@@ -1,4 +1,4 @@
-"""Which records a scan wants: decided on the record where it lies, before anything of it is copied."""
+"""Which records a scan wants: decided in the mapped record, before anything is copied."""
 
 from cpython.unicode cimport PyUnicode_FromObject
 from libc.stdint cimport INT64_MAX, INT64_MIN
@@ -17,7 +17,7 @@ __all__ = ["RecordFilter"]
 
 
 cdef class TextSet:
-    """A set of strings, asked with bytes that Java would decode to one of them. ``name`` is what errors call it."""
+    """A set of strings. Tests whether it has the text that Java decodes from bytes. ``name``: its name in errors."""
 
     def __cinit__(self, texts, str name):
         for text in texts:
@@ -53,7 +53,7 @@ cdef class TextSet:
 
 
 cdef bint equals_decoded(const Slice *text, const uint8_t *wanted, int32_t size) noexcept nogil:
-    """Whether Java decodes `text` to the string that `wanted` is the UTF-8 of."""
+    """Whether Java decodes `text` to the string whose UTF-8 is `wanted`."""
     cdef uint8_t repaired[3 * MAX_PROPERTIES]  # a topic is not longer
     if is_text(text, <const char *>wanted, size):
         return True
@@ -66,7 +66,7 @@ cdef bint equals_decoded(const Slice *text, const uint8_t *wanted, int32_t size)
 
 
 cdef class RecordFilter:
-    """The conditions of a scan; all that are given must hold.
+    """The conditions of a scan. A record must meet all that are given.
 
     Parameters: topics, tags, keys: iterables of str; a record's tags must be one of ``tags``, and a word of its KEYS
     or its UNIQ_KEY one of ``keys``. queue_ids: iterable of int. begin_timestamp, end_timestamp: store time, epoch

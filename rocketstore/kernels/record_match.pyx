@@ -1,4 +1,4 @@
-"""Candidates of an index, by hash, against what the records say: topic, key and time."""
+"""Compare candidates that an index found by hash with topic, key and time in their records."""
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -28,9 +28,9 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    PIECE = 4096  # records between two looks at the signals
+    PIECE = 4096  # records between two checks for signals
 
-# What of a record a key is compared with.
+# The fields of a record that a key is compared with.
 cpdef enum:
     ANY_KEY
     UNIQ_KEY
@@ -38,9 +38,9 @@ cpdef enum:
 
 
 cdef class Utf8Texts:
-    """A column of strings as UTF-8, one after the other: in the form that records have them.
+    """A column of strings as UTF-8, one after the other, in the form that records have.
 
-    Raises: ValueError, TypeError for a row that is no string, named.
+    Raises: ValueError, TypeError that name the row that is no string.
     """
 
     cdef readonly Py_ssize_t length
@@ -86,12 +86,13 @@ cdef bint is_ascii(const uint8_t *data, Py_ssize_t n) noexcept nogil:
 def match_records(windows, const int32_t[::1] window_of, const int64_t[::1] offsets,
                   const int64_t[::1] rows, Utf8Texts topics, Utf8Texts keys, int kind,
                   int64_t begin_timestamp, int64_t end_timestamp, uint8_t[::1] matched):
-    """Tell which candidates are records of the topic, key and time that were asked for.
+    """Find the candidates whose records have the wanted topic, key and time.
 
-    Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each one's key,
-    and of its topic unless there is one for all. kind: ANY_KEY compares with the words of KEYS and with UNIQ_KEY.
-    begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with 0 and 1.
-    Raises: IndexError for a row that is none; StoreClosedError; CorruptFileError if the file was cut.
+    Parameters: windows, window_of, offsets: as for ``RecordScanner.gather``. rows: int64[n], the row of each
+    candidate's key, and of its topic unless one topic is given for all. kind: ANY_KEY compares with the words of KEYS
+    and with UNIQ_KEY. begin_timestamp, end_timestamp: store time, epoch ms, inclusive. matched: uint8[n], filled with 0
+    and 1.
+    Raises: IndexError for a row out of range; StoreClosedError; CorruptFileError if the file was cut.
     """
     cdef Py_ssize_t i, first = 0, n = offsets.shape[0], stop
     cdef PropertyReader reader
@@ -138,7 +139,7 @@ cdef bint matches(Windows windows, const int64_t[::1] offsets, Py_ssize_t i, int
 
 
 cdef bint has_word(const Slice *text, const Slice *wanted) noexcept nogil:
-    """Whether one of the words between single spaces, of which empty ones are none, is the wanted one."""
+    """Whether one of the words between spaces is the wanted word. Empty words do not count."""
     cdef int32_t start = 0
     cdef Slice word
     while next_word(text, &start, &word):

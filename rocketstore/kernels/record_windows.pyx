@@ -1,4 +1,4 @@
-"""The parts of a commit log that records at given offsets are in, in memory together."""
+"""Parts of a commit log in memory, used together: each given offset is in one of them."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -9,15 +9,15 @@ from rocketstore.kernels.record cimport MIN_RECORD
 import numpy as np
 
 cdef enum:
-    AHEAD = 24  # records to prefetch: their ends, and twice as far their heads
-    FIXED_FIELDS = 88  # before the body, with IPv4 hosts
-    LAST_FIELDS = 256  # topic and properties, mostly
+    AHEAD = 24  # rows to prefetch ahead: the ends of records; twice as far: their heads
+    FIXED_FIELDS = 88  # bytes before the body, with IPv4 hosts
+    LAST_FIELDS = 256  # bytes; usually topic and properties
 
 
 cdef class Windows:
-    """Windows (buffer, from_offset), and for each row the one that has its offset, -1 for none.
+    """Windows (buffer, from_offset), and for each row the window that has its offset, -1 without one.
 
-    Raises: IndexError for a window that is none.
+    Raises: IndexError for a window out of range.
     """
 
     def __cinit__(self, windows, const int32_t[::1] window_of):
@@ -48,12 +48,12 @@ cdef class Windows:
         return 0
 
     cdef int leave(self) except -1:
-        """Count the piece of work out. Raises what the first fault was, if some of the memory could not be read."""
+        """Count the piece of work out. Raises: the error of the first fault, if some memory could not be read."""
         leave_all(self.buffers)
         return 0
 
     cdef const uint8_t *place_of(self, const int64_t[::1] offsets, Py_ssize_t i, int64_t *remaining) noexcept nogil:
-        """Where the record of row `i` is, and how many bytes its window has from there; NULL if there is none."""
+        """Return the record of row `i`, and how many bytes its window has from there; NULL without a window."""
         cdef int64_t pos
         cdef int32_t window
         if i >= offsets.shape[0] or self.window_of[i] < 0:
@@ -64,7 +64,7 @@ cdef class Windows:
         return <const uint8_t *><size_t>self.table[window, 0] + pos if 0 <= pos < self.table[window, 1] else NULL
 
     cdef void prefetch(self, const int64_t[::1] offsets, Py_ssize_t i, bint with_body) noexcept nogil:
-        """Before row `i` is read, fetch what later ones need: the ends of records hold the properties."""
+        """Before row `i` is read, prefetch the heads of later records, and their ends, which have the properties."""
         cdef int64_t remaining, size
         cdef const uint8_t *record = self.place_of(offsets, i + 2 * AHEAD, &remaining)
         if record != NULL:
@@ -82,7 +82,7 @@ cdef class Windows:
 
 
 cdef int leave_all(list buffers) except -1:
-    """Leave every buffer, whatever some of them raise."""
+    """Leave every buffer, even if some of them raise errors."""
     cdef Py_ssize_t i
     for i in range(len(buffers)):
         try:

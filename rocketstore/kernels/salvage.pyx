@@ -44,17 +44,17 @@ from rocketstore.kernels.record_encoder cimport write_crc
 import numpy as np
 
 cdef enum:
-    STEP = 32 << 20  # bytes between two looks at the signals
+    STEP = 32 << 20  # bytes between two checks for signals
     LEAST_BLANK = 8
-    MAX_NAME = 255  # bytes of a directory's name
-    NAME_TOO_BAD = 64  # statuses of its own, behind those of record.pxd
+    MAX_NAME = 255  # bytes of the name of a directory
+    NAME_TOO_BAD = 64  # statuses of this module, after those of record.pxd
     RECORD_INSIDE = 65
 
 cdef const char *CRC_PROPERTY = "__CRC32#\1"
-cdef int64_t NOWHERE = -INT64_MAX  # no record has such an offset where its file begins
+cdef int64_t NOWHERE = -INT64_MAX  # no file can begin at this offset
 
-# What a part of a file is: `status` OK: so many records, one after the other, whose own offsets are `base` more than
-# their positions; BLANK: the blank at a file's end, `count` is its own size; else lost, and why.
+# A part of a file. `status` OK: `count` records, one after the other, whose own offsets are their positions plus
+# `base`. BLANK: the blank at the end of a file; `count` is the size in its head. Otherwise: why the part is lost.
 cdef struct Piece:
     int64_t pos
     int64_t size
@@ -67,16 +67,16 @@ BAD_NAME, BAD_INSIDE = NAME_TOO_BAD, RECORD_INSIDE
 
 
 cdef class PieceFinder:
-    """Takes one file apart into pieces: ``scan`` its parts in order, then ``take``.
+    """Divides one file into pieces. Call ``scan`` for its parts in order, then ``take``.
 
-    Parameters: base: where its name says that it begins, None if it says nothing. force_verify_prop_crc: a record is to
-    have a CRC property. may_end_in_zeros: one that was written last, too: its properties end without a separator.
-    message_delay_level: as the broker's.
+    Parameters: base: the offset in the name of the file, None if the name has none. force_verify_prop_crc: a record
+    must have a CRC property. may_end_in_zeros: accept a last record whose properties end without a separator.
+    message_delay_level: of the broker.
 
-    A record is what RocketMQ can parse and dispatch, was written to its end, and agrees with its CRC and CRC property.
-    But where no CRC property of a file is right, each came with its message, and says nothing of the record.
-    Where one should be and is not, the next is looked for: one that is at its own physical offset, as the name or the
-    record before has it, is known even if a CRC is wrong, and so only it is lost.
+    A record is accepted if RocketMQ can parse and dispatch it, it was written to its end, and its CRC and CRC property
+    are right. If no CRC property of the whole file is right, these properties came with the messages and are ignored.
+    If a record is missing at its place, the next one is searched for. A record at its own physical offset is recognized
+    even if a CRC is wrong, so that only this record is lost. Its offset must fit the name or the previous record.
     """
 
     cdef Growing pieces
@@ -84,15 +84,15 @@ cdef class PieceFinder:
     cdef PropertyReader reader
     cdef DelayTable delays
     cdef bint force_prop_crc
-    cdef bint has_prop_crc  # a right one
+    cdef bint has_prop_crc  # whether a right CRC property was found
     cdef bint may_end_in_zeros
     cdef int64_t named
     cdef int64_t base  # of the last record
     cdef int64_t expected  # where the next record should be
-    cdef int64_t lost  # where bytes began that are none, -1
-    cdef int64_t extent  # of what was looked at last, where it is known
-    cdef int64_t after  # where to look next, where it is not
-    cdef int64_t work  # bytes whose CRC was computed of what turned out to be no record
+    cdef int64_t lost  # where bytes that are no record began, or -1
+    cdef int64_t extent  # bytes of the record or blank examined last; 0 if unknown
+    cdef int64_t after  # where to search next if the extent is unknown
+    cdef int64_t work  # bytes for which a CRC was computed in vain
     cdef int lost_status
 
     def __cinit__(self, base, *, bint force_verify_prop_crc, bint may_end_in_zeros, str message_delay_level):
@@ -104,9 +104,9 @@ cdef class PieceFinder:
         self.lost = -1
 
     def scan(self, Buffer buffer, int64_t pos, int64_t end):
-        """Look for records that begin from ``pos`` up to ``end``; before ``pos``, what was not looked at has none.
+        """Search for records that begin from ``pos`` up to ``end``. Bytes before ``pos`` that were skipped are lost.
 
-        Returns: where to go on, which may be behind ``end``. Raises: StoreClosedError; CorruptFileError, MemoryError.
+        Returns: where to continue; it may be behind ``end``. Raises: StoreClosedError; CorruptFileError, MemoryError.
         """
         cdef bint room = True
         if pos < self.expected or pos < 0 or end > buffer.size:
@@ -128,7 +128,7 @@ cdef class PieceFinder:
         return pos
 
     def take(self, int64_t end):
-        """Give the pieces of all up to ``end``, an array of PIECE."""
+        """Return the pieces of the file up to ``end``, an array of PIECE."""
         cdef bint room = True
         if self.lost >= 0 and self.lost < end:
             room = self.add(self.lost, end - self.lost, 0, self.lost_status)
@@ -166,7 +166,7 @@ cdef class PieceFinder:
 
     cdef bint find(self, const uint8_t *data, int64_t size, int64_t *pos, int64_t limit,
                    Record *record) noexcept nogil:
-        """Go to the first place up to `limit` where something of known extent begins. False if there is none."""
+        """Go to the first position up to `limit` where a record or blank begins. Return False without one."""
         cdef int64_t stop = min(limit, size - 7), place, blank
         while pos[0] < stop:
             place = next_magic(data, pos[0], stop)
@@ -185,7 +185,7 @@ cdef class PieceFinder:
 
     cdef int64_t find_blank(self, const uint8_t *data, int64_t size, int64_t pos, int64_t stop,
                             Record *record) noexcept nogil:
-        """The first blank in a part of the file that says exactly what is left of the file, -1 if there is none."""
+        """The first blank in a part of the file whose size is exactly the rest of the file; -1 without one."""
         cdef const uint8_t *at = data + pos + MAGIC
         cdef const uint8_t *end = data + stop + MAGIC
         while at < end:
@@ -199,7 +199,7 @@ cdef class PieceFinder:
         return -1
 
     cdef int look(self, const uint8_t *data, int64_t size, int64_t pos, bint is_search, Record *record) noexcept nogil:
-        """See what is at `pos`. Sets the extent: of a record or blank, or of a bad record in its place; else 0."""
+        """Examine the bytes at `pos`. Set the extent: of a record, a blank, a bad record at its own offset; else 0."""
         cdef int status = parse_record(data + pos, size - pos, 0, NULL, NULL, record)
         cdef int64_t base, behind_body
         cdef bint has_body
@@ -212,14 +212,14 @@ cdef class PieceFinder:
         if not has_possible_offset(record):
             return BAD_PHY_OFFSET
         base = record.phy_offset - pos
-        # Each of very many places may look like a record to the end of the file.
+        # Hostile bytes: at each of many positions, a record to the end of the file may seem to begin.
         if base != self.named and self.work > 4 * size:
             return BAD_PHY_OFFSET
         status = self.check(record, data + size)
         if status != RECORD_OK and base != self.named and base != self.base:
             self.work += record.size
             return status
-        # What begins in a body was sent there, if the CRC is right or the record is where the file's name says.
+        # A record inside a body was sent there, if the CRC is right or the outer record is at its own offset.
         has_body = status == RECORD_OK or base == self.named
         behind_body = record.body.data + record.body.size - data
         if (not (has_body and is_followed(record, data + size))
@@ -231,9 +231,9 @@ cdef class PieceFinder:
         return status
 
     cdef bint has_another(self, const uint8_t *data, int64_t size, int64_t pos, const Record *record) noexcept nogil:
-        """Whether another record or the blank begins in one: this lacks bytes then, or is a head with another's end.
+        """Whether another record or the blank begins inside this one. This record then lacks bytes.
 
-        Nothing but a next record where this ends proves its topic and properties; but no writer puts a magic there.
+        Only a record right behind this one proves its topic and properties. But no writer puts a magic into them.
         """
         cdef Record other
         cdef int64_t begin = record.data - data, behind_body = record.body.data + record.body.size - data
@@ -256,7 +256,7 @@ cdef class PieceFinder:
 
     cdef int64_t blank_size(self, const uint8_t *data, int64_t size, int64_t pos, int64_t own_size,
                             bint is_search) noexcept nogil:
-        """How much of the file a blank takes: all that is left, or up to a record of the same log; 0 for no blank."""
+        """The bytes of a blank: the rest of the file, or up to a record of the same log; 0 without a blank."""
         cdef Record following
         cdef int64_t left = size - pos
         if own_size == left and left >= LEAST_BLANK:
@@ -276,7 +276,7 @@ cdef class PieceFinder:
             return status
         if not is_name(&record.topic):
             return NAME_TOO_BAD
-        # Properties end with a separator, or with a character of a value, which seldom is a zero.
+        # Properties end with a separator or with a character of a value, which is rarely a zero.
         if (record.properties.size > 0 and record.data[record.size - 1] == 0
                 and not self.may_end_in_zeros and not is_followed(record, end)):
             return BAD_HALF
@@ -307,7 +307,7 @@ cdef inline bint has_possible_offset(const Record *record) noexcept nogil:
 
 
 cdef bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
-    """Whether what begins where a record ends is the next record of its log, or the blank of the rest of its file."""
+    """Whether the next record of the log, or the blank of the rest of the file, begins where a record ends."""
     cdef const uint8_t *following = record.data + record.size
     cdef int64_t left = end - following
     if left >= LEAST_BLANK and rs_load_be32(following + MAGIC) == MAGIC_BLANK:
@@ -317,13 +317,13 @@ cdef bint is_followed(const Record *record, const uint8_t *end) noexcept nogil:
 
 
 cdef inline bint has_crc_property(const Record *record) noexcept nogil:
-    """Whether the record ends with the property that is of all its bytes before."""
+    """Whether the record ends with a CRC property that is right for all bytes before it."""
     cdef const uint8_t *at = record.properties.data + record.properties.size - CRC_PROPERTY_SIZE
     return record.properties.size >= CRC_PROPERTY_SIZE and memcmp(at, CRC_PROPERTY, 9) == 0
 
 
 cdef bint is_name(const Slice *topic) noexcept nogil:
-    """Whether a topic can be the name of a directory; each malformed byte of it becomes three."""
+    """Whether a topic can be the name of a directory. Each malformed byte becomes three bytes."""
     cdef size_t size = <size_t>topic.size
     if size == 0 or size > MAX_NAME or memchr(topic.data, 0, size) != NULL or memchr(topic.data, c"/", size) != NULL:
         return False
@@ -336,12 +336,13 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
                  const int64_t[::1] places, const int64_t[::1] queue_offsets, Py_ssize_t row):
     """Copy records that follow each other to other offsets, and correct their CRC properties.
 
-    Parameters: pos, stop: where they are in the source. phy_offset: where the first is to be in the log, bytes. room:
-    bytes that are left in its file there. places, queue_offsets: int64[n]: positions in the source of records, in
-    order, with what they get as queue offsets; -1 to leave what they have. row: the first of them that is not done.
-    Returns: (count, pos, size, last, row): how many were copied; where it stopped, since ``out`` or the file is full;
-    bytes in ``out``, if none, those that the next record needs; where the last record is there; the next row.
-    Raises: ValueError if the source has no records there any more.
+    Parameters: pos, stop: the positions of the records in the source. phy_offset: the new offset of the first record.
+    room: bytes left in the target file. places, queue_offsets: int64[n]: the positions in the source of records, in
+    order, and their new queue offsets; -1 keeps the old queue offset. row: the first row that is not done.
+    Returns: (count, pos, size, last, row): how many records were copied; the position where the copy stopped, since
+    ``out`` or the file is full; the bytes in ``out``, or if count is 0, the bytes that the next record needs; the
+    position of the last record in ``out``; the next row.
+    Raises: ValueError if the source no longer has records there.
     """
     cdef Record record
     cdef int status = RECORD_OK

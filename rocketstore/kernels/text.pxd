@@ -7,7 +7,7 @@ cdef enum TextForm:
     TEXT_UCS4 = 4
     TEXT_UTF8 = 8
 
-# One string where it lies: `length` counts bytes, code units or code points by its form.
+# One string in its original memory. `length` counts bytes, code units or code points, by its form.
 cdef struct Text:
     TextForm form
     const void *data

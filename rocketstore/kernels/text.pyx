@@ -1,4 +1,4 @@
-"""Columns of strings where they lie: a chunk gives the place of each string, and nothing is copied."""
+"""Columns of strings without a copy: a chunk gives the place of each string."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
@@ -20,7 +20,7 @@ cdef extern from "Python.h":
 
 
 class RowError(Exception):
-    """A row that is no string: ``error`` is the exception class for the caller, who knows the column's name."""
+    """A row is no string. ``error``: the class of the exception to raise; only the caller knows the column's name."""
 
     def __init__(self, row, reason, error=ValueError):
         self.row = row
@@ -29,7 +29,7 @@ class RowError(Exception):
 
 
 cdef class TextChunk:
-    """Strings of one form; ``get`` tells where string ``row`` is. Rows are counted from 0 in the chunk."""
+    """Strings of one form. ``get`` finds string ``row``, counted from 0 in the chunk."""
 
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
         raise NotImplementedError
@@ -46,7 +46,7 @@ cdef class ObjectChunk(TextChunk):
     cdef int get(self, Py_ssize_t row, Text *text) except -1:
         value = self.values[row]
         if isinstance(value, str):
-            # Without a GIL another thread may take it out of the list meanwhile.
+            # Without a GIL, another thread may remove it from the list meanwhile.
             self.held = value
             return text_of_str(<str>value, text)
         if not is_null(value):
@@ -97,7 +97,7 @@ cdef int text_of_str(str value, Text *text) except -1:
 
 
 cdef bint hash_text(uint32_t seed, const Text *text, uint32_t *hash_ret) noexcept nogil:
-    """Go on from `seed` with the String.hashCode of a string. False if it is null or not well-formed."""
+    """Continue a String.hashCode from `seed`. Return False if the string is null or not well-formed."""
     cdef size_t n = <size_t>text.length
     if text.form == TEXT_LATIN1:
         hash_ret[0] = rs_java_hash_latin1(seed, <const uint8_t *>text.data, n)
@@ -113,10 +113,10 @@ cdef bint hash_text(uint32_t seed, const Text *text, uint32_t *hash_ret) noexcep
 
 
 def join_surrogates(str text):
-    """Return a str in which two surrogates that are a pair are one character, as they are to Java."""
+    """Return a str in which each pair of surrogates is one character, as in Java."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def java_bytes(str text):
-    """Return the UTF-8 of a str, as Java makes it: a surrogate that has no partner becomes "?"."""
+    """Return the UTF-8 of a str as Java encodes it: a surrogate without a partner becomes "?"."""
     return join_surrogates(text).encode("utf-8", "replace")

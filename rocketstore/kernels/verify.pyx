@@ -1,7 +1,7 @@
-"""Verification without the GIL: records that their lengths lead over, and the chains of an index file.
+"""Verification without the GIL: the records of a log, and the chains of an index file.
 
-What is wrong with a record besides its lengths is noted, and the walk goes on: the first of each kind with their
-places, the others by their number.
+The walk over records continues as long as their lengths are right. Other faults are collected: of each kind the first
+places, and the number of all.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -26,8 +26,8 @@ from rocketstore.kernels.record cimport (
 )
 
 cdef enum:
-    PIECE = 16 << 20  # bytes between two looks at the signals: some milliseconds
-    ITEMS = 1 << 19  # likewise
+    PIECE = 16 << 20  # bytes between two checks for signals: some milliseconds
+    ITEMS = 1 << 19  # items between two checks for signals
     FALLS = BAD_HALF + 1
     NO_CRC = FALLS + 1
     KINDS = NO_CRC + 1
@@ -38,7 +38,7 @@ cdef enum:
     ZLIB = 3
     LZ4_MAGIC = 0x04224D18
     ZSTD_MAGIC = 0x28B52FFD
-    LEAST_COMPRESSED = 64  # places of compressed bodies to make room for at first
+    LEAST_COMPRESSED = 64  # room for places of compressed bodies at first
     CHAIN = 0  # kinds of faults of an item
     NEWER = 1
     HASH = 2
@@ -70,12 +70,14 @@ cdef dict noted(const Faults *faults):
 
 
 cdef class LogChecker:
-    """Walks records of the log, piece by piece, each of which begins with ``begin``.
+    """Walks over records of the log, chunk by chunk. Call ``begin`` before each chunk.
 
-    CRCs are those of bodies, and of records that have one among their properties. Parameters: force_prop_crc: a record
-    without that one is bad; expects_prop_crc: one without is noted, as bad if only the property's name is not there.
-    Attributes: n_records; last_phy_offset, where the last one is, -1 before; first_store_timestamp,
-    last_store_timestamp, max_store_timestamp.
+    The CRC of each body is checked, and the CRC property of each record that has one.
+
+    Parameters: force_prop_crc: a record without CRC property is bad. expects_prop_crc: a record without it is reported;
+    it is bad if only the name of the property is missing.
+    Attributes: n_records. last_phy_offset: of the last record, -1 before the first. first_store_timestamp,
+    last_store_timestamp, max_store_timestamp: epoch ms.
     Source: CommitLog.checkMessageAndReturnSize.
     """
 
@@ -100,14 +102,14 @@ cdef class LogChecker:
         free(self.compressed)
 
     def begin(self):
-        """Forget all that was found."""
+        """Forget all records and faults."""
         memset(&self.faults, 0, sizeof(Faults))
         self.n_compressed = 0
         self.n_records = 0
         self.last_phy_offset = -1
 
     def faults_found(self):
-        """Give what is wrong: {status, TIME_FALLS or NO_PROPERTY_CRC: (number, first physical offsets)}."""
+        """Return the faults: {status, TIME_FALLS or NO_PROPERTY_CRC: (number, first physical offsets)}."""
         return noted(&self.faults)
 
     def take_compressed(self):
@@ -120,10 +122,10 @@ cdef class LogChecker:
         return offsets
 
     def scan(self, Buffer buffer, int64_t from_offset, int64_t offset, int64_t end):
-        """Walk the records of one file that begin from ``offset`` up to ``end``, a piece at most.
+        """Walk over the records of one file from ``offset`` up to ``end``. One call does a bounded amount of work.
 
         Parameters: buffer: bytes of the file, the first at ``from_offset`` of the log.
-        Returns: (next_offset, status): OK, BLANK, END or why no record begins at next_offset.
+        Returns: (next_offset, status): OK, BLANK, END, or the reason why no record begins at next_offset.
         Raises: StoreClosedError; CorruptFileError if the file was cut; MemoryError.
         """
         cdef int64_t pos = offset - from_offset, stop = min(end - from_offset, <int64_t>buffer.size)
@@ -219,12 +221,13 @@ cdef bint begins_as_compressed(const Record *record) noexcept nogil:
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):
-    """Put items again that an index file has, and compare what each would have been linked to.
+    """Repeat the puts of all items of an index file in memory, and compare the links of the chains.
 
-    Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each.
-    Returns: (items that found their slot empty, {kind: (number of faults, the first ordinals)}), kinds WRONG_LINK,
-    NEWER_LINK, which may be a circle, NEGATIVE_HASH, NEGATIVE_TIME, and FALLING_OFFSET before the physical offset of
-    the item before.
+    Parameters: buffer: the whole file. count: items. newest: int32[slots], zeros; filled with the last item of each
+    slot.
+    Returns: (number of items that found their slot empty, {kind: (number of faults, the first items)}). The kinds are
+    WRONG_LINK; NEWER_LINK, which may be a circle; NEGATIVE_HASH; NEGATIVE_TIME; and FALLING_OFFSET: the physical offset
+    is before that of the previous item.
     Raises: CorruptFileError if the file was cut; StoreClosedError. Source: IndexFile.putKey.
     """
     cdef int64_t slots = newest.shape[0], k = 1, stop, filled = 0, items_at = HEADER_SIZE + SLOT_SIZE * slots
