@@ -39,8 +39,7 @@ def apply_plan(plan: RecoveryPlan) -> None:
     _apply_steps(store, plan.log, plan.steps)
     for cut in plan.index.cuts:
         if cut.kept:
-            geometry = store.config.max_hash_slot_num, store.config.max_index_num
-            cut_index(cut, *geometry, store.config.compat, store.log)
+            cut_index(cut, store.index_geometry, store.config.compat, store.log)
     _sync_files(plan)
     _dispatch(plan)
     for queue in plan.queues.queues:

@@ -22,8 +22,7 @@ from rocketstore.kernels.layout import INDEX_ITEM, INDEX_SLOT
 from rocketstore.log.commit_log import CommitLog
 
 __all__ = [
-    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of",
-    "sound_phy_offsets",
+    "IndexCut", "SoundItems", "cut_index", "find_sound_items", "first_item", "hashes_of", "sound_phy_offsets",
 ]
 
 
@@ -66,7 +65,7 @@ def hashes_of(log: CommitLog, config: StoreConfig, begin: int, end: int) -> set[
 
 
 def find_sound_items(
-    path: Path, hash_slot_num: int, index_num: int, end: int, is_trusted: Callable[[IndexHeader], bool]
+    path: Path, geometry: IndexGeometry, end: int, is_trusted: Callable[[IndexHeader], bool]
 ) -> SoundItems:
     """Find the sound items of an index file, all of records before ``end``.
 
@@ -74,21 +73,21 @@ def find_sound_items(
     and all items before it are sound. If the header is trusted and fits the last item, only the last items are read.
     """
     try:
-        with IndexFile.open(path, hash_slot_num=hash_slot_num, index_num=index_num, _is_known=True) as index:
+        with IndexFile.open(path, **geometry._asdict(), _is_known=True) as index:
             header = index.header
     except CorruptFileError:  # the process was killed while it made the file
         return SoundItems(path, 0, 0, False)
-    count = max(min(header.index_count, index_num) - 1, 0)
+    count = max(min(header.index_count, geometry.index_num) - 1, 0)
     with closing(MappedFile(path)) as file, file.reading() as view:
-        slots, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+        slots, items = _parts(np.frombuffer(view, np.uint8), geometry)
         items = items[1 : count + 1]
         sound, agree = count, True
         is_counted = count > 0 and items[-1]["phy_offset"] == header.end_phy_offset
         if not (is_counted and is_trusted(header)) or header.end_phy_offset >= end:
-            sound = _count_sound(items, hash_slot_num, end)
+            sound = _count_sound(items, geometry.hash_slot_num, end)
             agree = is_counted or not count
-            agree = agree and bool((slots == _slots(items[:sound]["key_hash"], hash_slot_num)).all())
-            behind = IndexGeometry(hash_slot_num, index_num).item_offset(count + 1)
+            agree = agree and bool((slots == _slots(items[:sound]["key_hash"], geometry.hash_slot_num)).all())
+            behind = geometry.item_offset(count + 1)
             agree = agree and nonzero_end(path, behind, len(view)) <= behind  # items that were being put
         last = before = sound
         while before and items[before - 1]["phy_offset"] == items[last - 1]["phy_offset"]:
@@ -98,17 +97,17 @@ def find_sound_items(
         return SoundItems(path, count, sound, agree, first_phy_offset, last_phy_offset, before, hashes)
 
 
-def sound_phy_offsets(path: Path, hash_slot_num: int, index_num: int, end: int) -> np.ndarray:
+def sound_phy_offsets(path: Path, geometry: IndexGeometry, end: int) -> np.ndarray:
     """Return the physical offsets of the items that ``find_sound_items`` counts as sound, int64[n], in ascending order.
 
     Parameters: end: only items of records before it, where that is not after the header's last record.
     """
-    count = max(min(read_header(path).index_count, index_num) - 1, 0)
+    count = max(min(read_header(path).index_count, geometry.index_num) - 1, 0)
     with closing(MappedFile(path)) as file, file.reading() as view:
-        _, items = _parts(np.frombuffer(view, np.uint8), hash_slot_num, index_num)
+        _, items = _parts(np.frombuffer(view, np.uint8), geometry)
         items = items[1 : count + 1]
         phy_offsets: np.ndarray = items["phy_offset"].astype(np.int64)
-        return phy_offsets[: _count_sound(items, hash_slot_num, end)]
+        return phy_offsets[: _count_sound(items, geometry.hash_slot_num, end)]
 
 
 def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
@@ -123,14 +122,14 @@ def _count_sound(items: np.ndarray, hash_slot_num: int, end: int) -> int:
     return len(items) if good.all() else int(good.argmin())
 
 
-def _parts(data: np.ndarray, hash_slot_num: int, index_num: int) -> tuple[np.ndarray, np.ndarray]:
-    geometry = IndexGeometry(hash_slot_num, index_num)
+def _parts(data: np.ndarray, geometry: IndexGeometry) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slots and the items of a whole file."""
     begin = geometry.item_offset(0)
     return data[slot_offset(0) : begin].view(INDEX_SLOT), data[begin : geometry.file_size].view(INDEX_ITEM)
 
 
 def _previous(slot_of: np.ndarray) -> np.ndarray:
-    """Return for each item the ordinal of the item before it in its slot, 0 for none."""
+    """Return for each item the number of the item before it in its slot, 0 without one."""
     order = np.argsort(slot_of, kind="stable")
     previous = np.zeros(len(slot_of), np.int32)
     same = slot_of[order[1:]] == slot_of[order[:-1]]
@@ -139,13 +138,13 @@ def _previous(slot_of: np.ndarray) -> np.ndarray:
 
 
 def _slots(hashes: np.ndarray, hash_slot_num: int) -> np.ndarray:
-    """Return for each slot the ordinal of its last item, 0 for none."""
+    """Return for each slot the number of its last item, 0 without one."""
     slots = np.zeros(hash_slot_num, np.int32)
     np.maximum.at(slots, hashes.astype(np.int32) % hash_slot_num, np.arange(1, len(hashes) + 1, dtype=np.int32))
     return slots
 
 
-def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, log: CommitLog) -> None:
+def cut_index(cut: IndexCut, geometry: IndexGeometry, compat: str, log: CommitLog) -> None:
     """End an index file after its first items, as if no other item had been put.
 
     If the process is killed in the middle, the next recovery cuts the file again.
@@ -153,7 +152,7 @@ def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, lo
     with closing(MappedFile(cut.path, "r+")) as file, file.reading() as view:
         file.allocate_holes()
         data = np.frombuffer(view, np.uint8)
-        slots, items = _parts(data, hash_slot_num, index_num)
+        slots, items = _parts(data, geometry)
         kept = items[1 : cut.kept + 1]
         header = unpack_header(view)
         end = int(kept[-1]["phy_offset"])
@@ -167,6 +166,6 @@ def cut_index(cut: IndexCut, hash_slot_num: int, index_num: int, compat: str, lo
             hash_slot_count=cut.kept if Compat.of(compat).counts_every_put else filled,
         )
         write_header(view, header)
-        slots[:] = _slots(kept["key_hash"], hash_slot_num)
+        slots[:] = _slots(kept["key_hash"], geometry.hash_slot_num)
         data[cut.offset :] = 0
         file.flush()

@@ -11,7 +11,6 @@ from typing import Any
 
 from rocketstore.compat import DEFAULT_COMPAT
 from rocketstore.errors import CorruptFileError
-from rocketstore.index.geometry import slot_offset
 from rocketstore.index.index_directory import index_paths
 from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.layout import INDEX_ITEM
@@ -107,11 +106,10 @@ def _cuts(store: StoreFiles, files: list[SoundItems], kept: list[int], first_cut
 
     An empty file behind a cut file is cut too: it begins where that file ended, and would take no items before that.
     """
-    items_at = slot_offset(store.config.max_hash_slot_num)
     for i, (items, count) in enumerate(zip(files, kept, strict=True)):
         if i >= first_cut or not items.slots_agree:
             size = (items.total - count) * INDEX_ITEM.itemsize
-            yield IndexCut(items.path, count, items_at + (count + 1) * INDEX_ITEM.itemsize, size)
+            yield IndexCut(items.path, count, store.index_geometry.item_offset(count + 1), size)
 
 
 def _empty_files(paths: list[Path]) -> list[Path]:
@@ -124,19 +122,18 @@ def _empty_files(paths: list[Path]) -> list[Path]:
 
 def _find_items(store: StoreFiles, end: int, path: Path) -> SoundItems:
     """Return the sound items of a file. All lead to records of the log, or to records that have expired."""
-    geometry = store.config.max_hash_slot_num, store.config.max_index_num
-    is_trusted = _is_trusted(store)
-    items = find_sound_items(path, *geometry, end, is_trusted)
+    geometry, is_trusted = store.index_geometry, _is_trusted(store)
+    items = find_sound_items(path, geometry, end, is_trusted)
     if not _lacks_record(store, items.last_phy_offset):
         return items
     size = store.config.mapped_file_size_commit_log
     last = items.last_phy_offset
-    phy_offsets = sound_phy_offsets(path, *geometry, last - last % size)
+    phy_offsets = sound_phy_offsets(path, geometry, last - last % size)
     while _lacks_record(store, last):  # many log files may be missing: the items are read once for all of them
         end = last - last % size
         phy_offsets = phy_offsets[: phy_offsets.searchsorted(end)]
         last = int(phy_offsets[-1]) if len(phy_offsets) else -1
-    return find_sound_items(path, *geometry, end, is_trusted)
+    return find_sound_items(path, geometry, end, is_trusted)
 
 
 def _lacks_record(store: StoreFiles, phy_offset: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rocketstore.config import StoreConfig
 from rocketstore.errors import StoreError
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS, BatchConsumeQueue
@@ -44,6 +45,10 @@ class StoreFiles:
     @lazy_property
     def batch_topics(self) -> set[str]:
         return batch_topics(self.topics)
+
+    @property
+    def index_geometry(self) -> IndexGeometry:
+        return IndexGeometry(self.config.max_hash_slot_num, self.config.max_index_num)
 
     @property
     def has_checkpoint(self) -> bool:

@@ -24,6 +24,7 @@ from rocketstore.disk import mapped_file, mapped_file_queue
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.recovery.index import IndexCut, cut_index
 
@@ -166,7 +167,7 @@ def test_a_sparse_index_file_is_opened_for_writing_only_where_the_disk_has_room_
         with pytest.raises(OSError, match=DISK_FULL):
             IndexFile.open(path, "r+", **geometry)
         with pytest.raises(OSError, match=DISK_FULL):
-            cut_index(IndexCut(path, 1, 0, 0), *geometry.values(), "5.5.1", None)
+            cut_index(IndexCut(path, 1, 0, 0), IndexGeometry(**geometry), "5.5.1", None)
         assert path.read_bytes() == bytes(path.stat().st_size)
 
 
