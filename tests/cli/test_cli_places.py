@@ -1,37 +1,27 @@
 """``--write-elsewhere``: with it a command changes another store, too, and takes the lock of that store."""
 
-import contextlib
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 from support.cli import assert_one_line, run
+from support.places import SIZES, TEXT, contents, locked, make_backup, make_live
 
 import rocketstore
-from rocketstore import Message, StoreConfig
+from rocketstore import StoreConfig
 
-SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
-         "max_index_num": 400}
-TEXT = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
 ROWS = json.dumps({"topic": "T", "body": "more"}) + "\n"
 
 
 @pytest.fixture
 def live(tmp_path):
-    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
-        store.put_message(Message("T", b"body"))
-    return tmp_path / "live"
+    return make_live(tmp_path / "live")
 
 
 @pytest.fixture
 def backup(live, tmp_path):
     """A copy of a store whose commit log, and whose configuration by a link, are those of the live one."""
-    backup = tmp_path / "backup"
-    shutil.copytree(live, backup)
-    for part in ("commitlog", "config"):
-        shutil.rmtree(backup / part)
+    backup = make_backup(live, tmp_path / "backup", "commitlog", "config")
     (tmp_path / "broker.conf").write_text(f"{TEXT}storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n")
     (tmp_path / "rows.jsonl").write_text(ROWS)
     return backup
@@ -53,17 +43,6 @@ def damage_topics(root):
     topics.write_bytes(topics.read_bytes()[:20])
 
 
-def contents(root):
-    return {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-@contextlib.contextmanager
-def locked(root):
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code, root / "lock"], stdin=-1, stdout=-1) as holder:
-        holder.stdout.readline()
-        yield
-        holder.communicate(b"\n")
 
 
 COMMANDS = ["import", "recover", "rebuild", "config repair"]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.subprocesses import in_subprocess
 
 from rocketstore import CorruptFileError, IndexFile, IndexService, MappedFile, StoreCheckpoint, StoreClosedError
 from rocketstore.disk import mapped_file, mapped_file_queue
@@ -39,12 +40,6 @@ def filled(path):
         assert file.put_keys([f"T#{n}" for n in range(500)], np.arange(500), np.arange(500)) == 500
     return path
 
-
-def in_subprocess(function, *arguments):
-    """Run a function of this file in an interpreter of its own: a crash is then one test's failure."""
-    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
-    run = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
 
 
 # ---- making and opening ------------------------------------------------------------------------------------

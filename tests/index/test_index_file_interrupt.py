@@ -4,7 +4,6 @@ import contextlib
 import faulthandler
 import itertools
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.subprocesses import in_subprocess
 
 from rocketstore import IndexFile, StoreClosedError, hash_keys
 
@@ -25,12 +25,6 @@ def columns(first, n):
     ordinals = np.arange(first, first + n)
     return ordinals.astype(np.int32), ordinals, BEGIN + ordinals
 
-
-def in_subprocess(function, *arguments):
-    """Run a function of this file in an interpreter of its own, where signals are its own as well."""
-    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
-    run = subprocess.run(command, text=True, capture_output=True, timeout=100, check=False)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
 
 
 def interrupt(call, delay):

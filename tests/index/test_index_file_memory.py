@@ -1,13 +1,13 @@
 """Memory: how much a large build takes, and that nothing leaks."""
 
 import gc
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.subprocesses import anonymous_memory, in_subprocess
 
 from rocketstore import IndexFile, hash_keys
 
@@ -17,20 +17,6 @@ MIB = 1 << 20
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="measures in /proc: only on Linux")
 
 
-def in_subprocess(function, *arguments):
-    """Run a function of this file in an interpreter of its own, whose memory no other test has touched."""
-    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
-    run = subprocess.run(command, text=True, capture_output=True, timeout=300, check=False)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
-    print(run.stdout)
-
-
-def anonymous_memory():
-    """The bytes of memory that belong to no file, as they are now."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no RssAnon in /proc/self/status")
 
 
 class Peak:

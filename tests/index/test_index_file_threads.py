@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.subprocesses import in_subprocess
 
 from rocketstore import IndexFile, StoreClosedError
 
@@ -57,12 +58,6 @@ def in_threads(*works):
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
     return errors
 
-
-def in_subprocess(function, *arguments):
-    """Run a function of this file in an interpreter of its own: a crash is then one test's failure."""
-    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
-    run = subprocess.run(command, text=True, capture_output=True, timeout=100, check=False)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
 
 
 # ---- close() beside readers and a writer -------------------------------------------------------------------

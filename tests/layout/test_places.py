@@ -1,35 +1,25 @@
 """A writer of a store changes no directory of another store, and finds the log of a store that was moved."""
 
-import contextlib
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
+from support.places import SIZES, TEXT, contents, locked, make_backup, make_live
 
 import rocketstore
 from rocketstore import CommitLog, Message, StoreConfig, StoreError, StoreLockedError, rebuild, recover, salvage
 
-SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
-         "max_index_num": 400}
-TEXT = "mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\nmaxHashSlotNum=97\nmaxIndexNum=400\n"
-
 
 @pytest.fixture
 def live(tmp_path):
-    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
-        store.put_message(Message("T", b"body"))
-    return tmp_path / "live"
+    return make_live(tmp_path / "live")
 
 
 @pytest.fixture
 def backup(live, tmp_path):
     """A copy of a store, without its commit log."""
-    shutil.copytree(live, tmp_path / "backup")
-    shutil.rmtree(tmp_path / "backup" / "commitlog")
-    return tmp_path / "backup"
+    return make_backup(live, tmp_path / "backup", "commitlog")
 
 
 @pytest.fixture
@@ -41,9 +31,6 @@ def conf(tmp_path):
     return read
 
 
-def contents(*roots):
-    return {path: path.read_bytes() for root in roots for path in sorted(root.rglob("*")) if path.is_file()}
-
 
 def put(root, config):
     with rocketstore.open(root, "a", config=config) as store:
@@ -54,15 +41,6 @@ def expire(root, config):
     with rocketstore.open(root, "r+", config=config) as store:
         return store.delete_expired_files(before_phy_offset=65536)
 
-
-@contextlib.contextmanager
-def locked(root):
-    """Another process, for example a broker, has a store open for writing."""
-    code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,fcntl.LOCK_EX,1,0); print(1,flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", code, root / "lock"], stdin=-1, stdout=-1) as holder:
-        holder.stdout.readline()
-        yield
-        holder.communicate(b"\n")
 
 
 WRITERS = {
@@ -146,8 +124,7 @@ def test_expired_files_of_another_store_are_deleted_with_the_flag_alone(tmp_path
     with rocketstore.open(live, "a", config=StoreConfig(**SIZES)) as store:
         for _ in range(5):
             store.put_message(Message("T", bytes(40_000)))
-    shutil.copytree(live, tmp_path / "backup")
-    shutil.rmtree(tmp_path / "backup" / "commitlog")
+    make_backup(live, tmp_path / "backup", "commitlog")
     config = conf(f"storePathRootDir={live}\nstorePathCommitLog={live}/commitlog\n")
     before = contents(live)
     with pytest.raises(StoreError, match="belongs to the store at"):

@@ -56,17 +56,11 @@ def replace_units(root, first, units):
 # ---- what RocketMQ's own classes answered ------------------------------------------------------------------
 
 
-def need_codecs(name):
-    """Skip the stores whose bodies cannot be read here."""
-    if name.split("-")[0] in ("rich", "step", "crash", "cut"):
-        pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
-        pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
-
 
 @pytest.fixture(scope="module", params=stores.NAMES)
 def golden(request, tmp_path_factory):
     name = request.param
-    need_codecs(name)
+    stores.need_codecs(name)
     return name, stores.unpack(name, tmp_path_factory.mktemp("golden"))
 
 

@@ -83,16 +83,10 @@ class Golden:
         self.log = CommitLog(read_files(root / "commitlog"), force_verify_prop_crc=verify)
 
 
-def need_codecs(name):
-    """Skip the stores whose bodies cannot be read here."""
-    if name.split("-")[0] in ("rich", "step", "crash", "cut"):
-        pytest.importorskip("lz4.frame", reason="needs lz4, from the extra 'codecs'")
-        pytest.importorskip("zstandard", reason="needs zstandard, from the extra 'codecs'")
-
 
 @pytest.fixture(scope="module", params=stores.NAMES)
 def golden(request, tmp_path_factory):
-    need_codecs(request.param)
+    stores.need_codecs(request.param)
     return Golden(request.param, stores.unpack(request.param, tmp_path_factory.mktemp("golden")))
 
 

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.places import SIZES, contents, make_backup, make_live
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
@@ -10,35 +11,26 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 import rocketstore
-from rocketstore import Message, StoreConfig, StoreError, StoreLockedError
+from rocketstore import StoreConfig, StoreError, StoreLockedError
 from rocketstore.config import camel_case
 from rocketstore.spark import rebuild_consume_queue, write_index
 from rocketstore.spark.build.places import working_places
 from rocketstore.spark.source import sink
 from rocketstore.spark.source.sink import writer_of
 
-SIZES = {"mapped_file_size_commit_log": 65536, "mapped_file_size_consume_queue": 2000, "max_hash_slot_num": 97,
-         "max_index_num": 400}
 OPTIONS = {camel_case(name): str(size) for name, size in SIZES.items()}
 SCHEMA = T.StructType([T.StructField("topic", T.StringType()), T.StructField("body", T.BinaryType())])
 
 
 @pytest.fixture
 def live(tmp_path):
-    with rocketstore.open(tmp_path / "live", "a", config=StoreConfig(**SIZES)) as store:
-        store.put_message(Message("T", b"body"))
-    return tmp_path / "live"
+    return make_live(tmp_path / "live")
 
 
 @pytest.fixture
 def backup(live, tmp_path):
-    shutil.copytree(live, tmp_path / "backup")
-    shutil.rmtree(tmp_path / "backup" / "commitlog")
-    return tmp_path / "backup"
+    return make_backup(live, tmp_path / "backup", "commitlog")
 
-
-def contents(root):
-    return {path: path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def writer(root, **options):

@@ -2,7 +2,6 @@
 
 import functools
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from reference.java import java_hash
 from reference.record import build_record
+from support.subprocesses import anonymous_memory, in_subprocess
 
 import rocketstore
 
@@ -26,21 +26,6 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 # ---- measuring ---------------------------------------------------------------------------------------------
 
 
-def in_subprocess(function, *arguments):
-    """Run a function of this file in an interpreter of its own; what it prints is returned."""
-    command = [sys.executable, "-X", "faulthandler", __file__, function.__name__, *map(str, arguments)]
-    run = subprocess.run(command, text=True, capture_output=True, timeout=600, check=False)
-    assert run.returncode == 0, f"exit {run.returncode}\n{run.stdout}\n{run.stderr}"
-    print(run.stdout)
-    return run.stdout
-
-
-def anonymous_memory():
-    """The bytes of memory of this process that belong to no file, as they are now."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no RssAnon in /proc/self/status")
 
 
 class Peak:
@@ -218,12 +203,12 @@ def read_large_log(root, messages):
 
 
 def test_a_log_of_50_files_of_1_gib_is_read_in_256_mib(root):
-    in_subprocess(read_large_log, root, make_large_log(root, 50, 50, 500))
+    in_subprocess(read_large_log, root, make_large_log(root, 50, 50, 500), timeout=600)
 
 
 @pytest.mark.slow
 def test_a_log_with_files_of_100_mib_of_messages_is_read_in_256_mib(root):
-    in_subprocess(read_large_log, root, make_large_log(root, 50, 2000, 90_000))
+    in_subprocess(read_large_log, root, make_large_log(root, 50, 2000, 90_000), timeout=600)
 
 
 # ---- many queues -------------------------------------------------------------------------------------------
@@ -249,13 +234,13 @@ def read_many_queues(root, queues):
 
 def test_a_store_of_1500_queues_is_read_in_256_mib(root):
     make_many_queues(root, 15, 100)
-    in_subprocess(read_many_queues, root, 1500)
+    in_subprocess(read_many_queues, root, 1500, timeout=600)
 
 
 @pytest.mark.slow
 def test_a_store_of_70_000_queues_is_read_in_256_mib(root):
     make_many_queues(root, 700, 100)
-    in_subprocess(read_many_queues, root, 70_000)
+    in_subprocess(read_many_queues, root, 70_000, timeout=600)
 
 
 if __name__ == "__main__":
