@@ -16,8 +16,10 @@ GOLDEN = TESTS / "golden"
 
 
 def pytest_configure(config):
-    # Tests start themselves as scripts, which import ``support`` too.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    # Tests start themselves as scripts, which import ``support`` too. The server of Spark Connect imports the module of
+    # a function that a test of Spark gives to a stream.
+    paths = [str(TESTS), str(TESTS / "spark"), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # In the environment, so that a test run in a subprocess draws the same numbers.
     os.environ.setdefault("ROCKETSTORE_SEED", str(secrets.randbelow(2**32)))
     # In the background of a script it is ignored, also by the processes that are started here: they would not end.
