@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import CorruptFileError, SettingError
 from rocketstore.index.index_header import unpack_header
+from rocketstore.kernels.index_select import walk_to_item
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
-from rocketstore.limits import INT_MAX
+from rocketstore.limits import INT_MAX, LONG_MAX
 
 __all__ = [
     "IndexGeometry", "checked_geometry", "default_geometry", "geometry_of", "given_geometry", "infer_geometry",
@@ -31,7 +33,13 @@ FEW_SAMPLES = 8  # to check a given geometry: each sample reads a page of the sl
 LONGEST_WALK = 10_000  # steps from a slot to one item
 MOST_TRIED = 4096  # geometries; an undamaged file leaves few possible
 MOST_STEPS = 4_000_000  # from item to item, for all geometries together
-ENDLESS = repeat(True)
+
+
+@dataclass
+class Budget:
+    """The steps from item to item that are left for a search."""
+
+    steps: int = LONG_MAX
 
 
 class IndexGeometry(NamedTuple):
@@ -156,10 +164,10 @@ def _infer_geometry(file: MappedFile, data: np.ndarray, guess: bool) -> IndexGeo
     default = IndexGeometry(DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM)
     if len(data) == default.file_size and items_agree(data, count, default):
         return default
-    possible, steps = possible_geometries(data, count) if guess else iter(()), repeat(True, MOST_STEPS)
+    possible, budget = possible_geometries(data, count) if guess else iter(()), Budget(MOST_STEPS)
     tried = islice(possible, MOST_TRIED)
-    found = list(islice((geometry for geometry in tried if items_agree(data, count, geometry, steps)), 2))
-    are_all_tried = len(found) < 2 and next(possible, None) is None and next(steps, False)
+    found = list(islice((geometry for geometry in tried if items_agree(data, count, geometry, budget)), 2))
+    are_all_tried = len(found) < 2 and next(possible, None) is None and budget.steps > 0
     if len(found) == 1 and are_all_tried:
         return found[0]
     if len(found) == 0 and are_all_tried and count > 1 and guess:
@@ -192,10 +200,10 @@ def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return values
 
 
-def items_agree(data: np.ndarray, count: int, geometry: IndexGeometry, steps: Iterator[bool] = ENDLESS) -> bool:
+def items_agree(data: np.ndarray, count: int, geometry: IndexGeometry, budget: Budget | None = None) -> bool:
     """Return whether sampled items are reachable from their slots under a geometry."""
     samples = {*range(max(1, count - SAMPLES), count), *spread(count)}
-    return are_reachable(data, [*samples], geometry, steps)
+    return are_reachable(data, [*samples], geometry, budget or Budget())
 
 
 def spread(count: int) -> list[int]:
@@ -204,7 +212,7 @@ def spread(count: int) -> list[int]:
 
 
 def are_reachable(
-    data: np.ndarray, ordinals: Sequence[int], geometry: IndexGeometry, steps: Iterator[bool] = ENDLESS
+    data: np.ndarray, ordinals: Sequence[int], geometry: IndexGeometry, budget: Budget | None = None
 ) -> bool:
     """Return whether all items of these ordinals are reachable from their slots under a geometry.
 
@@ -212,21 +220,10 @@ def are_reachable(
     """
     if max(ordinals, default=0) >= geometry.index_num:
         return False
-    items_at = geometry.item_offset(0)
-    slots, items = data[HEADER_SIZE:items_at].view(INDEX_SLOT), data[items_at:].view(INDEX_ITEM)
-    return all(_reachable(slots, items, ordinal, steps) for ordinal in ordinals)
-
-
-def _reachable(slots: np.ndarray, items: np.ndarray, ordinal: int, steps: Iterator[bool]) -> bool:
-    key_hash = int(items["key_hash"][ordinal])
-    at = int(slots[key_hash % len(slots)])
-    for _ in islice(steps, LONGEST_WALK):
-        if key_hash < 0 or at <= ordinal:
-            return key_hash >= 0 and at == ordinal
-        if at >= len(items):
+    budget = budget or Budget()
+    for ordinal in ordinals:
+        is_reachable, steps = walk_to_item(data, *geometry, ordinal, min(LONGEST_WALK, budget.steps))
+        budget.steps -= steps
+        if not is_reachable:
             return False
-        before = int(items["prev_index"][at])
-        if before >= at:
-            return False
-        at = before
     return True

@@ -3,10 +3,13 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32_acquire, rs_load_be64_acquire
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32, rs_load_be32_acquire, rs_load_be64_acquire
 from rocketstore.kernels.index_item cimport (
     BEGIN_TIMESTAMP,
+    HEADER_SIZE,
+    ITEM_SIZE,
     PREV_INDEX,
+    SLOT_SIZE,
     IndexView,
     Query,
     Step,
@@ -17,6 +20,8 @@ from rocketstore.kernels.index_item cimport (
     slot_of,
 )
 from rocketstore.kernels.phy_offsets cimport Found, add_value
+
+__all__ = ["walk_to_item"]
 
 cdef enum:
     SLOTS_AHEAD = 64  # slots fetched ahead
@@ -52,6 +57,49 @@ cdef inline bint leads_on(const IndexView *view, int32_t ordinal, int32_t next, 
 
 cdef inline int64_t begin_of(const IndexView *view) noexcept nogil:
     return <int64_t>rs_load_be64_acquire(view.header + BEGIN_TIMESTAMP)
+
+
+# ---- the way to one item ----------------------------------------------------------------------------------
+
+
+def walk_to_item(const uint8_t[::1] data, int32_t hash_slot_num, int32_t index_num, int32_t ordinal, int64_t max_steps):
+    """Walk the chain of an item's slot until it reaches the item, under a geometry that may be wrong.
+
+    Parameters: data: the bytes of an index file. ordinal: of the item, from 0 to before ``index_num``. max_steps: reads
+    of a link.
+    Returns: whether the chain leads to the item, True too if the steps end before; and the number of steps.
+    Raises: ValueError if the geometry does not fit the bytes.
+    """
+    cdef int64_t steps = 0
+    cdef int32_t key_hash, at, before
+    cdef const uint8_t *slots
+    cdef const uint8_t *items
+    cdef bint is_reachable = True
+    if hash_slot_num < 1 or not 0 <= ordinal < index_num or (
+        data.shape[0] < HEADER_SIZE + SLOT_SIZE * <int64_t>hash_slot_num + ITEM_SIZE * <int64_t>index_num
+    ):
+        raise ValueError(f"({hash_slot_num}, {index_num}), item {ordinal}: not in {data.shape[0]} bytes")
+    with nogil:
+        slots = &data[HEADER_SIZE]
+        items = slots + SLOT_SIZE * <int64_t>hash_slot_num
+        key_hash = <int32_t>rs_load_be32(items + ITEM_SIZE * <int64_t>ordinal)
+        at = 0
+        if key_hash >= 0:
+            at = <int32_t>rs_load_be32(slots + SLOT_SIZE * <int64_t>(key_hash % hash_slot_num))
+        while steps < max_steps:
+            steps += 1
+            if key_hash < 0 or at <= ordinal:
+                is_reachable = key_hash >= 0 and at == ordinal
+                break
+            if at >= index_num:
+                is_reachable = False
+                break
+            before = <int32_t>rs_load_be32(items + ITEM_SIZE * <int64_t>at + PREV_INDEX)
+            if before >= at:
+                is_reachable = False
+                break
+            at = before
+    return is_reachable, steps
 
 
 # ---- one chain ---------------------------------------------------------------------------------------------
