@@ -12,14 +12,47 @@ from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.remote.blocks import BLOCK
 from rocketstore.disk.storage import is_remote
 
-__all__ = ["data_ranges", "nonzero_end"]
+__all__ = ["data_ranges", "nonzero_end", "ranges_to_search"]
 
 
-def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of each range of a file that is not a hole. A remote file counts as one range."""
+NEAR = 1 << 16  # bytes in which most searches find a record
+
+
+def ranges_to_search(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of ``data_ranges``, and before them a short one, in which most searches end."""
+    if not is_remote(path):
+        near = _data_near(path, begin, end)
+        yield near
+        begin = near[1]
+    yield from data_ranges(path, begin, end)
+
+
+def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
+    """Return a short range that is not in a hole, at the first such position from ``begin`` to ``end`` of a local file.
+
+    The range is empty if its end would be in a hole, or behind ``end``. This is fast. To find where data ends, as
+    ``data_ranges`` does, the system may walk through the page cache of a file that was written not long ago.
+    """
+    with path.open("rb", buffering=0) as file:
+        try:
+            first = os.lseek(file.fileno(), begin, os.SEEK_DATA)
+            if first + NEAR <= end and os.lseek(file.fileno(), first + NEAR, os.SEEK_DATA) == first + NEAR:
+                return first, first + NEAR
+        except OSError as error:
+            if error.errno != errno.ENXIO and error.errno not in UNSUPPORTED:  # ENXIO: only a hole follows
+                raise
+    return begin, begin
+
+
+def data_ranges(path: Path, begin: int, end: int) -> list[tuple[int, int]]:
+    """Return (begin, end) of each range of a file that is not a hole. A remote file counts as one range.
+
+    The list is complete before a caller reads the file. Bytes of a hole that the system reads ahead count as data from
+    then on, so a caller that reads between two questions would read all of the hole.
+    """
     if is_remote(path):
-        yield begin, end
-        return
+        return [(begin, end)]
+    found: list[tuple[int, int]] = []
     with path.open("rb", buffering=0) as file:
         while begin < end:
             try:
@@ -27,20 +60,21 @@ def data_ranges(path: Path, begin: int, end: int) -> Iterator[tuple[int, int]]:
                 last = os.lseek(file.fileno(), first, os.SEEK_HOLE)
             except OSError as error:
                 if error.errno == errno.ENXIO:  # only a hole follows
-                    return
+                    break
                 if error.errno not in UNSUPPORTED:
                     raise
                 first, last = begin, end
             if first >= end:
-                return
-            yield first, min(last, end)
+                break
+            found.append((first, min(last, end)))
             begin = last
+    return found
 
 
 def nonzero_end(path: Path, begin: int, end: int) -> int:
     """Return the position after the last byte in a range of a file that is not zero, or ``begin`` if all are zero."""
     zeros = bytes(BLOCK) if is_remote(path) else ZEROS
-    for first, last in reversed(list(data_ranges(path, begin, end))):
+    for first, last in reversed(data_ranges(path, begin, end)):
         with path.open("rb", buffering=0) as file:
             for position in reversed(range(first, last, len(zeros))):
                 size = min(len(zeros), last - position)

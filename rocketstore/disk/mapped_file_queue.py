@@ -309,8 +309,8 @@ class MappedFileQueue:
         """Read ``size`` bytes, or as many as the file has, at each of many offsets."""
         return [self.pread(offset, size) for offset in offsets]
 
-    def data_ranges(self, file: LogFile, begin: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of a file, from a position in it on, that are not holes."""
+    def data_ranges(self, file: LogFile, begin: int) -> list[tuple[int, int]]:
+        """Return the ranges of a file, from a position in it on, that are not holes."""
         return data_ranges(file.path, begin, file.size)
 
     def tolerate_faults(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rocketstore.disk.holes import ranges_to_search
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
 from rocketstore.disk.remote.remote_file_queue import BYTES_BEHIND_RECORD, RemoteFileQueue
 from rocketstore.disk.storage import is_remote
@@ -87,10 +88,11 @@ class RecordReader:
         end = file.file_from_offset + max(file.size, self.queue.mapped_file_size)
         return min(end, self.queue.start_behind(file), LONG_MAX)
 
-    def data_of(self, file: LogFile, offset: int) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of a file that are not holes, from a physical offset on; nothing if the file has expired."""
+    def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
+        """Return the ranges of a file that are not holes, from a physical offset on; [] if the file has expired."""
         with contextlib.suppress(FileNotFoundError):
-            yield from self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
+            return self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
+        return []
 
     def is_at_rest(self, offset: int) -> bool:
         """Return whether nobody writes at an offset, so that a record there may end in zeros.
@@ -320,10 +322,12 @@ class RecordReader:
         for file in self.queue.between(offset, end):
             if file.end_offset <= offset:
                 continue
-            for begin, stop in self.data_of(file, offset):
-                found = self._find_in(file.file_from_offset + begin, min(file.file_from_offset + stop, end))
-                if found is not None:
-                    return found
+            start = file.file_from_offset
+            with contextlib.suppress(FileNotFoundError):  # the file has just expired
+                for begin, stop in ranges_to_search(file.path, max(offset - start, 0), file.size):
+                    found = self._find_in(start + begin, min(start + stop, end))
+                    if found is not None:
+                        return found
         return None
 
     def _find_in(self, place: int, stop: int) -> int | None:
