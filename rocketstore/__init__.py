@@ -1,7 +1,9 @@
 """rocketstore: the on-disk message store of Apache RocketMQ, from Python, at the speed of C."""
 
+import importlib
 import logging
 import os
+from typing import TYPE_CHECKING
 
 from rocketstore.config import StoreConfig
 from rocketstore.disk.mapped_file import MappedFile, SelectMappedBufferResult
@@ -32,17 +34,19 @@ from rocketstore.query.query_messages import QueryMessageResult, QueryMessagesRe
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
-from rocketstore.rebuild.rebuild import RebuildReport, rebuild
-from rocketstore.recovery.recover import RecoveryReport, recover
-from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.state.checkpoint import StoreCheckpoint
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.summary import StoreSummary
-from rocketstore.verify.report import Finding, VerifyReport
-from rocketstore.verify.verify import verify
+
+if TYPE_CHECKING:
+    from rocketstore.rebuild.rebuild import RebuildReport, rebuild
+    from rocketstore.recovery.recover import RecoveryReport, recover
+    from rocketstore.salvage.salvage import LostRange, SalvageReport, salvage
+    from rocketstore.verify.report import Finding, VerifyReport
+    from rocketstore.verify.verify import verify
 
 __all__ = [
     "BatchConsumeQueue",
@@ -99,6 +103,35 @@ __all__ = [
 __version__ = "0.1.0"
 
 logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Python itself prints warnings
+
+LAZY_MODULES = {  # of the names that most programs do not use; each module is imported when a name is first used
+    "Finding": "rocketstore.verify.report",
+    "LostRange": "rocketstore.salvage.salvage",
+    "RebuildReport": "rocketstore.rebuild.rebuild",
+    "RecoveryReport": "rocketstore.recovery.recover",
+    "SalvageReport": "rocketstore.salvage.salvage",
+    "VerifyReport": "rocketstore.verify.report",
+    "rebuild": "rocketstore.rebuild.rebuild",
+    "recover": "rocketstore.recovery.recover",
+    "salvage": "rocketstore.salvage.salvage",
+    "verify": "rocketstore.verify.verify",
+}
+for name in ("rebuild", "salvage", "verify"):
+    # Python binds the name of a subpackage when it first imports it. From here on the name is the function's.
+    importlib.import_module(f"rocketstore.{name}")
+    del globals()[name]
+del name
+
+
+def __getattr__(name: str) -> object:
+    if name not in LAZY_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(LAZY_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *LAZY_MODULES})
 
 
 def open(

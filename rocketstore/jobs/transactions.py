@@ -8,7 +8,6 @@ saves its version: no crash can be between the two. A broker ignores the directo
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 from pathlib import Path
@@ -73,6 +72,8 @@ def _path(root: Path, transaction: Transaction) -> Path:
 
 
 def _name(app: str) -> str:
+    import hashlib  # takes long to import, and readers need no hash
+
     return hashlib.sha256(app.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 

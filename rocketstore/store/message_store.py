@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.busy_threads import require_uninterrupted
@@ -16,7 +16,6 @@ from rocketstore.disk.descriptors import require_descriptors_to_expire, require_
 from rocketstore.disk.mapped_file import check_mode
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import held_lists, local_path, to_path
-from rocketstore.dispatch.reput import OwnDispatcher
 from rocketstore.errors import StoreError
 from rocketstore.layout.geometry import require_store
 from rocketstore.log.commit_log import CommitLog
@@ -26,10 +25,12 @@ from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import StoreTimestamp
 from rocketstore.store.expiry import ExpiredFiles
 from rocketstore.store.lag import ConsumerLag, consumer_lag
-from rocketstore.store.open_writer import open_writer
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.summary import StoreSummary, describe, summarize
-from rocketstore.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from rocketstore.dispatch.reput import OwnDispatcher
+    from rocketstore.store.writer import StoreWriter
 
 __all__ = ["MessageStore"]
 
@@ -82,6 +83,8 @@ class MessageStore(StoreReader, Closable):
 
     @classmethod
     def _open_writer(cls, root: Path, mode: str, config: StoreConfig | None) -> Self:
+        from rocketstore.store.open_writer import open_writer  # a reader needs neither writer nor recovery
+
         if config is not None:
             config.commit_log_paths(root, writable=True)  # raises before any file is made
         writer = open_writer(root, mode, config)

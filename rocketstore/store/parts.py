@@ -8,7 +8,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig
@@ -32,7 +32,9 @@ from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.queue.queue_directories import queue_directories, queue_ids_in
 from rocketstore.state.broker_config import BrokerConfig, TopicConfig, read_topics
 from rocketstore.state.checkpoint import StoreCheckpoint
-from rocketstore.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from rocketstore.store.writer import StoreWriter
 
 __all__ = ["StoreParts", "commit_log_or_none"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +45,8 @@ class Copy:
     """A temporary file without a name. It is deleted with its last descriptor."""
 
     def __init__(self) -> None:
+        import tempfile  # takes long to import, and few programs read remote files
+
         self.fd, name = tempfile.mkstemp(prefix="rocketstore-")
         closing(self, self.fd)
         Path(name).unlink()
