@@ -34,9 +34,10 @@ from rich.console import Console
 import rocketstore
 from rocketstore import IndexService, PhyOffsets, StoreConfig, rebuild
 from rocketstore.cli import prepare_streams
-from rocketstore.cli.formats import cell, note, print_table, table_of
 from rocketstore.cli.group import errors_in_one_line
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config, geometry_options
+from rocketstore.cli.tables import cell, print_table, table_of
+from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_directory import index_paths
 from rocketstore.layout.geometry import known_config

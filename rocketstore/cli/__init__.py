@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 
-__all__ = ["INTERRUPTED", "NO_READER", "main", "prepare_streams"]
+__all__ = ["INTERRUPTED", "NO_READER", "is_of_cli_extra", "main", "prepare_streams"]
 
 INTERRUPTED, NO_READER = 130, 141  # the exit statuses that shells report after SIGINT and SIGPIPE
 
@@ -31,6 +31,11 @@ def prepare_streams() -> None:
     warnings.filterwarnings("ignore", module="rocketstore")  # the package also logs each of its warnings
 
 
+def is_of_cli_extra(error: BaseException) -> bool:
+    """Return whether an error says that a package of the extra "cli" is missing."""
+    return isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in ("click", "rich")
+
+
 def main() -> None:
     """Run the command line, and exit."""
     prepare_streams()
@@ -39,7 +44,7 @@ def main() -> None:
 
         rocketstore(prog_name="rocketstore")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("click", "rich"):
+        if not is_of_cli_extra(error):
             raise
         print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
         sys.exit(2)

@@ -4,28 +4,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import click
 
 import rocketstore as package
-from rocketstore.cli import INTERRUPTED, NO_READER
-from rocketstore.cli.cat import cat
-from rocketstore.cli.config import config
-from rocketstore.cli.formats import error_text, printable
-from rocketstore.cli.get import get
-from rocketstore.cli.hexdump import hexdump
-from rocketstore.cli.info import info
-from rocketstore.cli.lag import lag
-from rocketstore.cli.ls import ls
-from rocketstore.cli.offset import offset
-from rocketstore.cli.query import query
-from rocketstore.cli.rebuild import rebuild
-from rocketstore.cli.recover import recover
-from rocketstore.cli.salvage import salvage
-from rocketstore.cli.transfer.export import export
-from rocketstore.cli.transfer.import_ import import_
-from rocketstore.cli.verify import verify
+from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
+from rocketstore.cli.formats import error_text
+from rocketstore.cli.text import printable
 from rocketstore.errors import StoreError
 
 __all__ = ["errors_in_one_line", "rocketstore"]
@@ -35,12 +22,45 @@ fish_source for fish. Exit status: 0 for success; 1 for a problem; 2 for wrong u
 program that reads the output ends first."""
 HELP: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())  # since click 8.2
 
+COMMANDS = {  # their help in the group, in the order in which they are listed
+    "info": "Summarize a store or index files.",
+    "ls": "List topics and queues.",
+    "lag": "Show how far consumers are behind.",
+    "offset": "Find the offset of a time.",
+    "query": "Find messages by key, tag, id or time.",
+    "get": "Show messages of a queue by offset.",
+    "cat": "Show the messages of the log.",
+    "export": "Write messages to a Parquet, Arrow, JSON or CSV file.",
+    "import": "Put the messages of a file into a store.",
+    "hexdump": "Show a record byte by byte.",
+    "verify": "Check a store and show each problem.",
+    "recover": "Make a store sound after a crash.",
+    "rebuild": "Build queues and index from the log alone.",
+    "salvage": "Copy the sound messages of damaged files into a new store.",
+    "config": "Check and repair the broker's configuration.",
+}
+MODULES = {"export": "transfer.export", "import": "transfer.import_"}  # in this room, where the name is another
+
 
 class Commands(click.Group):
     """Commands that print errors as one line. The exit status is 1 for errors of store or system, 2 for wrong usage."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of COMMANDS, where click would sort them
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name. Its module is imported when the command is first used."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and cmd_name in COMMANDS:
+            module = MODULES.get(cmd_name, cmd_name)
+            command = getattr(import_module(f"rocketstore.cli.{module}"), module.rpartition(".")[2])
+            command.short_help = COMMANDS[cmd_name]
+            self.add_command(command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         with errors_in_one_line():
@@ -68,6 +88,8 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
     except UnicodeEncodeError as error:
         raise click.UsageError(f"an argument is not valid UTF-8: {error.object!r}", ctx) from error
     except (OSError, StoreError, ValueError, ModuleNotFoundError) as error:
+        if is_of_cli_extra(error):
+            raise  # ``main`` names the extra
         raise click.ClickException(error_text(error)) from error
 
 
@@ -75,25 +97,3 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
 @click.version_option(package.__version__)
 def rocketstore() -> None:
     """Read, write, query and recover the files of an Apache RocketMQ store."""
-
-
-COMMANDS: dict[click.Command, str] = {
-    info: "Summarize a store or index files.",
-    ls: "List topics and queues.",
-    lag: "Show how far consumers are behind.",
-    offset: "Find the offset of a time.",
-    query: "Find messages by key, tag, id or time.",
-    get: "Show messages of a queue by offset.",
-    cat: "Show the messages of the log.",
-    export: "Write messages to a Parquet, Arrow, JSON or CSV file.",
-    import_: "Put the messages of a file into a store.",
-    hexdump: "Show a record byte by byte.",
-    verify: "Check a store and show each problem.",
-    recover: "Make a store sound after a crash.",
-    rebuild: "Build queues and index from the log alone.",
-    salvage: "Copy the sound messages of damaged files into a new store.",
-    config: "Check and repair the broker's configuration.",
-}
-for command, short_help in COMMANDS.items():
-    command.short_help = short_help
-    rocketstore.add_command(command)

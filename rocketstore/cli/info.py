@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import Row, finish, format_option, note, write_parts, write_rows
+from rocketstore.cli.formats import Row, finish, format_option, write_parts, write_rows
 from rocketstore.cli.index_files import index_paths
 from rocketstore.cli.options import geometry_options, store_or_index_argument
+from rocketstore.cli.text import note
 from rocketstore.config import camel_case
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry, geometry_of

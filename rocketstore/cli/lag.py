@@ -2,9 +2,10 @@
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, note, write_list
+from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import store_argument
 from rocketstore.cli.store_notes import note_elsewhere
+from rocketstore.cli.text import note
 from rocketstore.config import camel_case
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.lag import ConsumerLag

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from rocketstore.cli.formats import finish, format_option, note, write_list, write_rows
+from rocketstore.cli.formats import finish, format_option, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, result_for_people
 from rocketstore.cli.options import (
@@ -20,6 +20,7 @@ from rocketstore.cli.options import (
     time_range,
 )
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, unknown_topics
+from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.limits import INT_MAX, LONG_MAX

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, note, write_rows
+from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.options import (
     COUNT,
     PATH,
@@ -18,6 +18,7 @@ from rocketstore.cli.options import (
     write_elsewhere_option,
 )
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.text import note
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.limits import LONG_MAX
 from rocketstore.rebuild.files import zone_of

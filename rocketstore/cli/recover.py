@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, note, write_list
+from rocketstore.cli.formats import format_option, write_list
 from rocketstore.cli.options import (
     PATH,
     broker_conf_option,
@@ -13,6 +13,7 @@ from rocketstore.cli.options import (
     config_with,
     write_elsewhere_option,
 )
+from rocketstore.cli.text import note
 from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.report import RecoveryReport

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, note, write_list
+from rocketstore.cli.formats import format_option, write_list
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.text import note
 from rocketstore.salvage.salvage import SalvageReport
 from rocketstore.salvage.salvage import salvage as salvage_store
 

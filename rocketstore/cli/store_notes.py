@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
-from rocketstore.cli.formats import error_text, note
+from rocketstore.cli.formats import error_text
+from rocketstore.cli.text import note
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan, Skipped

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, note, write_list, write_rows
+from rocketstore.cli.formats import format_option, write_list, write_rows
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
+from rocketstore.cli.text import note
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store

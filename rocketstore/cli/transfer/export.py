@@ -16,11 +16,12 @@ from typing import Any, TextIO
 import click
 
 from rocketstore.arrow import message_schema
-from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer, note
+from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer
 from rocketstore.cli.messages import BODY_RULE
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, note_leftovers, unknown_topics
+from rocketstore.cli.text import note
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 import rocketstore
-from rocketstore.cli.formats import error_text, note
+from rocketstore.cli.formats import error_text
 from rocketstore.cli.options import (
     PATH,
     broker_conf_option,
@@ -28,6 +28,7 @@ from rocketstore.cli.options import (
     write_elsewhere_option,
 )
 from rocketstore.cli.progress import bar
+from rocketstore.cli.text import note
 from rocketstore.cli.transfer.export import FORMATS, format_of
 from rocketstore.cli.transfer.sources import Source, SourceRows
 from rocketstore.config import StoreConfig

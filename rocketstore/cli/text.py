@@ -1,0 +1,21 @@
+"""Text for a terminal: control characters become visible, and notes go to standard error."""
+
+from collections.abc import Callable
+
+import click
+
+__all__ = ["escaped", "note", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""Return a text with control characters and invisible characters as escape sequences such as ``\x1b``."""
+    return escaped(text, lambda char: char.encode("unicode_escape").decode())
+
+
+def escaped(text: str, escape: Callable[[str], str]) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else escape(c).strip('"') for c in text)
+
+
+def note(text: str) -> None:
+    """Write a line to standard error."""
+    click.echo(printable(text), err=True)
