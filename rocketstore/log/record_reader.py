@@ -146,16 +146,18 @@ class RecordReader:
         starts = self.queue.starts()
         file_of = np.searchsorted(starts, phy_offsets, "right") - 1
         windows: list[Window] = []
-        window_of = np.full(len(phy_offsets), -1, np.int32)
-        for i in np.unique(file_of[file_of >= 0]).tolist():
-            rows = np.flatnonzero(file_of == i)
+        window_of_file = np.full(len(starts) + 1, -1, np.int32)  # the last one is of offsets before all files
+        partial_files: list[int] = []
+        for i in np.flatnonzero(np.bincount(file_of + 1)[1:]).tolist():
             window = self._window(int(starts[i]), SPAN)
             if window is not None and self._is_partial(window):
-                for row in rows.tolist():
-                    self._add_record(int(phy_offsets[row]), windows, window_of[row : row + 1])
+                partial_files.append(i)
             elif window is not None:
-                window_of[rows] = len(windows)
+                window_of_file[i] = len(windows)
                 windows.append(window)
+        window_of = window_of_file[file_of]
+        for row in np.flatnonzero(np.isin(file_of, partial_files)).tolist() if partial_files else ():
+            self._add_record(int(phy_offsets[row]), windows, window_of[row : row + 1])
         return windows, window_of
 
     def _add_record(self, offset: int, windows: list[Window], window_of: np.ndarray) -> None:

@@ -201,8 +201,11 @@ class _Search:
     def add(self, rows: np.ndarray, phy_offsets: np.ndarray) -> None:
         """Keep the candidates that match the query and are before the end of the log."""
         if len(phy_offsets):
-            kept = phy_offsets < self.log.ending.find_readable_end(int(phy_offsets.max()))
-            rows, phy_offsets = rows[kept], phy_offsets[kept]
+            last = int(phy_offsets.max())
+            end = self.log.ending.find_readable_end(last)
+            if last >= end:
+                kept = phy_offsets < end
+                rows, phy_offsets = rows[kept], phy_offsets[kept]
         matched = np.zeros(len(rows), np.uint8)
 
         def match(part: slice) -> None:
@@ -220,10 +223,11 @@ class _Search:
             with ThreadPoolExecutor(self.threads, "rocketstore-query") as pool:
                 list(pool.map(match, parts))
         hits = matched.view(np.bool_)
-        self.note_damage(rows[~hits], phy_offsets[~hits])
-        rows, phy_offsets = distinct(rows[hits], phy_offsets[hits])
-        known = self.are_known(rows, phy_offsets)
-        if known.any():
+        if not hits.all():
+            self.note_damage(rows[~hits], phy_offsets[~hits])
+            rows, phy_offsets = rows[hits], phy_offsets[hits]
+        rows, phy_offsets = distinct(rows, phy_offsets)
+        if self.found and (known := self.are_known(rows, phy_offsets)).any():
             rows, phy_offsets = rows[~known], phy_offsets[~known]
         if len(rows):
             self.found.append((rows, phy_offsets))
@@ -278,13 +282,15 @@ class _Search:
 
         The offsets of a key are distinct, newest first, and at most ``max_num``.
         """
-        rows = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self.found)])
-        phy_offsets = np.concatenate([np.empty(0, np.int64), *(offsets for _, offsets in self.found)])
-        rows, phy_offsets = distinct(rows, phy_offsets)
-        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        rows, phy_offsets = rows[rank < self.max_num], phy_offsets[rank < self.max_num]
-        offsets = np.searchsorted(rows, np.arange(self.keys.length + 1))
-        return phy_offsets, offsets.astype(np.int64)
+        counts, offsets = np.minimum(self.counts, self.max_num), np.zeros(self.keys.length + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        rows, phy_offsets = self.found[0] if self.found else (np.empty(0, np.int64), np.empty(0, np.int64))
+        if len(self.found) > 1:
+            rows, phy_offsets = distinct(*map(np.concatenate, zip(*self.found, strict=True)))
+        if len(rows) > offsets[-1]:
+            firsts = np.cumsum(self.counts) - self.counts
+            phy_offsets = phy_offsets[np.arange(len(rows)) - np.repeat(firsts, self.counts) < self.max_num]
+        return phy_offsets, offsets
 
 
 def distinct(rows: np.ndarray, phy_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
