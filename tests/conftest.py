@@ -32,6 +32,8 @@ def pytest_itemcollected(item):
         item.add_marker("seeded")
     if "client" in item.fixturenames:
         item.add_marker("broker")
+    if "spark" in item.fixturenames:
+        item.add_marker("spark")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -76,7 +76,7 @@ def test_with_the_flag_a_command_needs_the_lock_of_the_other_store(live, backup,
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_of_a_command_has_the_flag(command):
-    assert "belong to another store" in " ".join(run(*command.split(), "--help").stdout.split())
+    assert "directories of another store" in " ".join(run(*command.split(), "--help").stdout.split())
 
 
 def test_an_import_makes_no_store_whose_log_is_another_stores(live, backup, tmp_path):

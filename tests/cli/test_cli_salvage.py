@@ -72,7 +72,7 @@ def test_a_terminal_shows_a_table(damaged, tmp_path):
 
 def test_help_says_what_the_exit_status_means():
     text = " ".join(run("salvage", "--help").stdout.split())
-    assert "The exit status is 0 if nothing was lost, 1 if something was" in text
+    assert "The exit status is 0 if nothing was lost, 1 if bytes were lost" in text
 
 
 def test_errors_are_one_line(store, tmp_path):
