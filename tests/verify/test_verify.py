@@ -712,7 +712,8 @@ def test_a_finding_says_what_a_broker_does(sound, tmp_path):
     (finding,) = verify(root).findings
     assert finding.to_dict() == {
         "kind": "foreign-file-fatal", "severity": "error", "path": str(root / "commitlog" / "notes.txt"), "offset": 0,
-        "detail": "its name or type is not that of a log file", "more": 0, "atNextStart": "does not start: the load fails",
+        "detail": "its name or type is not that of a log file", "more": 0,
+        "atNextStart": "does not start: the load fails",
     }
 
 
