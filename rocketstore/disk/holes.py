@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +25,13 @@ def ranges_to_search(path: Path, begin: int, end: int) -> Iterator[tuple[int, in
         near = _data_near(path, begin, end)
         yield near
         begin = near[1]
-    yield from data_ranges(path, begin, end)
+    most = 2  # most searches end in the first ranges; a file may have thousands of holes
+    while begin < end:
+        found = data_ranges(path, begin, end, most)
+        yield from found
+        if len(found) < most:
+            return
+        begin, most = found[-1][1], 2 * most
 
 
 def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
@@ -44,8 +51,10 @@ def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
     return begin, begin
 
 
-def data_ranges(path: Path, begin: int, end: int) -> list[tuple[int, int]]:
-    """Return (begin, end) of each range of a file that is not a hole. A remote file counts as one range.
+def data_ranges(path: Path, begin: int, end: int, most: int = sys.maxsize) -> list[tuple[int, int]]:
+    """Return (begin, end) of each range of a file that is not a hole, or of the first ``most``.
+
+    A remote file counts as one range.
 
     The list is complete before a caller reads the file. Bytes of a hole that the system reads ahead count as data from
     then on, so a caller that reads between two questions would read all of the hole.
@@ -54,7 +63,7 @@ def data_ranges(path: Path, begin: int, end: int) -> list[tuple[int, int]]:
         return [(begin, end)]
     found: list[tuple[int, int]] = []
     with path.open("rb", buffering=0) as file:
-        while begin < end:
+        while begin < end and len(found) < most:
             try:
                 first = os.lseek(file.fileno(), begin, os.SEEK_DATA)
                 last = os.lseek(file.fileno(), first, os.SEEK_HOLE)

@@ -456,7 +456,7 @@ def test_what_writes_refuses_a_uri(write, made, memory, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = shutil.copytree(made, tmp_path / "local")
     before = files_under(tmp_path, ".")
-    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: remote stores are opened for reading only"):
+    with pytest.raises(io.UnsupportedOperation, match=f"{tmp_path.name}.* is remote: remote stores are"):
         write(memory, root)
     assert files_under(tmp_path, ".") == before
     assert not fsspec.filesystem("memory").exists(memory)
