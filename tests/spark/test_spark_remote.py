@@ -25,7 +25,7 @@ from test_spark_stream import flat, needs_limits, new_reader, put, read_batch, s
 
 import rocketstore
 from rocketstore import RemotePath, StoreConfig, rebuild
-from rocketstore.disk import storage
+from rocketstore.disk.remote import remote_path
 from rocketstore.disk.storage import to_path
 from rocketstore.layout.geometry import known_config
 from rocketstore.log import log_end
@@ -82,7 +82,7 @@ def memory(tmp_path):
 @pytest.fixture
 def no_believing(monkeypatch):
     """Lists of directories are asked for each time."""
-    monkeypatch.setattr(storage, "LISTED", 0.0)
+    monkeypatch.setattr(remote_path, "LISTED", 0.0)
 
 
 def uri_of(root):
