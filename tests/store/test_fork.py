@@ -97,7 +97,7 @@ def test_a_child_does_not_wait_for_a_block_that_a_thread_of_the_parent_reads():
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize(("name", "part"), [("IndexCache", "index"), ("StoreCache", ".")])
+@pytest.mark.parametrize(("name", "part"), [("index_cache", "index"), ("store_cache", ".")])
 def test_a_child_opens_what_a_thread_of_the_parent_is_opening_for_spark(root, name, part):
     pytest.importorskip("pyspark", reason="needs pyspark, from the extra 'spark'")
     from rocketstore.spark.lookup import cache as module
