@@ -352,7 +352,8 @@ def test_a_bad_row_fails_the_job_with_its_place_and_leaves_nothing(frame, tmp_pa
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["overwrite", "ignore", "errorifexists"])
 def test_other_modes_than_append_are_refused(frame, tmp_path, mode):
-    with pytest.raises(Exception, match=r"can only be appended to|UNSUPPORTED_DATA_SOURCE_SAVE_MODE|UNSUPPORTED_OPERATION"):
+    refusals = "can only be appended to|UNSUPPORTED_DATA_SOURCE_SAVE_MODE|UNSUPPORTED_OPERATION"
+    with pytest.raises(Exception, match=refusals):
         save(frame(ROWS[:1]), tmp_path / "store", mode)
     assert list(tmp_path.iterdir()) == []
 
