@@ -35,10 +35,10 @@ def ranges_to_search(path: Path, begin: int, end: int) -> Iterator[tuple[int, in
 
 
 def _data_near(path: Path, begin: int, end: int) -> tuple[int, int]:
-    """Return a short range that is not in a hole, at the first such position from ``begin`` to ``end`` of a local file.
+    """Return the first ``NEAR`` bytes of data from ``begin`` on as (begin, end). The file is local.
 
-    The range is empty if its end would be in a hole, or behind ``end``. This is fast. To find where data ends, as
-    ``data_ranges`` does, the system may walk through the page cache of a file that was written not long ago.
+    The range is empty if byte ``NEAR`` after the first data byte is in a hole or behind ``end``. SEEK_DATA is fast.
+    SEEK_HOLE, which ``data_ranges`` uses, may walk the page cache of a recently written file.
     """
     with path.open("rb", buffering=0) as file:
         try:
@@ -56,8 +56,8 @@ def data_ranges(path: Path, begin: int, end: int, most: int = sys.maxsize) -> li
 
     A remote file counts as one range.
 
-    The list is complete before a caller reads the file. Bytes of a hole that the system reads ahead count as data from
-    then on, so a caller that reads between two questions would read all of the hole.
+    The list is complete before the caller reads the file. Read-ahead turns the bytes of a hole into data. If reads
+    alternated with SEEK_DATA calls, the caller would read all of the hole.
     """
     if is_remote(path):
         return [(begin, end)]

@@ -19,7 +19,7 @@ MAX_DECLARED_QUEUES = 1 << 16  # a broker keeps memory for each queue that topic
 
 
 class TopicQueues:
-    """The number of queues of each topic, and whose turn it is. Safe to use from several threads.
+    """The number of queues of each topic, and the queue that gets the next message. Safe to use from several threads.
 
     Attributes: batch_topics: the topics of batch queues.
     """
@@ -38,7 +38,7 @@ class TopicQueues:
         return next(self._turns[topic]) % self._queue_nums(topic)
 
     def next_queue_ids(self, topic: str, count: int) -> list[int]:
-        """Return the queue ids of this many messages, in turn. Each id is listed once; then they repeat."""
+        """Reserve the queue ids of the next ``count`` messages. Message i gets ``ids[i % len(ids)]`` of the result."""
         first, queue_nums = next(self._turns[topic]), self._queue_nums(topic)
         self._turns[topic] = itertools.count(first + count)
         return [turn % queue_nums for turn in range(first, first + min(count, queue_nums))]
@@ -48,7 +48,10 @@ class TopicQueues:
         return max(found.write_queue_nums if found is not None else self._config.default_topic_queue_nums, 1)
 
     def declare(self, topic: str, queue_id: int) -> None:
-        """Have ``save`` add a queue to topics.json, and all queues of the topic below it, if they are missing there."""
+        """Note that a topic needs queues 0 to ``queue_id``. ``save`` adds the missing ones to topics.json.
+
+        A ``queue_id`` of ``MAX_DECLARED_QUEUES`` or more is not noted.
+        """
         found = self._topics.get(topic)
         if found is None or max(found.write_queue_nums, found.read_queue_nums) <= queue_id:
             least = self._config.default_topic_queue_nums if found is None else 1
@@ -57,7 +60,7 @@ class TopicQueues:
                 self._new_queues[topic] = max(self._new_queues.get(topic, least), needed)
 
     def save(self) -> None:
-        """Add the declared queues to topics.json, except those of topics that a broker makes itself."""
+        """Add the declared queues to topics.json, except those of system topics, which a broker makes itself."""
         if not self._new_queues:
             return
         with self._lock:
@@ -68,7 +71,7 @@ class TopicQueues:
             }
             if new:
                 extend_topics(self._root, new)
-            self._new_queues = {}  # last: another thread that finds it empty relies on topics.json
+            self._new_queues = {}  # last: a thread that finds it empty assumes that topics.json is complete
 
     def extend(self, topic: str, queue_nums: int, queue_type: str | None) -> None:
         """Add a topic, or queues of a topic, to topics.json now."""

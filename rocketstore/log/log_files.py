@@ -20,8 +20,8 @@ __all__ = ["LogFileWriter"]
 class LogFileWriter:
     """Writes the files of a log in turn, and makes the next file before it is needed.
 
-    Attributes: flushed_where: the log is on the disk up to here, bytes. last_flushed: physical offset and store time of
-    the last record on the disk; None before the first flush. busy_threads: the threads that are in a call.
+    Attributes: flushed_where: the log is on the disk before this physical offset. last_flushed: physical offset and
+    store time of the last record on the disk; None before the first flush. busy_threads: those in a method of it.
     Source: MappedFileQueue.getLastMappedFile, AllocateMappedFileService, MultiPathMappedFileQueue.
     """
 
@@ -37,8 +37,8 @@ class LogFileWriter:
         before_roll: Callable[[], object],
     ) -> None:
         """Open the file that has a physical offset, bytes, if it exists. Parameters: as ``LogWriter``."""
-        self._switch = threading.Lock()  # for the file that is written; nothing is waited for while it is held
-        self.directories = sorted(directories, key=str)  # as RocketMQ sorts them; paths sort by their parts
+        self._switch = threading.Lock()  # guards the current file; its holder never blocks
+        self.directories = sorted(directories, key=str)  # RocketMQ sorts by string; paths sort by components
         self._all_directories = dict.fromkeys([*self.directories, *read_only])
         self.mapped_file_size = mapped_file_size
         self.flushed_where = phy_offset
@@ -46,7 +46,7 @@ class LogFileWriter:
         self.busy_threads: set[int] = set()
         self._appender = appender
         self._flush_lock = threading.Lock()
-        self._flush_error: Exception | None = None  # the system reports it once, and then counts the bytes as written
+        self._flush_error: Exception | None = None  # kept: after a failed fsync, the kernel marks the pages as clean
         self._files: dict[int, MappedFile] = {}  # by their first offset: the unflushed files and the current file
         self._ahead = AllocateMappedFileService(self._open) if allocates_ahead else None
         self._before_roll = before_roll
@@ -102,15 +102,15 @@ class LogFileWriter:
         """Open the file that begins at an offset, or make it in the directory whose turn it is."""
         path = self._find(start)
         if path is not None and path.parent in self.directories and path.stat().st_size == 0:
-            path.unlink()  # Ctrl-C came before the file had its length
+            path.unlink()  # an interrupt came before the length of the new file was set
             path = None
         if path is not None:
-            file = MappedFile(path, "r+")  # its maker may have failed to sync it
+            file = MappedFile(path, "r+")  # the process that made it may not have synced it
         else:
             directory = self.directories[start // self.mapped_file_size % len(self.directories)]
             make_directory(directory)
             file = MappedFile(directory / f"{start:020}", "r+", create_size=self.mapped_file_size)
-        file.flush()  # before its name: the log ignores a file without its length
+        file.flush()  # before the directory: after a crash, the log ignores a file of a wrong length
         sync_path(file.path.parent)
         return file
 

@@ -69,9 +69,9 @@ class LogWriter(LogFileWriter):
     ) -> None:
         """Append at a physical offset, bytes: to the file that has it, or to a new file.
 
-        Parameters: directories: of a log in several places, in turn. config: has the size of files. read_only:
-        directories in which no file is made; if the last file is there, it is continued, as RocketMQ does. before_roll:
-        called before a file is begun after a full one.
+        Parameters: directories: new files go to these in turn. config: has the size of files. read_only: directories
+        that get no new file; a last file in one of them is continued, as RocketMQ does. before_roll: called before the
+        writer begins a new file because the current one is full.
         """
         self.lock = threading.Lock()
         self.is_sync = config.flush_disk_type == "SYNC_FLUSH"
@@ -112,8 +112,8 @@ class LogWriter(LogFileWriter):
     def append(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         """Append one message.
 
-        Raises: IncompleteMessageError for an inner batch or a message for light queues: pass it through ``completed``
-        to ``append_completed``. PutMessageError, ValueError, TypeError: nothing is written; OSError.
+        Raises: IncompleteMessageError for an inner batch or a message for light queues. The caller then calls
+        ``append_completed(completed(message))``. PutMessageError, ValueError, TypeError: nothing is written; OSError.
         """
         host: str | None = self._store_host
         time: int | None = None
@@ -149,7 +149,7 @@ class LogWriter(LogFileWriter):
 
         Parameters: message_num: queue offsets that it takes. max_size: of its record, bytes, if that is less than for
         other messages. light_queues: its other queues.
-        Raises: as ``append``, but for IncompleteMessageError.
+        Raises: as ``append``, except IncompleteMessageError.
         """
         host: str | None = self._store_host
         time: int | None = None
@@ -172,9 +172,9 @@ class LogWriter(LogFileWriter):
         return None if isinstance(store_timestamp, str) else store_timestamp
 
     def completed(self, message: Message) -> Message:
-        """Return a message that was incomplete in ``append`` with its queue, and an inner batch with its base.
+        """Return a copy of the message with the queue id that ``append`` chose. An inner batch also gets INNER_BASE.
 
-        Source: BatchConsumeQueue.assignQueueOffset.
+        Call this right after ``append`` raised IncompleteMessageError. Source: BatchConsumeQueue.assignQueueOffset.
         """
         made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
         queue_id = made.queue_id = self.encoded_queue_ids[0]
@@ -270,7 +270,7 @@ class LogWriter(LogFileWriter):
             raise ValueError(f"{message!r}: {error}") from None
 
     def _check_new_queues(self) -> None:
-        """Raise for an invalid queue before any new queue becomes known by a question for its offset."""
+        """Raise PutMessageError for an invalid new queue, before the appender registers any new queue."""
         for queue in self._encoder.queues:
             if queue not in self._appender.queue_offsets:
                 check_queue(*queue)

@@ -1,4 +1,4 @@
-"""What a put requires of messages, and how it refuses them."""
+"""Rules that a message must meet before a put, and the errors for a message that breaks them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def message_num(message: Message) -> int:
     Raises: PutMessageError for an invalid INNER_NUM. Source: DefaultMessageStore.getMessageNum.
     """
     text = message.properties.get("INNER_NUM")
-    if text is None:  # None is not stored either
+    if text is None:  # a property that is None is not stored either
         return 1
     if not message.sys_flag & INNER_BATCH:
         raise illegal("INNER_NUM without the flag of inner batches")

@@ -21,8 +21,8 @@ from rocketstore.messages.system_flags import TRANSACTION_ROLLBACK
 
 __all__ = ["Coverage", "overlaps"]
 
-MAX_KEPT = 10_000  # answers about parts of the log that are kept
-LAST_PART = 1 << 16  # bytes at the end of a part of the log that are read first
+MAX_KEPT = 10_000  # cached answers about parts of the log
+LAST_PART = 1 << 16  # bytes of the log that a backward search reads first
 _FileId = tuple[str, object]  # name and identity of an index file
 
 
@@ -57,9 +57,9 @@ class Coverage:
     def __init__(self, log: CommitLog, index: IndexService | None) -> None:
         self.log, self.index = log, index
         self._places: dict[tuple[Any, ...], int | None] = {}
-        self._split: dict[_FileId, bool] = {}  # of full files
-        self._tagged: dict[_FileId, int] = {}  # up to where the last message with tags has its entry
-        self._untagged: dict[_FileId, int] = {}  # up to where no message of its part has tags
+        self._split: dict[_FileId, bool] = {}  # by full file: whether its last message lacks items
+        self._tagged: dict[_FileId, int] = {}  # physical offset: the tags of messages before it are indexed
+        self._untagged: dict[_FileId, int] = {}  # physical offset: no message of the file before it has tags
 
     def reasons(self, index_type: str | None) -> list[str]:
         """Return the reasons why the index may lack messages, for keys or for tags."""
@@ -110,7 +110,7 @@ class Coverage:
         self, find: Callable[[CommitLog, int, int, str | None], int | None], begin: int, end: int,
         index_type: str | None,
     ) -> int | None:
-        """Find a message in a part of the log that should be in the index, or return the kept answer."""
+        """Find a message in a part of the log that should be in the index; the answer is cached."""
         place = find, begin, end, index_type
         if place not in self._places:
             if len(self._places) > MAX_KEPT:
@@ -172,7 +172,7 @@ def first_indexable(log: CommitLog, begin: int, end: int, index_type: str | None
 
 
 def last_indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> int | None:
-    """Find the last message that should be in the index. Each part that is searched is larger than the part behind."""
+    """Find the last message that should be in the index. Search backward, in parts that are 8 times as large each."""
     size = LAST_PART
     while begin < end:
         start = max(begin, end - size)

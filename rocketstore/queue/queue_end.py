@@ -73,7 +73,7 @@ class QueueEnding:
         return max(find_truncated_end(spans, limit, self.run.read_phy_offset, self.run.skip_before), spans[0][0])
 
     def _find_end_by_log(self, run_end: int, state: StoreState) -> int:
-        """Return the end of the queue by the records that its units lead to."""
+        """Return the end of the queue, limited by the end of the log. The last result is used while it is valid."""
         files, known = self.run.files, self._bounded
         if known is None or known.files is not files or known.end != known.run_end or known.run_end > run_end:
             known = None

@@ -53,7 +53,7 @@ def open_writer(root: Path, mode: str, config: StoreConfig | None) -> StoreWrite
             stack.callback(lock.release)
         config = writing_config(root, config)
         config.require_usable(*USED_BY_WRITERS)
-        extend_topics(root, {})  # raises now if the file cannot be extended later
+        extend_topics(root, {})  # fails now, before any put, if topics.json cannot be extended
         if batch_topics(read_topics(root, config)):
             require_batch_size(config)
         end = complete_store(root, config).max_phy_offset

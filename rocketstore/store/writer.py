@@ -1,4 +1,4 @@
-"""StoreWriter: what writes a store: appends, dispatches, flushes, and leaves it as a broker does."""
+"""StoreWriter: appends messages, dispatches and flushes them, and closes a store as a broker does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StoreWriter:
         self, root: Path, config: StoreConfig, locks: list[StoreLock], log: CommitLog, index: IndexService | None,
         checkpoint: StoreCheckpoint, dispatcher: Dispatcher, batch_topics: set[str], phy_offset: int,
     ) -> None:
-        """Go on with a store that was recovered. Parameters: phy_offset: where the log ends, bytes."""
+        """Continue a recovered store. Parameters: phy_offset: the end of the log, bytes."""
         self.root = root
         self.config: Any = config  # every size is set
         self._compat = Compat.of(config.compat)
@@ -61,7 +61,8 @@ class StoreWriter:
         self._lock_file, *self._other_locks = locks
         self._topic_queues = TopicQueues(root, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
-        self._unbuilt: Counter[str] = Counter()  # of light queues that can be no directory: offsets, without units
+        # The next queue offsets of light queues whose names cannot be names of directories. They get no units.
+        self._unbuilt: Counter[str] = Counter()
         make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
         self._log = LogWriter(
@@ -71,10 +72,10 @@ class StoreWriter:
         self._read_log = log
         self._close_lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._is_told = False  # whether a caller knows of the failure
-        self._closed = False  # to all but own dispatchers
+        self._is_told = False  # whether a caller has seen the failure as an exception
+        self._closed = False  # the user's dispatchers may still put until the writer is sealed
         self._is_sealed = False
-        with contextlib.ExitStack() as stack:  # there may be no more threads
+        with contextlib.ExitStack() as stack:  # if a thread cannot be started, the steps before it are undone
             stack.callback(self._log.close)
             self.reput = ReputMessageService(
                 dispatcher, log, phy_offset, lambda: self._log.phy_offset, self._topic_queues.save, self._fail
@@ -248,7 +249,7 @@ class StoreWriter:
     # ---- dispatch and flush --------------------------------------------------------------------------------
 
     def dispatch_pending(self) -> None:
-        """Return when queues and index have all that was put. Raises: StoreError if they could not be written."""
+        """Wait until queues and index have all messages. Raises: StoreError if they could not be written."""
         if self._lock_file.owned and self.reput.dispatched < self._log.phy_offset:
             self._wait_for_dispatch()
 
@@ -283,20 +284,20 @@ class StoreWriter:
             self._save_checkpoint()
 
     def _note_flushed(self, for_messages: bool) -> None:
-        """After the log was flushed: have a broker know the topics of messages that are acknowledged now."""
+        """Save topics.json if puts wait for the flush, so that a broker knows their topics; else the checkpoint."""
         if for_messages:
             self._topic_queues.save()
         else:
             self._save_checkpoint()
 
     def _before_roll(self) -> None:
-        """Have a checkpoint before the log has a second file: without one, only the last may end in a torn record."""
+        """Save a checkpoint before the second file: without one, only the last file may end in a torn record."""
         if self.checkpoint.physic_msg_timestamp <= 0:
             self._log.flush()
             self._save_checkpoint()
 
     def _save_checkpoint(self) -> None:
-        """Say how far the log is on the disk: a damage before that was not done by a crash."""
+        """Save how much of the log is on the disk. Recovery does not blame a crash for damage before that offset."""
         if self._log.last_flushed is not None:
             phy_offset, self.checkpoint.physic_msg_timestamp = self._log.last_flushed
             if self._compat.has_confirm_phy_offset:
@@ -319,7 +320,7 @@ class StoreWriter:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Take no more after a failure: what was not written may be lost, whatever later calls say."""
+        """Stop the writer if the block raises. Unwritten data may be lost, even if a later flush succeeds."""
         try:
             yield
         except Exception as error:
@@ -329,7 +330,7 @@ class StoreWriter:
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
         if not (self._flusher.is_current or self.reput.is_current):
-            self._is_told = True  # by who raises it
+            self._is_told = True  # the caller's thread raises the error
 
     def _require_sound(self) -> None:
         self._require_open()
@@ -351,28 +352,28 @@ class StoreWriter:
     @marks_thread_busy
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
-        if not self._lock_file.owned:  # forked: its locks may be held for ever
+        if not self._lock_file.owned:  # after a fork, missing threads may hold the other locks forever
             self._closed = True
             return
         with self._close_lock:
             if self._closed:
-                if self._lock_file.owned:  # Ctrl-C ended the end itself
+                if self._lock_file.owned:  # Ctrl-C interrupted an earlier ``_end``
                     self._end()
                 return
             try:
                 with self._log.lock:
-                    self._closed = True  # nothing is put any more, but by own dispatchers
+                    self._closed = True  # from now on, only the user's dispatchers may put
                 self._seal()
                 if not self._is_told:
                     self._flush_all()
-            except BaseException as error:  # Ctrl-C too: it is no clean stop then
+            except BaseException as error:  # Ctrl-C too: the abort file must stay
                 self._fail(error)
                 raise
             finally:
                 self._end()
 
     def _seal(self) -> None:
-        """Have own dispatchers put what they still put; then nobody does."""
+        """Wait until the user's dispatchers, which may put as well, put no more messages; then refuse all puts."""
         while not self._is_sealed:
             end = self._log.phy_offset
             self.reput.wait(own=True)
@@ -384,7 +385,7 @@ class StoreWriter:
 
         If Ctrl-C ends a step, or comes between two, the lock is held until this is called again.
         """
-        index = [] if self.index is None else [self.index.close]  # a dispatcher that does not add to it leaves it open
+        index = [] if self.index is None else [self.index.close]  # a dispatcher without the index does not close it
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
         locks = [lock.release for lock in (*self._other_locks, self._lock_file)]
         with contextlib.ExitStack() as stack:

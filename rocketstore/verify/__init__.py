@@ -19,7 +19,7 @@ Consume queues (``file_listing``, ``queues``)
     - The unit has the size, the tags code and, in a batch queue, the queue offset, count and time of its record.
     - Each unit leads to a record of its queue. Units are in the order of the log. Fillers are only before them.
     - Nothing is behind the last unit.
-    - Each address of an ext unit leads to one, with the tags code and store time of the record.
+    - Each unit with an ext address leads to an ext unit with the tags code and store time of the record.
 
 Index (``file_listing``, ``index``)
     - All files have the length of one geometry; each file except the newest is full; files are in the order of the log.
