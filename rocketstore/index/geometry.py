@@ -203,7 +203,7 @@ def _int32(data: np.ndarray, positions: np.ndarray) -> np.ndarray:
 def items_agree(data: np.ndarray, count: int, geometry: IndexGeometry, budget: Budget | None = None) -> bool:
     """Return whether sampled items are reachable from their slots under a geometry."""
     samples = {*range(max(1, count - SAMPLES), count), *spread(count)}
-    return are_reachable(data, [*samples], geometry, budget or Budget())
+    return are_reachable(data, [*samples], geometry, budget)
 
 
 def spread(count: int) -> list[int]:
