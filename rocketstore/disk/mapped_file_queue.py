@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketstore.disk.holes import data_ranges
 from rocketstore.disk.mapped_file import ADVICE, MappedFile, is_offset_name
 from rocketstore.disk.positioned_read import read_at
 from rocketstore.disk.storage import identity, is_remote, scandir, to_path
@@ -308,10 +307,6 @@ class MappedFileQueue:
     def pread_many(self, offsets: Sequence[int], size: int) -> list[bytes]:
         """Read ``size`` bytes, or as many as the file has, at each of many offsets."""
         return [self.pread(offset, size) for offset in offsets]
-
-    def data_ranges(self, file: LogFile, begin: int) -> list[tuple[int, int]]:
-        """Return the ranges of a file, from a position in it on, that are not holes."""
-        return data_ranges(file.path, begin, file.size)
 
     def tolerate_faults(self) -> None:
         """Read zeros from now on where the disk cannot read. ``lost_ranges`` of a window's buffer lists the places."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rocketstore.disk.holes import ranges_to_search
+from rocketstore.disk.holes import data_ranges, ranges_to_search
 from rocketstore.disk.mapped_file_queue import LogFile, MappedFileQueue, Window
 from rocketstore.disk.remote.remote_file_queue import BYTES_BEHIND_RECORD, RemoteFileQueue
 from rocketstore.disk.storage import is_remote
@@ -91,7 +91,7 @@ class RecordReader:
     def data_of(self, file: LogFile, offset: int) -> list[tuple[int, int]]:
         """Return the ranges of a file that are not holes, from a physical offset on; [] if the file has expired."""
         with contextlib.suppress(FileNotFoundError):
-            return self.queue.data_ranges(file, max(offset - file.file_from_offset, 0))
+            return data_ranges(file.path, max(offset - file.file_from_offset, 0), file.size)
         return []
 
     def is_at_rest(self, offset: int) -> bool:
