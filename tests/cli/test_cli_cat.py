@@ -12,7 +12,9 @@ from reference.commit_log import write_file
 from reference.record import build_record
 from support import stores
 from support.cli import assert_one_line, golden, on_terminal, rows, run, start
+from support.waiting import replace_sleep
 
+from rocketstore.cli import cat as cat_module
 from rocketstore.messages.text_rows import message_rows
 
 RICH, STEP = "rich-5.5.0", "step-5.5.0"
@@ -224,7 +226,7 @@ def test_follow_names_damage_that_is_written_where_it_waits(tmp_path, monkeypatc
     def go_on(seconds):
         file.write_bytes((first + bytes(len(first)) + third).ljust(4096, b"\0"))
 
-    monkeypatch.setattr("rocketstore.cli.cat.time.sleep", go_on)
+    replace_sleep(monkeypatch, cat_module, go_on)
     result = run("cat", tmp_path, "--follow", "--end-offset", 2 * len(first) + 1)
     assert [row["body"] for row in rows(result, exit_code=1)] == ["first", "third"]
     assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")

@@ -12,19 +12,20 @@ import pickle
 import shutil
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.subprocesses import in_subprocess
+from support.waiting import replace_sleep
 
 from rocketstore import CorruptFileError, IndexFile, IndexService, MappedFile, StoreCheckpoint, StoreClosedError
 from rocketstore.disk import mapped_file, mapped_file_queue
 from rocketstore.disk.durable import sync, sync_path
 from rocketstore.disk.holes import data_ranges, nonzero_end
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
+from rocketstore.index import index_writer
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.recovery.index import IndexCut, cut_index
@@ -136,7 +137,7 @@ def test_a_full_disk_is_an_os_error_and_leaves_no_file(tmp_path):
 
 def test_a_full_disk_stops_an_index_service_after_three_attempts_and_leaves_no_file(tmp_path, monkeypatch):
     attempts = []
-    monkeypatch.setattr(time, "sleep", attempts.append)
+    replace_sleep(monkeypatch, index_writer, attempts.append)
     with (
         mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=1m", "tmpfs") as small,
         IndexService.open(small, "a", hash_slot_num=1_000, index_num=100_000) as service,

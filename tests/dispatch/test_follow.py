@@ -3,7 +3,6 @@
 import itertools
 import random
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -18,18 +17,10 @@ from support.puts import (
     message_of,
     open_store,
 )
+from support.waiting import wait_for
 
 import rocketstore
 from rocketstore import CorruptFileError, DispatchRequest, IndexService, Message, StoreClosedError, StoreError
-
-WAIT = 20.0
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.001)
 
 
 def put_many(store, seed, count):

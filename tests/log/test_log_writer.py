@@ -7,11 +7,11 @@ import random
 import resource
 import sys
 import threading
-import time
 
 import pytest
 from reference.commit_log import read_files, scan
 from support.puts import BEGIN, config_of, draw_plain, message_of, model_of, open_paths, open_store, path_of, with_host
+from support.waiting import wait_for
 
 import rocketstore
 from rocketstore import CommitLog, MappedFile, Message, PutMessageError, StoreClosedError, StoreError, StoreLockedError
@@ -41,13 +41,6 @@ def writer_of(*directories, phy_offset=0, **options):
 def message(size=RECORD):
     """A message of topic T whose record has so many bytes."""
     return Message("T", bytes(size - 92), queue_id=0, born_timestamp=1)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.001)
 
 
 @pytest.fixture

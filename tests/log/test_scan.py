@@ -18,6 +18,7 @@ from reference.commit_log import make_commit_log, write_file
 from reference.record import blank, build_record
 from support import stores
 from support.logs import ALL_COLUMNS, column_list, golden_messages, offsets_of, open_golden, rows_of
+from support.waiting import replace_sleep
 
 from rocketstore import CommitLog, CorruptFileError, MessageStore, StoreClosedError
 from rocketstore.kernels.buffer import Buffer
@@ -476,7 +477,7 @@ def test_many_damaged_places_are_all_skipped_and_told(chunk, tmp_path, monkeypat
 
 
 def test_no_damaged_place_of_a_log_at_rest_is_waited_at(tmp_path, monkeypatch, threads):
-    monkeypatch.setattr(scan_module.time, "sleep", lambda seconds: pytest.fail("nobody writes here"))
+    replace_sleep(monkeypatch, scan_module, lambda seconds: pytest.fail("nobody writes here"))
     log, offsets = make(tmp_path, some(60))
     for bad in offsets[5:50:5]:
         damage(tmp_path, bad)
@@ -577,7 +578,7 @@ def test_a_record_that_gets_its_body_while_it_is_looked_at_is_read(tmp_path, thr
     path = tmp_path / f"{offsets[-1] // FILE * FILE:020d}"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"good", b"go__"))
-    monkeypatch.setattr(scan_module.time, "sleep", lambda seconds: path.write_bytes(whole))
+    replace_sleep(monkeypatch, scan_module, lambda seconds: path.write_bytes(whole))
     assert offsets_of(log.scan(threads=threads, verify_crc=True)) == offsets
 
 

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from support.places import SIZES, contents, make_backup, make_live
+from support.waiting import wait_for
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
@@ -96,11 +97,13 @@ def test_a_build_makes_its_directory_in_a_store_under_the_lock_of_that_store(liv
 
 @pytest.mark.spark
 def test_no_build_of_spark_writes_into_a_store_that_is_open(spark, live, tmp_path):
+    next_file = live / "commitlog" / f"{SIZES['mapped_file_size_commit_log']:020}"
     shutil.copytree(live, tmp_path / "copy")
     schema = "topic string, key string, offset long, time long"
     frame = spark.createDataFrame([("T", "k", 0, 1_700_000_000_000)], schema)
     columns = {"key": "key", "phy_offset": "offset", "store_timestamp": "time", "topic": "topic"}
     with rocketstore.open(live, "a", config=StoreConfig(**SIZES)):
+        wait_for(lambda: next_file.exists() and next_file.stat().st_size)  # a thread of the store makes it
         before = contents(live)
         with pytest.raises(StoreLockedError):
             rebuild_consume_queue(spark, tmp_path / "copy", live / "new", config=StoreConfig(**SIZES))

@@ -10,6 +10,7 @@ import time
 import pytest
 from conftest import GOLDEN
 from support.stores import extract
+from support.waiting import replace_sleep
 
 from rocketstore import BrokerConfig, StoreError
 from rocketstore.disk.small_file import read_small_file
@@ -433,7 +434,7 @@ def test_a_link_in_a_circle_is_a_problem(store, topics):
 def test_a_file_that_a_broker_is_writing_is_read_again(store, topics, monkeypatch):
     bak(topics).write_bytes(OLDER)
     topics.write_bytes(GOOD[:9])
-    monkeypatch.setattr(broker_config.time, "sleep", lambda _: topics.write_bytes(GOOD) if topics.exists() else None)
+    replace_sleep(monkeypatch, broker_config, lambda _: topics.write_bytes(GOOD) if topics.exists() else None)
     config = BrokerConfig.open(store)
     assert (list(config.topics), config.problems) == (["T"], [])
 

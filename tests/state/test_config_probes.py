@@ -8,6 +8,7 @@ import time
 import pytest
 from support import config_probes
 from support.config_probes import RELEASES, data_of, ours, theirs
+from support.waiting import replace_sleep
 
 import rocketstore
 from rocketstore import BrokerConfig, Message, StoreConfig
@@ -141,7 +142,7 @@ def test_an_old_file_that_is_broken_is_not_waited_for(store, monkeypatch):
     for entry in (path, path.parent):
         os.utime(entry, (1, 1))
     sleeps = []
-    monkeypatch.setattr(broker_config.time, "sleep", sleeps.append)
+    replace_sleep(monkeypatch, broker_config, sleeps.append)
     assert len(check(store)) == 2
     assert len(sleeps) < 3 * broker_config.TRIES
 

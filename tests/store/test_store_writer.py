@@ -37,6 +37,7 @@ from support.puts import (
     path_of,
     with_host,
 )
+from support.waiting import WAIT, wait_for
 
 import rocketstore
 from rocketstore import Message, StoreCheckpoint, StoreClosedError, StoreError, StoreLockedError, UnsupportedFormatError
@@ -44,7 +45,6 @@ from rocketstore.dispatch import reput as reput_module
 from rocketstore.log import log_files
 from rocketstore.store import flush as flush_module
 
-WAIT = 20.0
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="looks paths of descriptors up in /proc")
 OPEN = """
 import sys
@@ -62,13 +62,6 @@ fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-def wait_for(condition, what="it never came"):
-    deadline = time.monotonic() + WAIT
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.001)
 
 
 def run_threads(target, count):
