@@ -55,18 +55,17 @@ def plan_log(store: StoreFiles, *, last_file: bool = False) -> LogRepair:
     Raises: CorruptFileError.
     """
     check_log_files(store)
-    is_clean, is_cut = store.last_exit_ok and store.has_checkpoint, False
+    is_clean = store.last_exit_ok and store.has_checkpoint
     flushed = store.checkpoint.physic_msg_timestamp
+    if is_clean and last_file and not is_cut_off(store):
+        return plan_log_from(store, find_tail_begin(store), verify_crc=False)
     if is_clean:
-        is_cut = is_cut_off(store)
-        last_files = Compat.of(store.config.compat).last_files
-        begin = find_tail_begin(store) if last_file and not is_cut else store.log.begin_of_last_files(last_files)
+        begin = store.log.begin_of_last_files(Compat.of(store.config.compat).last_files)
     elif last_file and flushed <= 0:
         begin = store.log.last_begun_file()
     else:
         begin = find_file_before(store, flushed, find_flushed_record(store))
-    is_checked = store.config.check_crc_on_recover and not (is_clean and last_file and not is_cut)
-    return plan_log_from(store, begin, verify_crc=is_checked)
+    return plan_log_from(store, begin, verify_crc=store.config.check_crc_on_recover)
 
 
 def plan_log_from(store: StoreFiles, begin: int, *, verify_crc: bool) -> LogRepair:
