@@ -11,7 +11,6 @@ import click
 
 import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
-from rocketstore.cli.formats import error_text
 from rocketstore.cli.text import printable
 from rocketstore.errors import StoreError
 
@@ -90,6 +89,8 @@ def errors_in_one_line(ctx: click.Context | None = None) -> Iterator[None]:
     except (OSError, StoreError, ValueError, ModuleNotFoundError) as error:
         if is_of_cli_extra(error):
             raise  # ``main`` names the extra
+        from rocketstore.cli.formats import error_text  # only here, so that --help does not import NumPy
+
         raise click.ClickException(error_text(error)) from error
 
 

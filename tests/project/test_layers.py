@@ -74,6 +74,17 @@ def test_importing_rocketstore_imports_nothing_of_an_extra():
     assert outputs(script) == ("[]", "")
 
 
+@pytest.mark.parametrize("script", ["import rocketstore", "import rocketstore.cli.group"])
+def test_importing_rocketstore_or_its_command_imports_no_numpy(script):
+    assert outputs(f"import sys; {script}; print('numpy' in sys.modules)") == ("False", "")
+
+
+def test_every_public_name_is_found():
+    assert {*rocketstore.MODULES, "open"} == {*rocketstore.__all__}
+    assert all(hasattr(rocketstore, name) for name in rocketstore.__all__)
+    assert {*rocketstore.__all__} <= {*dir(rocketstore)}
+
+
 def test_nothing_is_logged_unless_asked_for():
     warn = "logging.getLogger('rocketstore').warning('told')"
     assert outputs(f"import logging, rocketstore; {warn}") == ("", "")
