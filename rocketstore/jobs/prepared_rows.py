@@ -21,6 +21,7 @@ from rocketstore.disk.storage import is_remote
 from rocketstore.dispatch.light_queues import check_more_queues
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.csrc import crc32
+from rocketstore.kernels.message_slots import own_field
 from rocketstore.kernels.record_encoder import ENCODED
 from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_row
 from rocketstore.messages.message_batch import MessageBatch
@@ -125,7 +126,7 @@ class PreparedRowsWriter:
         config = self._config
         is_light = config.enable_lmq or (config.enable_multi_dispatch and Compat.of(config.compat).has_multi_dispatch)
         for row, message in enumerate(batch) if self._encoder.is_special else ():
-            is_inner = "INNER_NUM" in message.properties or message.__dict__.get("sys_flag", 0) & INNER_BATCH
+            is_inner = "INNER_NUM" in message.properties or own_field(message, "sys_flag", 0) & INNER_BATCH
             if is_inner or (is_light and "INNER_MULTI_DISPATCH" in message.properties):
                 reason = "an inner batch, or a message for light queues: put_messages takes these"
                 raise at_row(self.rows + row, illegal(reason))

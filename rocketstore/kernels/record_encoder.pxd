@@ -1,5 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from rocketstore.kernels.message_slots cimport Fields
 from rocketstore.kernels.record cimport Slice
 from rocketstore.kernels.record_columns cimport Growing
 
@@ -68,6 +69,8 @@ cdef class RecordEncoder:
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1
     cdef int clear_all(self) except -1
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1
+    cdef int add_fields(self, message, const Fields *own, const Fields *head, int32_t message_num, bint is_in_batch,
+                        bint keeps_store) except -1
     cdef const Encoded *at(self, Py_ssize_t i) noexcept nogil
     cdef int add_property(self, const Slice *name, const Slice *value) except -1
     cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1

@@ -11,6 +11,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
 from rocketstore.kernels.csrc cimport rs_crc32, rs_load_be32, rs_load_be64, rs_store_be32, rs_store_be64
+from rocketstore.kernels.message_slots cimport Fields, hold_fields, release_fields
 from rocketstore.kernels.record cimport (
     BODY_CRC,
     BORN_HOST,
@@ -62,32 +63,9 @@ cdef enum:
 
 ILLEGAL, TOO_MANY_PROPERTIES = "MESSAGE_ILLEGAL", "PROPERTIES_SIZE_EXCEEDED"
 MAX_HOSTS = 4096
-# Fields of a message, in the order in which Message.__init__ sets them, then the optional ones.
-cdef tuple FIELDS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
-                     "body", "_stored", "store_host", "store_timestamp", "reconsume_times",
-                     "prepared_transaction_offset")
-cdef dict FIELD_NUMBERS = {name: i for i, name in enumerate(FIELDS)}
 # The dtype of Encoded.
 ENCODED = np.dtype([("start", np.int64), ("size", np.int32), ("store_timestamp", np.int32), ("queue_id", np.int32),
                     ("queue", np.int32), ("message_num", np.int32)], align=True)
-
-
-# The values of FIELDS, NULL for a missing one.
-cdef struct Fields:
-    PyObject *topic
-    PyObject *raw_body
-    PyObject *properties
-    PyObject *queue_id
-    PyObject *flag
-    PyObject *sys_flag
-    PyObject *born_timestamp
-    PyObject *born_host
-    PyObject *body
-    PyObject *stored
-    PyObject *store_host
-    PyObject *store_timestamp
-    PyObject *reconsume_times
-    PyObject *prepared_transaction_offset
 
 
 cdef class RecordEncoder:
@@ -220,39 +198,42 @@ cdef class RecordEncoder:
         return i
 
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
+        cdef Fields own, of_batch
+        try:
+            hold_fields(message, &own)
+            if batch is None:
+                return self.add_fields(message, &own, &own, message_num, False, keeps_store)
+            try:
+                hold_fields(batch, &of_batch)
+                return self.add_fields(message, &own, &of_batch, message_num, True, keeps_store)
+            finally:
+                release_fields(&of_batch)
+        finally:
+            release_fields(&own)
+
+    cdef int add_fields(self, message, const Fields *own, const Fields *head, int32_t message_num, bint is_in_batch,
+                        bint keeps_store) except -1:
+        """Encode a message. head: has the fields that all messages of a batch share; ``own`` outside of a batch."""
         cdef Parts parts
-        cdef dict fields = message.__dict__
-        cdef dict head = fields if batch is None else batch.__dict__
-        cdef Fields own, of_all
         cdef str topic
         cdef bytes body
         cdef dict properties, more_properties = None
-        # Hold references to all values before any call: a call may run Python code, which may change the message.
-        with cython.critical_section(fields, head):
-            find_fields(fields, &own)
-            if batch is None:
-                of_all = own
-            else:
-                find_fields(head, &of_all)
-                if self.batch_properties != "none":
-                    more_properties = given(of_all.properties, "properties")
-            name, born_host = given(of_all.topic, "topic"), given(of_all.born_host, "born_host")
-            body = given(own.stored, "_stored")[0] if own.raw_body == NULL else <object>own.raw_body
-            properties = given(own.properties, "properties")
-            queue_id = given(of_all.queue_id, "queue_id")
-            store_host = <object>of_all.store_host if keeps_store and of_all.store_host != NULL else None
-            flag, sys_flag = given(own.flag, "flag"), given(of_all.sys_flag, "sys_flag")
-            own_sys_flag = given_or_0(own.sys_flag)
-            reconsume_times = given_or_0(of_all.reconsume_times)
-            born_timestamp = given(of_all.born_timestamp, "born_timestamp")
-            store_timestamp = given_or_0(of_all.store_timestamp) if keeps_store else 0
-            prepared_transaction_offset = given_or_0(of_all.prepared_transaction_offset) if batch is None else 0
-            has_body = own.body != NULL
+        if is_in_batch and self.batch_properties != "none":
+            more_properties = given(head.properties, "properties")
+        name, born_host = given(head.topic, "topic"), given(head.born_host, "born_host")
+        body = given(own.stored, "_stored")[0] if own.raw_body == NULL else <object>own.raw_body
+        properties = given(own.properties, "properties")
+        queue_id = given(head.queue_id, "queue_id")
+        store_host = <object>head.store_host if keeps_store and head.store_host != NULL else None
+        flag, sys_flag = given(own.flag, "flag"), given(head.sys_flag, "sys_flag")
+        born_timestamp = given(head.born_timestamp, "born_timestamp")
         topic = <str>name if type(name) is str else PyUnicode_FromObject(name)
-        parts.flag, parts.sys_flag, parts.reconsume_times = integer(flag), integer(sys_flag), integer(reconsume_times)
-        parts.born_timestamp, parts.store_timestamp = integer(born_timestamp), integer(store_timestamp)
-        parts.prepared_transaction_offset = integer(prepared_transaction_offset)
-        if not parts.sys_flag & COMPRESSED and (has_body or own_sys_flag & COMPRESSED):
+        parts.flag, parts.sys_flag = integer(flag), integer(sys_flag)
+        parts.reconsume_times = integer(given_or_0(head.reconsume_times))
+        parts.born_timestamp = integer(born_timestamp)
+        parts.store_timestamp = integer(given_or_0(head.store_timestamp)) if keeps_store else 0
+        parts.prepared_transaction_offset = 0 if is_in_batch else integer(given_or_0(head.prepared_transaction_offset))
+        if not parts.sys_flag & COMPRESSED and (own.body != NULL or given_or_0(own.sys_flag) & COMPRESSED):
             body = message.body  # it may have changed since; and of a batch, whose head does not tell how it is stored
         cdef bytes born = self.host_bytes(born_host)
         self.last_store_host = self.store_host if store_host is None else store_host
@@ -412,21 +393,6 @@ cdef class RecordEncoder:
         if status != RECORD_OK or (self.has_separator if record.sys_flag & INNER_BATCH else not is_one):
             raise refused(ILLEGAL, topic, "DELAY, INNER_NUM or INNER_BASE is no number that a broker can read")
         return 0
-
-
-cdef int find_fields(dict fields, Fields *found) except -1:
-    """Find the values of a record among the fields of a message: usually in the order of FIELDS, without a look-up."""
-    cdef Py_ssize_t at = 0, i = 0
-    cdef PyObject *name
-    cdef PyObject *value
-    memset(found, 0, sizeof(Fields))
-    while PyDict_Next(fields, &at, &name, &value):
-        if i == len(FIELDS) or <object>name is not FIELDS[i]:
-            i = FIELD_NUMBERS.get(<object>name, -1)
-        if i >= 0:
-            (<PyObject **>found)[i] = value
-        i += 1
-    return 0
 
 
 cdef inline object given(PyObject *value, str name):

@@ -13,6 +13,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.appender import Appender
+from rocketstore.kernels.message_slots import own_fields
 from rocketstore.limits import INT_MAX
 from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_row
 from rocketstore.log.log_files import LogFileWriter
@@ -176,7 +177,7 @@ class LogWriter(LogFileWriter):
 
         Call this right after ``append`` raised IncompleteMessageError. Source: BatchConsumeQueue.assignQueueOffset.
         """
-        made = Message.of_fields({**message.__dict__, "properties": dict(message.properties)})
+        made = Message.of_fields({**own_fields(message), "properties": dict(message.properties)})
         queue_id = made.queue_id = self.encoded_queue_ids[0]
         if made.sys_flag & INNER_BATCH:
             made.properties["INNER_BASE"] = str(self.next_queue_offset(made.topic, queue_id))
@@ -241,7 +242,7 @@ class LogWriter(LogFileWriter):
                 check(message)
             except PutMessageError as error:
                 raise at_row(row, error) from None
-            made.append(Message.of_fields({**message.__dict__, "queue_id": queue_id}))
+            made.append(Message.of_fields({**own_fields(message), "queue_id": queue_id}))
         return made
 
     def append_encoded(
@@ -287,7 +288,7 @@ class LogWriter(LogFileWriter):
             return batch
         queue_id = self._queues.next_queue_id(batch.topic) if batch.queue_id is None else batch.queue_id
         sys_flag = batch.sys_flag & ~COMPRESSION  # no client compresses a batch
-        return Message.of_fields({**batch.__dict__, "queue_id": queue_id, "sys_flag": sys_flag})
+        return Message.of_fields({**own_fields(batch), "queue_id": queue_id, "sys_flag": sys_flag})
 
     def _write(self, store_timestamp: int | str, is_batch: bool, offsets: np.ndarray) -> None:
         """Write all encoded records, into as many files as needed; a batch into one file."""

@@ -14,6 +14,7 @@ from typing import Any, Self
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_slots import SLOTS, MessageSlots, has_fields, own_field, own_fields, set_fields
 from rocketstore.kernels.record import decode_properties
 from rocketstore.kernels.text import java_bytes
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -40,7 +41,7 @@ BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
 
-class Message:
+class Message(MessageSlots):
     """A message, to be put or as it was read. One that was read has all fields that were asked for.
 
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
@@ -122,31 +123,33 @@ class Message:
     def of_fields(cls, fields: dict[str, Any]) -> Self:
         """Make the message that was read with these fields, by their names."""
         self = cls.__new__(cls)
-        self.__dict__.update(fields)
+        set_fields(self, fields)
         return self
 
     def __getattr__(self, name: str) -> Any:
         """Give what follows from other fields. Raises: AttributeError for one that was not read; CorruptFileError."""
-        if name in ("keys", "tags", "uniq_key") and "properties" in self.__dict__:
+        if name in ("keys", "tags", "uniq_key") and has_fields(self, "properties"):
             value = self.properties.get(name.upper())
             return [word for word in (value or "").split(" ") if word] if name == "keys" else value
         if name == "delay_time_level":
             return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
-        if name == "body" and not BODY_SOURCES.isdisjoint(self.__dict__):
+        if name in SLOTS and has_fields(self, name):
+            return own_field(self, name)  # which ``__dict__`` has moved out of its slot
+        if name == "body" and not BODY_SOURCES.isdisjoint(own_fields(self)):
             self.body = self._decompressed()
             return self.body
-        if name == "body_error" and ("body" in self.__dict__ or not BODY_SOURCES.isdisjoint(self.__dict__)):
+        if name == "body_error" and (has_fields(self, "body") or not BODY_SOURCES.isdisjoint(own_fields(self))):
             error = self.find_body_error()
             return None if error is None else body_error_text(error)
-        if name == "raw_body" and "_stored" in self.__dict__:
+        if name == "raw_body" and has_fields(self, "_stored"):
             return self._stored[0]
-        if name == "offset_msg_id" and {"store_host", "phy_offset"} <= self.__dict__.keys():
+        if name == "offset_msg_id" and has_fields(self, "store_host", "phy_offset"):
             return offset_msg_id(self.store_host, self.phy_offset)
         why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
         raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
 
     def _decompressed(self) -> bytes:
-        fields = self.__dict__
+        fields = own_fields(self)
         if "_body_error" in fields:
             raise fields["_body_error"].with_traceback(None)
         return decompress(*fields.get("_stored") or (self.raw_body, self.sys_flag, fields.get("phy_offset", 0)))
@@ -167,7 +170,7 @@ class Message:
         base = number_property(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
-            fields = {name: value for name, value in self.__dict__.items() if name not in OF_PROPERTIES}
+            fields = {name: value for name, value in own_fields(self).items() if name not in OF_PROPERTIES}
             fields |= {"flag": flag, "raw_body": body, "body": body, "properties": properties}
             fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
             messages.append(Message.of_fields(fields))
@@ -189,10 +192,10 @@ class Message:
         return present
 
     def __repr__(self) -> str:
-        place = f", queue {self.queue_id} at {self.queue_offset}" if "queue_offset" in self.__dict__ else ""
-        raw_body = self.__dict__.get("raw_body")
+        place = f", queue {self.queue_id} at {self.queue_offset}" if has_fields(self, "queue_offset") else ""
+        raw_body = own_field(self, "raw_body")
         body = f", {len(raw_body):,} bytes" if isinstance(raw_body, bytes) else ""
-        return f"<Message {self.__dict__.get('topic')!r}{place}{body}>"
+        return f"<Message {own_field(self, 'topic')!r}{place}{body}>"
 
     def _repr_html_(self) -> str:
         rows = []
@@ -229,7 +232,7 @@ def number_property(message: Message, name: str, most: int) -> int:
     number = int(found[1] + found[2]) if found else most + 1
     if not -most - 1 <= number <= most:
         why = f"{text!r:.80} is no number"
-        if "phy_offset" not in message.__dict__:
+        if not has_fields(message, "phy_offset"):
             raise ValueError(f"{message!r}: {name}: {why}")
         raise CorruptFileError("commit log", message.phy_offset, name, why)
     return number
@@ -245,7 +248,7 @@ def encode_message(message: Message) -> bytes:
     text = "".join(f"{name}\x01{value}\x02" for name, value in message.properties.items() if value is not None)
     properties = java_bytes(text)
     try:
-        body = message.__dict__["body"] if "body" in message.__dict__ else message._decompressed()
+        body = own_field(message, "body") if has_fields(message, "body") else message._decompressed()
     except BODY_ERRORS as error:
         raise PutMessageError("MESSAGE_ILLEGAL", f"{message!r}: its body: {body_error_text(error)}") from None
     size = INNER_MESSAGE.size + len(body) + PROPERTIES_HEAD.size + len(properties)

@@ -13,6 +13,7 @@ from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.columns import int64_column
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
+from rocketstore.kernels.message_slots import make_messages, own_fields, set_fields
 from rocketstore.kernels.record_columns import take_values
 from rocketstore.limits import INT_MAX
 from rocketstore.messages.arrow_import import join_columns, read_columns
@@ -133,18 +134,17 @@ class MessageBatch:
         if self._stored is not None:
             stored = [values_of(name, self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
-        made = (Message.of_fields(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+        made = make_messages(Message, list(columns), zip(*columns.values(), strict=True))
         body = self._columns.get("body")
-        return made if body is None or body.valid is None else self._without_null_bodies(made, start)
+        return iter(made) if body is None or body.valid is None else self._without_null_bodies(made, start)
 
     def _without_null_bodies(self, messages: Iterable[Message], start: int) -> Iterator[Message]:
         """Yield messages without a null body. It is replaced by the body's error, or by a body made from raw_body."""
         for row, message in enumerate(messages, start):
-            fields = message.__dict__
-            if fields["body"] is None:
-                del fields["body"]
+            if message.body is None:
+                del message.body
                 if row in self._body_errors:
-                    fields["_body_error"] = self._body_errors[row]
+                    message._body_error = self._body_errors[row]
             yield message
 
     def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
@@ -277,26 +277,23 @@ def to_put(message: Message) -> Message:
     tags and uniq_key where properties lack them. What is not given is as in a new message.
     Raises: ValueError for what contradicts itself, AttributeError without topic or body.
     """
-    given = message.__dict__
+    given = own_fields(message)
     made = Message(message.topic, b"", properties=given.get("properties"))
-    fields = made.__dict__
-    for name in PUT_FIELDS:
-        if name in given:
-            fields[name.removesuffix("_ms")] = given[name]
+    set_fields(made, {name.removesuffix("_ms"): given[name] for name in PUT_FIELDS if name in given})
     if "_stored" in given:
-        fields["raw_body"], fields["sys_flag"], _ = given["_stored"]
+        made.raw_body, made.sys_flag, _ = given["_stored"]
     elif {"raw_body", "sys_flag"} <= given.keys():
-        fields["raw_body"] = given["raw_body"]
+        made.raw_body = given["raw_body"]
     else:
-        fields["raw_body"] = body_to_put(message)
-        fields["sys_flag"] &= ~COMPRESSED
+        made.raw_body = body_to_put(message)
+        made.sys_flag &= ~COMPRESSED
     if keys := given.get("keys"):
-        add_property(fields["properties"], "KEYS", " ".join(keys))
+        add_property(made.properties, "KEYS", " ".join(keys))
         if split_words(" ".join(keys)) != keys:
             raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
     for name in ("tags", "uniq_key"):
         if value := given.get(name):
-            add_property(fields["properties"], name.upper(), value)
+            add_property(made.properties, name.upper(), value)
     return made
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rocketstore.errors import PutMessageError
+from rocketstore.kernels.message_slots import has_fields, own_field
 from rocketstore.messages.message import MAX_BATCH, Message
 from rocketstore.messages.message_batch import MessageBatch, to_put, values_of
 from rocketstore.messages.system_flags import INNER_BATCH
@@ -48,7 +49,7 @@ def message_num(message: Message) -> int:
 
 def with_flags_and_properties(message: Message) -> Message:
     """Return the message, or if it was read without system flags or properties, a message that has them."""
-    return message if {"sys_flag", "properties"} <= message.__dict__.keys() else to_put(message)
+    return message if has_fields(message, "sys_flag", "properties") else to_put(message)
 
 
 def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: int | str) -> None:
@@ -65,7 +66,7 @@ def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: in
 def field_of_all(name: str, messages: Sequence[Message] | MessageBatch) -> list[Any]:
     """Return a field of each message, None for a message without it."""
     if not isinstance(messages, MessageBatch):
-        return [message.__dict__.get(name) for message in messages]
+        return [own_field(message, name) for message in messages]
     column = messages.stored_columns().get(name)
     return [None] * len(messages) if column is None else values_of(name, column, 0, len(messages))
 

@@ -1,0 +1,23 @@
+from cpython.ref cimport PyObject
+
+
+# The values of FIELDS that a message has, each held; NULL for the others.
+cdef struct Fields:
+    PyObject *topic
+    PyObject *raw_body
+    PyObject *properties
+    PyObject *queue_id
+    PyObject *flag
+    PyObject *sys_flag
+    PyObject *born_timestamp
+    PyObject *born_host
+    PyObject *body
+    PyObject *stored
+    PyObject *store_host
+    PyObject *store_timestamp
+    PyObject *reconsume_times
+    PyObject *prepared_transaction_offset
+
+
+cdef int hold_fields(message, Fields *fields) except -1
+cdef void release_fields(Fields *fields) noexcept

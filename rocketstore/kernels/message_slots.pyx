@@ -1,0 +1,235 @@
+"""MessageSlots: the fields of a message at fixed places of the object, where C reads them without a look-up.
+
+A new message has eight fields, and they are in slots. All other fields, such as those of a message that was read, are
+in a dict beside the slots. Most new messages never get this dict.
+"""
+
+cimport cython
+from cpython.dict cimport PyDict_Next
+from cpython.object cimport PyObject_TypeCheck, PyTypeObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF, Py_XINCREF, PyObject
+from libc.string cimport memset
+
+cdef extern from *:
+    """
+    #include <structmember.h>  /* PyMemberDef, before Python 3.12 */
+
+    /* Where objects keep the value of a descriptor that __slots__ made; -1 for any other descriptor. */
+    static Py_ssize_t rs_slot_place(PyObject *descriptor)
+    {
+        if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+            return -1;
+        return ((PyMemberDescrObject *)descriptor)->d_member->offset;
+    }
+    static PyObject **rs_slot(PyObject *message, Py_ssize_t place) { return (PyObject **)((char *)message + place); }
+    /* The dict beside the slots; NULL if none was made. */
+    static PyObject *rs_dict(PyObject *message) { return *_PyObject_GetDictPtr(message); }
+    #define rs_is_interned(name) (PyUnicode_CheckExact(name) && PyUnicode_CHECK_INTERNED(name))
+    """
+    Py_ssize_t rs_slot_place(descriptor)
+    PyObject **rs_slot(message, Py_ssize_t place)
+    PyObject *rs_dict(message)
+    bint rs_is_interned(PyObject *name)
+
+cdef extern from "Python.h":
+    dict PyObject_GenericGetDict(message, void *closure)
+    int PyObject_GenericSetDict(message, fields, void *closure) except -1
+
+cdef enum:
+    N_SLOTS = 8
+    N_FIELDS = 14
+
+# Of a message, in the order in which Message.__init__ sets them, then fields that not all messages have.
+cdef tuple FIELDS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
+                     "body", "_stored", "store_host", "store_timestamp", "reconsume_times",
+                     "prepared_transaction_offset")
+SLOTS = FIELDS[:N_SLOTS]
+cdef dict FIELD_NUMBERS = {name: i for i, name in enumerate(FIELDS)}
+cdef Py_ssize_t PLACES[N_SLOTS]
+cdef PyObject *NAMES[N_SLOTS]
+
+
+@cython.auto_pickle(False)
+cdef class LateDict:
+    """A base of classes whose objects get a dict when it is first needed; ``object`` has room for its values at once."""
+
+
+class MessageSlots(LateDict):
+    """The slots of Message."""
+
+    __slots__ = (*SLOTS, "__dict__", "__weakref__")
+
+    @property
+    def __dict__(self):
+        """The fields, to be changed through the dict. Slots are moved into it, which makes them slower to get.
+
+        It is for subclasses and for code that knows no slots. This package calls ``own_fields``.
+        """
+        return move_slots(self)
+
+
+cdef PyTypeObject *SLOTS_TYPE = <PyTypeObject *>MessageSlots
+for number, name in enumerate(SLOTS):
+    NAMES[number] = <PyObject *>name
+    PLACES[number] = rs_slot_place(getattr(MessageSlots, name))
+    if PLACES[number] < 0:
+        raise ImportError(f"{name} is not in a slot of the object")
+
+
+cdef inline int require_slots(message) except -1:
+    if not PyObject_TypeCheck(message, SLOTS_TYPE):
+        raise AttributeError(f"{message!r:.80} has no fields of a message")
+    return 0
+
+
+cdef dict move_slots(message):
+    cdef dict fields = PyObject_GenericGetDict(message, NULL)
+    cdef PyObject *value
+    cdef Py_ssize_t i
+    for i in range(N_SLOTS):
+        with cython.critical_section(message):
+            value = rs_slot(message, PLACES[i])[0]
+            rs_slot(message, PLACES[i])[0] = NULL
+        if value != NULL:
+            fields[SLOTS[i]] = <object>value
+            Py_XDECREF(value)
+    return fields
+
+
+def own_fields(message):
+    """Return a dict of the fields that a message holds itself; not those that it finds from others when asked."""
+    cdef dict fields = {}
+    cdef PyObject *value
+    cdef Py_ssize_t i
+    require_slots(message)
+    with cython.critical_section(message):
+        for i in range(N_SLOTS):
+            value = rs_slot(message, PLACES[i])[0]
+            if value != NULL:
+                fields[SLOTS[i]] = <object>value
+        value = rs_dict(message)
+        others = None if value == NULL else <object>value
+    if others:
+        fields = others | fields
+    return fields
+
+
+def own_field(message, str name not None, default=None):
+    """Return a field that a message holds itself, or the default."""
+    cdef Py_ssize_t i = FIELD_NUMBERS.get(name, N_SLOTS)
+    cdef PyObject *value = NULL
+    require_slots(message)
+    with cython.critical_section(message):
+        if i < N_SLOTS:
+            value = rs_slot(message, PLACES[i])[0]
+        if value != NULL:
+            return <object>value
+        value = rs_dict(message)
+        others = None if value == NULL else <object>value
+    return default if others is None else (<dict>others).get(name, default)
+
+
+def has_fields(message, *names):
+    """Return whether a message holds all of these fields itself."""
+    for name in names:
+        if own_field(message, name, FIELDS) is FIELDS:
+            return False
+    return True
+
+
+cdef Py_ssize_t slot_number(PyObject *name) except -1:
+    """Return the number of the slot for a field, N_SLOTS if it has none."""
+    cdef Py_ssize_t i
+    for i in range(N_SLOTS):
+        if NAMES[i] == name:
+            return i
+    # Equal interned strings are one object.
+    return N_SLOTS if rs_is_interned(name) else min(FIELD_NUMBERS.get(<object>name, N_SLOTS), N_SLOTS)
+
+
+cdef int set_slot(message, Py_ssize_t i, value) except -1:
+    cdef PyObject *old
+    Py_INCREF(value)
+    with cython.critical_section(message):
+        old = rs_slot(message, PLACES[i])[0]
+        rs_slot(message, PLACES[i])[0] = <PyObject *>value
+    Py_XDECREF(old)
+    return 0
+
+
+def set_fields(message, dict fields not None):
+    """Set fields of a message by their names, whatever its class does when an attribute is set."""
+    cdef dict others = None
+    cdef Py_ssize_t i
+    require_slots(message)
+    for name, value in fields.items():
+        i = slot_number(<PyObject *>name)
+        if i < N_SLOTS:
+            set_slot(message, i, value)
+            continue
+        if others is None:
+            others = PyObject_GenericGetDict(message, NULL)
+        others[name] = value
+
+
+def make_messages(message_type, names, rows):
+    """Return a message for each row. names: of the fields. rows: tuples of their values."""
+    cdef list made = []
+    cdef list numbers = [slot_number(<PyObject *>name) for name in names]
+    cdef Py_ssize_t j, i, n = len(numbers)
+    cdef tuple fields = tuple(names), values
+    cdef dict others
+    for row in rows:
+        message, others, values = message_type.__new__(message_type), {}, row
+        require_slots(message)
+        for j in range(n):
+            i = numbers[j]
+            if i < N_SLOTS:
+                set_slot(message, i, values[j])
+            else:
+                others[fields[j]] = values[j]
+        PyObject_GenericSetDict(message, others, NULL)
+        made.append(message)
+    return made
+
+
+cdef int hold_fields(message, Fields *fields) except -1:
+    """Find the fields of a message that its record is made of, and hold them: later calls may change the message.
+
+    ``release_fields`` must follow, also after an error. Raises: AttributeError for another object.
+    """
+    cdef PyObject **values = <PyObject **>fields
+    cdef PyObject *value
+    cdef Py_ssize_t i
+    memset(fields, 0, sizeof(Fields))
+    require_slots(message)
+    with cython.critical_section(message):
+        for i in range(N_SLOTS):
+            values[i] = rs_slot(message, PLACES[i])[0]
+            Py_XINCREF(values[i])
+        value = rs_dict(message)
+        others = None if value == NULL else <object>value
+    if others is not None:
+        hold_others(<dict>others, values)
+    return 0
+
+
+cdef int hold_others(dict others, PyObject **values) except -1:
+    """Hold fields that have no slot, and those that ``__dict__`` has moved."""
+    cdef Py_ssize_t i, at = 0
+    cdef PyObject *name
+    cdef PyObject *value
+    with cython.critical_section(others):
+        while PyDict_Next(others, &at, &name, &value):
+            i = FIELD_NUMBERS.get(<object>name, N_FIELDS)
+            if i < N_FIELDS and values[i] == NULL:
+                values[i] = value
+                Py_XINCREF(value)
+    return 0
+
+
+cdef void release_fields(Fields *fields) noexcept:
+    cdef PyObject **values = <PyObject **>fields
+    cdef Py_ssize_t i
+    for i in range(N_FIELDS):
+        Py_XDECREF(values[i])
