@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from rocketstore.disk.service_thread import ASK_SECONDS, ServiceThread, Wakeup
 from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.kernels.waiting_records import WaitingRecords
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message_batch import MessageBatch
 
@@ -18,7 +19,6 @@ WAIT_SECONDS, MAX_WAIT_SECONDS = 0.001, 0.02  # to wait for more records before 
 PAUSES = 10  # a round waits for this multiple of the last round's time, since small rounds slow the writers down
 # Records. A round begins at once when so many wait: its cost hardly depends on their number, and it has the GIL.
 ENOUGH_RECORDS = 16_000
-ALREADY_ENOUGH = -(1 << 62)  # records; so low that no later call begins the round a second time
 OwnDispatcher = Callable[[MessageBatch], object]
 
 
@@ -26,7 +26,7 @@ class ReputMessageService:
     """Dispatches in its own thread, because a signal must not interrupt between a queue and the index.
 
     Attributes: lock: locked while queues and index are written. dispatched: records before this physical offset are
-    dispatched.
+    dispatched. waiting: counts appended records. They are dispatched within milliseconds, or at once if many wait.
     Source: DefaultMessageStore.ReputMessageService.
     """
 
@@ -53,23 +53,12 @@ class ReputMessageService:
         self._find_end = find_end
         self._after = after
         self._fail = fail
-        self._waiting = 0  # records; an estimate, since several threads count
-        self._is_woken = False
         self._wake, self._is_enough = Wakeup(), Wakeup()
+        self.waiting = WaitingRecords(self._wake.set, self._is_enough.set, ENOUGH_RECORDS)
         self._callers: deque[Wakeup] = deque()  # threads that wait for the end of a round
         self._is_stopped = False
         self._thread = ServiceThread("rocketstore-reput", self._run)
         self._thread.start(self.stop)
-
-    def count_records(self, count: int) -> None:
-        """Count appended records. They are dispatched within milliseconds, or at once if many wait."""
-        self._waiting += count
-        if not self._is_woken:
-            self._is_woken = True
-            self._wake.set()
-        if self._waiting >= ENOUGH_RECORDS:
-            self._waiting = ALREADY_ENOUGH
-            self._is_enough.set()
 
     def wait(self, *, own: bool = False) -> None:
         """Wait until all present records of the log are dispatched, or the thread has failed.
@@ -113,8 +102,7 @@ class ReputMessageService:
                     self._is_enough.wait(pause)
                 if self._is_stopped:
                     return
-                self._is_woken = False
-                self._waiting = 0
+                self.waiting.clear()
                 begin = time.monotonic()
                 self._dispatch()
                 pause = min(max(WAIT_SECONDS, PAUSES * (time.monotonic() - begin)), MAX_WAIT_SECONDS)

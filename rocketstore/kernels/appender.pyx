@@ -3,7 +3,6 @@
 from cpython.exc cimport PyErr_SetFromErrno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from rocketstore.kernels.buffer cimport Buffer
 from rocketstore.kernels.csrc cimport (
@@ -24,10 +23,7 @@ cdef extern from "unistd.h" nogil:
     Py_ssize_t pwrite(int fd, const void *data, size_t size, int64_t position)
 
 cdef enum:
-    HEAD = 8  # bytes: size and magic; without them a reader sees no record
-    MANY = 32768  # bytes
     TOGETHER = 1 << 18  # bytes of records that are written together
-    MAX_HEADS = 4096  # records that are written together
     AHEAD = 262144  # bytes of zeros written ahead of the position
 
 cdef uint8_t ZEROS[AHEAD]
@@ -41,19 +37,6 @@ cdef class Appender:
     last_phy_offset, last_store_timestamp: of the last appended record, -1 before the first.
     Source: CommitLog.asyncPutMessage, CommitLog.DefaultAppendMessageCallback.
     """
-
-    cdef Buffer buffer
-    cdef int fd
-    cdef int64_t prepared  # up to this position the pages of the file are in the cache
-    cdef readonly int64_t from_offset
-    cdef readonly int64_t position
-    cdef readonly dict queue_offsets
-    cdef readonly int64_t last_phy_offset
-    cdef readonly int64_t last_store_timestamp
-    cdef int64_t completed_phy_offset  # of the last unpublished record
-    cdef int64_t completed_store_timestamp
-    cdef object find_queue_offset
-    cdef uint64_t heads[MAX_HEADS]  # heads of the records being written; the encoder has zeros in their place
 
     def __init__(self, find_queue_offset):
         self.queue_offsets = {}
@@ -211,9 +194,14 @@ cdef class Appender:
         self.completed_phy_offset = self.from_offset + position
         self.completed_store_timestamp = <int64_t>rs_load_be64(made + record.store_timestamp)
 
-    cdef void prepare(self) noexcept nogil:
-        """Write zeros ahead of the position. One system call fills the page cache faster than page faults do."""
+    cdef void prepare(self, int64_t size) noexcept nogil:
+        """Write zeros ahead of the position, unless this was done for the next ``size`` bytes.
+
+        One system call fills the page cache faster than page faults do.
+        """
         cdef int64_t start = max(self.prepared, self.position)
+        if self.fd < 0 or self.position + size <= self.prepared:
+            return
         pwrite(self.fd, ZEROS, <size_t>min(<int64_t>AHEAD, self.buffer.size - start), start)
         self.prepared = start + AHEAD
 
@@ -229,8 +217,7 @@ cdef class Appender:
         cdef uint8_t *into = self.buffer.data + self.position
         cdef bint is_written
         if size < MANY or self.fd < 0:
-            if self.fd >= 0 and self.position + size > self.prepared:
-                self.prepare()
+            self.prepare(size)
             self.take_heads(records, first, stop)
             memcpy(into, records.data.data + records.at(first).start, <size_t>size)
             self.restore_heads(records, first, stop)
@@ -333,10 +320,3 @@ def count_appended(RecordEncoder records, Py_ssize_t first, store_timestamp, Buf
     finally:
         buffer.leave()
     return i, position
-
-
-cdef int64_t now() noexcept nogil:
-    """Epoch milliseconds."""
-    cdef timespec time
-    clock_gettime(CLOCK_REALTIME, &time)
-    return <int64_t>time.tv_sec * 1000 + time.tv_nsec // 1_000_000

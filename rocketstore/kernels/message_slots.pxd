@@ -19,5 +19,6 @@ cdef struct Fields:
     PyObject *prepared_transaction_offset
 
 
+cdef bint has_slots(message) noexcept
 cdef int hold_fields(message, Fields *fields) except -1
 cdef void release_fields(Fields *fields) noexcept

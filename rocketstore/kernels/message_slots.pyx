@@ -76,8 +76,13 @@ for number, name in enumerate(SLOTS):
         raise ImportError(f"{name} is not in a slot of the object")
 
 
+cdef bint has_slots(message) noexcept:
+    """Return whether an object is a message."""
+    return PyObject_TypeCheck(message, SLOTS_TYPE)
+
+
 cdef inline int require_slots(message) except -1:
-    if not PyObject_TypeCheck(message, SLOTS_TYPE):
+    if not has_slots(message):
         raise AttributeError(f"{message!r:.80} has no fields of a message")
     return 0
 

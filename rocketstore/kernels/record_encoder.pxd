@@ -6,6 +6,7 @@ from rocketstore.kernels.record_columns cimport Growing
 
 cdef enum:
     END_FILE_MIN_BLANK_LENGTH = 8  # bytes; every file has room for a blank behind its last record
+    MAX_RECENT = 64
 
 # The place of an encoded record among the others, and the fields that are not in it yet.
 cdef struct Encoded:
@@ -17,7 +18,7 @@ cdef struct Encoded:
     int32_t message_num  # how many queue offsets it occupies; 0 for an uncommitted transaction
 
 
-# The values of a record.
+# The values of a record. ``lay_out`` finds the last fields from the others.
 cdef struct Parts:
     Slice topic
     Slice body
@@ -30,8 +31,15 @@ cdef struct Parts:
     int64_t prepared_transaction_offset
     Slice born_host  # in stored form: address and port
     Slice store_host
+    # from here on by ``lay_out``
+    Slice properties
+    bint is_v2
+    int32_t properties_size  # with room for the CRC, or without the last separator
+    int32_t size  # of the record
 
 
+cdef void encode(uint8_t *into, const Parts *parts) noexcept nogil
+cdef void encode_head(uint8_t *into, const Parts *parts) noexcept nogil
 cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil
 
 
@@ -61,6 +69,11 @@ cdef class RecordEncoder:
     cdef list kept
     cdef object find_queue_id
 
+    cdef int32_t[MAX_RECENT] recent  # numbers of the queues of ``topic`` by queue id, -1 for an unknown queue
+
+    cdef bint find_plain_parts(self, const Fields *own, Parts *parts) except -1
+    cdef bint add_plain_properties(self, dict properties) except -1
+    cdef object lay_out(self, Parts *parts)
     cdef Slice utf8_of(self, text) except *
     cdef bytes host_bytes(self, host)
     cdef int add_properties(self, dict properties) except -1

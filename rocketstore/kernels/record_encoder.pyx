@@ -4,9 +4,11 @@ These fields are the queue offset, the physical offset, the store time, and the 
 """
 
 cimport cython
-from cpython.dict cimport PyDict_Next
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItem, PyDict_Next
+from cpython.long cimport PyLong_CheckExact
 from cpython.ref cimport PyObject
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_FromObject
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_CheckExact, PyUnicode_FromObject
 from libc.stdint cimport INT32_MAX, INT64_MAX, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy, memset
 
@@ -51,6 +53,27 @@ import numpy as np
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.text import java_bytes
 from rocketstore.kernels.hosts import parse_host
+
+cdef extern from *:
+    """
+    /* The UTF-8 of a str; NULL, without an error, if it has none. */
+    static const uint8_t *rs_utf8(PyObject *text, Py_ssize_t *size)
+    {
+        const char *found;
+        if (PyUnicode_IS_COMPACT_ASCII(text)) {
+            *size = PyUnicode_GET_LENGTH(text);
+            return (const uint8_t *)PyUnicode_DATA(text);
+        }
+        found = PyUnicode_AsUTF8AndSize(text, size);
+        if (found == NULL)
+            PyErr_Clear();
+        return (const uint8_t *)found;
+    }
+    """
+    const uint8_t *rs_utf8(PyObject *text, Py_ssize_t *size) noexcept
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(value, int *overflow) noexcept
 
 cdef enum:
     MAX_V1_TOPIC = 127
@@ -199,8 +222,14 @@ cdef class RecordEncoder:
 
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
         cdef Fields own, of_batch
+        cdef Parts parts
         try:
             hold_fields(message, &own)
+            if batch is None and not keeps_store and self.find_plain_parts(&own, &parts):
+                self.last_store_host = self.store_host
+                if own.queue_id == <PyObject *>None:
+                    parts.queue_id = self.find_queue_id(<object>own.topic)
+                return self.add_record(&parts, <str>own.topic, message_num)
             if batch is None:
                 return self.add_fields(message, &own, &own, message_num, False, keeps_store)
             try:
@@ -252,6 +281,52 @@ cdef class RecordEncoder:
         if parts.sys_flag & INNER_BATCH:
             self.is_special = True
         return self.add_record(&parts, topic, message_num)
+
+    cdef bint find_plain_parts(self, const Fields *own, Parts *parts) except -1:
+        """Find the parts of a plain message. Return False for any other message, which ``add_fields`` encodes.
+
+        A plain message has only the fields of a new message, all of built-in types. Its hosts were encoded before, and
+        neither its system flags nor its properties need a check. So neither Python code nor the garbage collector runs
+        here, and nothing can change meanwhile. If the message has no queue id, the caller finds the queue.
+        """
+        cdef PyObject *born
+        cdef PyObject *store
+        if not are_plain(own):
+            return False
+        born = PyDict_GetItem(self.hosts, <object>own.born_host)
+        store = PyDict_GetItem(self.hosts, self.store_host)
+        if born == NULL or store == NULL:
+            return False
+        parts.queue_id = 0
+        if not (own.queue_id == <PyObject *>None or find_int32(own.queue_id, &parts.queue_id)):
+            return False
+        if not (find_int32(own.flag, &parts.flag) and find_int32(own.sys_flag, &parts.sys_flag)
+                and find_int64(own.born_timestamp, &parts.born_timestamp) and find_utf8(own.topic, &parts.topic)):
+            return False
+        if parts.sys_flag & (COMPRESSED | TRANSACTION_TYPE | INNER_BATCH):
+            return False
+        parts.reconsume_times = 0
+        parts.store_timestamp = parts.prepared_transaction_offset = 0
+        parts.born_host = bytes_of(born)
+        parts.store_host = bytes_of(store)
+        parts.body = bytes_of(own.raw_body)
+        return self.add_plain_properties(<dict>own.properties)
+
+    cdef bint add_plain_properties(self, dict properties) except -1:
+        """Add properties. Return False if one of them is not a str, has no UTF-8, or needs a check."""
+        cdef Py_ssize_t at = 0
+        cdef PyObject *name
+        cdef PyObject *value
+        cdef Slice name_utf8, value_utf8
+        self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
+        with cython.critical_section(properties):
+            while PyDict_Next(properties, &at, &name, &value):
+                if value == <PyObject *>None:
+                    continue
+                if not (find_utf8(name, &name_utf8) and find_utf8(value, &value_utf8)):
+                    return False
+                self.add_property(&name_utf8, &value_utf8)
+        return not self.is_doubtful
 
     cdef Slice utf8_of(self, text) except *:
         """The UTF-8 of a str. The str owns it, or it is kept until ``clear``."""
@@ -321,46 +396,55 @@ cdef class RecordEncoder:
 
     # ---- the record ------------------------------------------------------------------------------------------
 
-    cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1:
+    cdef object lay_out(self, Parts *parts):
+        """Find the size of a record, and how its parts are in it. Return (status, reason) if it must be refused."""
         cdef Py_ssize_t properties = self.properties.size
         cdef int64_t size
-        cdef Encoded *made
-        cdef bint is_v2 = parts.topic.size > MAX_V1_TOPIC and self.has_v2 and utf16_length(&parts.topic) > MAX_V1_TOPIC
-        if parts.sys_flag & (COMPRESSED | INNER_BATCH):
-            self.require_known(parts.sys_flag, topic)
+        parts.is_v2 = parts.topic.size > MAX_V1_TOPIC and self.has_v2 and utf16_length(&parts.topic) > MAX_V1_TOPIC
         if properties and not self.trailing_separator:
             properties -= 1
         if self.append_prop_crc:
             properties += CRC_PROPERTY_SIZE
-        size = MIN_RECORD + is_v2 + parts.topic.size + <int64_t>parts.body.size + properties
+        size = MIN_RECORD + parts.is_v2 + parts.topic.size + <int64_t>parts.body.size + properties
         size += parts.born_host.size + parts.store_host.size - 2 * HOST_SIZE
         if properties > MAX_PROPERTIES:
-            raise refused(TOO_MANY_PROPERTIES, topic, f"properties of {properties} bytes: {MAX_PROPERTIES} is the most")
+            return TOO_MANY_PROPERTIES, f"properties of {properties} bytes: {MAX_PROPERTIES} is the most"
         if parts.body.size > self.max_message_size:
-            raise refused(ILLEGAL, topic, f"a body of {parts.body.size} bytes: {self.max_message_size} is the most")
+            return ILLEGAL, f"a body of {parts.body.size} bytes: {self.max_message_size} is the most"
         if size > min(self.max_message_size + BEYOND_BODY, <int64_t>INT32_MAX):
-            raise refused(ILLEGAL, topic, f"a record of {size} bytes: max_message_size and 64 KiB is the most")
-        if parts.topic.size > (MAX_TOPIC if is_v2 else MAX_V1_TOPIC):
-            raise refused(ILLEGAL, topic, f"a topic of {parts.topic.size} bytes cannot be read back")
+            return ILLEGAL, f"a record of {size} bytes: max_message_size and 64 KiB is the most"
+        if parts.topic.size > (MAX_TOPIC if parts.is_v2 else MAX_V1_TOPIC):
+            return ILLEGAL, f"a topic of {parts.topic.size} bytes cannot be read back"
         if size > self.mapped_file_size - END_FILE_MIN_BLANK_LENGTH:
-            raise refused(ILLEGAL, topic, f"{size} bytes do not fit a file of {self.mapped_file_size}")
-        if not self.data.reserve(size) or not self.encoded.reserve(sizeof(Encoded)):
-            raise MemoryError("the messages of one call are more than 2 GiB")
+            return ILLEGAL, f"{size} bytes do not fit a file of {self.mapped_file_size}"
+        parts.properties.data, parts.properties.size = self.properties.data, <int32_t>self.properties.size
+        parts.properties_size, parts.size = <int32_t>properties, <int32_t>size
         parts.sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
         parts.sys_flag |= BORN_HOST_V6 if parts.born_host.size == IPV6_HOST_SIZE else 0
         parts.sys_flag |= STORE_HOST_V6 if parts.store_host.size == IPV6_HOST_SIZE else 0
+        return None
+
+    cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1:
+        cdef Encoded *made
+        if parts.sys_flag & (COMPRESSED | INNER_BATCH):
+            self.require_known(parts.sys_flag, topic)
+        refusal = self.lay_out(parts)
+        if refusal is not None:
+            raise refused(refusal[0], topic, refusal[1])
+        if not self.data.reserve(parts.size) or not self.encoded.reserve(sizeof(Encoded)):
+            raise MemoryError("the messages of one call are more than 2 GiB")
         made = <Encoded *>(self.encoded.data + self.encoded.size)
         memset(made, 0, sizeof(Encoded))  # padding between the fields too: it may be dumped
-        made.start, made.size, made.queue_id = self.data.size, <int32_t>size, parts.queue_id
+        made.start, made.size, made.queue_id = self.data.size, parts.size, parts.queue_id
         made.queue = self.number_of(topic, parts.queue_id)
         made.store_timestamp = BORN_HOST + parts.born_host.size
         is_counted = parts.sys_flag & TRANSACTION_TYPE in (0, TRANSACTION_COMMIT)
         made.message_num = message_num if is_counted else 0
-        encode(self.data.data + made.start, parts, <int32_t>size, is_v2, self.properties.data,
-               <int32_t>properties, <int32_t>self.properties.size)
+        encode(self.data.data + made.start, parts)
+        encode_head(self.data.data + made.start, parts)
         if self.is_doubtful:
-            self.require_readable(made.start, <int32_t>size, topic)
-        self.data.size += size
+            self.require_readable(made.start, parts.size, topic)
+        self.data.size += parts.size
         self.encoded.size += sizeof(Encoded)
         return 0
 
@@ -374,12 +458,18 @@ cdef class RecordEncoder:
         return 0
 
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1:
+        cdef bint is_small = 0 <= queue_id < MAX_RECENT
         if self.topic is not topic:
             self.topic, self.numbers_of_topic = topic, self.numbers.setdefault(topic, {})
+            memset(self.recent, 0xFF, sizeof(self.recent))
+        if is_small and self.recent[queue_id] >= 0:
+            return self.recent[queue_id]
         found = self.numbers_of_topic.get(queue_id)
         if found is None:
             found = self.numbers_of_topic[queue_id] = len(self.queues)
             self.queues.append((topic, queue_id))
+        if is_small:
+            self.recent[queue_id] = found
         return found
 
     cdef int require_readable(self, int64_t start, int32_t size, str topic) except -1:
@@ -410,12 +500,60 @@ cdef inline object integer(value):
     return value if isinstance(value, int) else index(value)
 
 
-cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, const uint8_t *properties,
-                 int32_t properties_size, int32_t properties_given) noexcept nogil:
-    """Write all fields. If the properties are longer than the given ones, the rest is reserved for the CRC."""
+cdef bint are_plain(const Fields *own) noexcept:
+    """Return whether a message has the fields of a new message alone, with values of built-in types."""
+    return (own.topic != NULL and PyUnicode_CheckExact(<object>own.topic)
+            and own.raw_body != NULL and PyBytes_CheckExact(<object>own.raw_body)
+            and own.properties != NULL and PyDict_CheckExact(<object>own.properties)
+            and own.born_host != NULL and PyUnicode_CheckExact(<object>own.born_host)
+            and own.body == NULL and own.stored == NULL
+            and own.reconsume_times == NULL and own.prepared_transaction_offset == NULL)
+
+
+cdef bint find_int64(PyObject *value, int64_t *found) noexcept:
+    """Find the value of an int. Return False if it has another type, or is too large."""
+    cdef int overflow = 0
+    if value == NULL or not PyLong_CheckExact(<object>value):
+        return False
+    found[0] = PyLong_AsLongLongAndOverflow(<object>value, &overflow)
+    return not overflow
+
+
+cdef bint find_int32(PyObject *value, int32_t *found) noexcept:
+    cdef int64_t number
+    if not find_int64(value, &number):
+        return False
+    found[0] = <int32_t>number
+    return found[0] == number
+
+
+cdef bint find_utf8(PyObject *text, Slice *found) noexcept:
+    """Find the UTF-8 of a str. Return False if it has another type, no UTF-8, or more than 2 GiB."""
+    cdef Py_ssize_t n
+    if not PyUnicode_CheckExact(<object>text):
+        return False
+    found.data = rs_utf8(text, &n)
+    found.size = <int32_t>n
+    return found.data != NULL and n <= INT32_MAX
+
+
+cdef inline Slice bytes_of(PyObject *data) noexcept:
+    cdef Slice found
+    found.data = <const uint8_t *>PyBytes_AS_STRING(<object>data)
+    found.size = <int32_t>min(PyBytes_GET_SIZE(<object>data), INT32_MAX)
+    return found
+
+
+cdef void encode_head(uint8_t *into, const Parts *parts) noexcept nogil:
+    """Write the size and the magic, without which there is no record."""
+    rs_store_be32(into, <uint32_t>parts.size)
+    rs_store_be32(into + MAGIC, MAGIC_V2 if parts.is_v2 else MAGIC_V1)
+
+
+cdef void encode(uint8_t *into, const Parts *parts) noexcept nogil:
+    """Write all fields but the head. If there is room for more than the given properties, the rest is for the CRC."""
     cdef uint8_t *p
-    rs_store_be32(into, <uint32_t>size)
-    rs_store_be32(into + MAGIC, MAGIC_V2 if is_v2 else MAGIC_V1)
+    cdef int32_t n = min(parts.properties.size, parts.properties_size)
     rs_store_be32(into + BODY_CRC, rs_crc32(0, parts.body.data, <size_t>parts.body.size) & INT32_MAX)
     rs_store_be32(into + QUEUE_ID, <uint32_t>parts.queue_id)
     rs_store_be32(into + FLAG, <uint32_t>parts.flag)
@@ -430,17 +568,17 @@ cdef void encode(uint8_t *into, const Parts *parts, int32_t size, bint is_v2, co
     rs_store_be64(p + 4, <uint64_t>parts.prepared_transaction_offset)
     rs_store_be32(p + 12, <uint32_t>parts.body.size)
     p = put_bytes(p + 16, &parts.body)
-    if is_v2:
+    if parts.is_v2:
         p[0] = <uint8_t>(parts.topic.size >> 8)
         p += 1
     p[0] = <uint8_t>parts.topic.size
     p = put_bytes(p + 1, &parts.topic)
-    p[0] = <uint8_t>(properties_size >> 8)
-    p[1] = <uint8_t>properties_size
-    if properties_given:
-        memcpy(p + 2, properties, min(properties_size, properties_given))
-    if properties_size > properties_given:
-        memset(p + 2 + properties_given, 0, properties_size - properties_given)
+    p[0] = <uint8_t>(parts.properties_size >> 8)
+    p[1] = <uint8_t>parts.properties_size
+    if n:
+        memcpy(p + 2, parts.properties.data, n)
+    if parts.properties_size > n:
+        memset(p + 2 + n, 0, parts.properties_size - n)
 
 
 cdef inline uint8_t *put_bytes(uint8_t *into, const Slice *text) noexcept nogil:

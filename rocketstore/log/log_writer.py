@@ -14,6 +14,7 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.appender import Appender
 from rocketstore.kernels.message_slots import own_fields
+from rocketstore.kernels.plain_put import PlainPut
 from rocketstore.limits import INT_MAX
 from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_row
 from rocketstore.log.log_files import LogFileWriter
@@ -56,6 +57,7 @@ class LogWriter(LogFileWriter):
     """Appends messages to the last file of a commit log.
 
     Attributes: lock: the caller of ``append`` and similar methods holds it. is_sync: whether a put waits for the disk.
+    plain_put: appends plain messages without the lock, once it is opened.
     Source: CommitLog.asyncPutMessage.
     """
 
@@ -90,6 +92,7 @@ class LogWriter(LogFileWriter):
             allocates_ahead=config.allocate_file_ahead,
             before_roll=before_roll,
         )
+        self.plain_put = PlainPut(self._appender, self._encoder, self.lock, PutMessageResult)
 
     def queues(self) -> Collection[tuple[str, int]]:
         """Return (topic, queue id) of the queues that were appended to, or whose next offset was asked for."""

@@ -108,6 +108,8 @@ class MessageStore(StoreReader, Closable):
         writer = self._writer
         if writer is None or self._closed:
             writer = self._writing()
+        if store_timestamp is None and (result := writer.put_plain(message)) is not None:
+            return result
         return writer.put_message(message, store_timestamp)
 
     def put_messages(

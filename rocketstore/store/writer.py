@@ -39,7 +39,6 @@ from rocketstore.store.flush import FlushService
 __all__ = ["StoreWriter"]
 
 
-
 class StoreWriter:
     """The one writer of a store. ``MessageStore`` has one in modes "a" and "r+"; safe to use from several threads.
 
@@ -65,9 +64,8 @@ class StoreWriter:
         self._unbuilt: Counter[str] = Counter()
         make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
-        self._log = LogWriter(
-            directories, config, phy_offset, self, config.commit_log_paths(root), self._before_roll
-        )
+        read_only = config.commit_log_paths(root)
+        self._log = LogWriter(directories, config, phy_offset, self, read_only, self._before_roll)
         self.busy_threads = self._log.busy_threads
         self._read_log = log
         self._close_lock = threading.Lock()
@@ -83,6 +81,9 @@ class StoreWriter:
             stack.callback(self.reput.stop)
             self._flusher = FlushService(self._log, config, self._note_flushed, self._flush_dispatched, self._fail)
             stack.pop_all()
+        self.put_plain = self._log.plain_put.put
+        if not self._log.is_sync:
+            self._log.plain_put.open(self._lock_file, self.reput.waiting)
 
     @property
     def phy_offset(self) -> int:
@@ -105,7 +106,7 @@ class StoreWriter:
                     result = log.append(message, store_timestamp)
                 except IncompleteMessageError:
                     result = self._complete_and_append(message, store_timestamp)
-            self.reput.count_records(1)
+            self.reput.waiting.count_records(1)
             if log.is_sync:
                 self._wait_for_disk(result.phy_offset + result.size)
             return result
@@ -161,7 +162,7 @@ class StoreWriter:
         if singles is not None:
             return PutMessagesResult.of([self.put_message(message, store_timestamp) for message in singles])
         if result:
-            self.reput.count_records(len(result))
+            self.reput.waiting.count_records(len(result))
             if self._log.is_sync:
                 self._wait_for_disk(int(result.phy_offsets[-1] + result.sizes[-1]))
         return result
@@ -178,7 +179,7 @@ class StoreWriter:
                 with self._log.lock:
                     self._require_open()
                     self._log.append_encoded(*block.with_queues(self._topic_queues.next_queue_ids), store_timestamp)
-                self.reput.count_records(len(block.encoded))
+                self.reput.waiting.count_records(len(block.encoded))
         except BaseException as error:  # Ctrl-C too: only some records are there
             self._fail(error)
             raise
@@ -329,6 +330,7 @@ class StoreWriter:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
+        self._log.plain_put.close()
         if not (self._flusher.is_current or self.reput.is_current):
             self._is_told = True  # the caller's thread raises the error
 
@@ -363,6 +365,7 @@ class StoreWriter:
             try:
                 with self._log.lock:
                     self._closed = True  # from now on, only the user's dispatchers may put
+                    self._log.plain_put.close()
                 self._seal()
                 if not self._is_told:
                     self._flush_all()

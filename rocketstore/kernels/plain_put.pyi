@@ -1,0 +1,13 @@
+from typing import Any, Generic, TypeVar
+
+from rocketstore.kernels.appender import Appender
+from rocketstore.kernels.record_encoder import RecordEncoder
+from rocketstore.kernels.waiting_records import WaitingRecords
+
+Result = TypeVar("Result", bound=tuple[Any, ...])
+
+class PlainPut(Generic[Result]):
+    def __init__(self, appender: Appender, records: RecordEncoder, lock: Any, result_type: type[Result]) -> None: ...
+    def open(self, owner: Any, waiting: WaitingRecords) -> None: ...
+    def close(self) -> None: ...
+    def put(self, message: object) -> Result | None: ...

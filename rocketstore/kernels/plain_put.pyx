@@ -1,0 +1,131 @@
+"""PlainPut: put_message of a plain message in one call of C."""
+
+from cpython.object cimport PyTypeObject
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from rocketstore.kernels.appender cimport MANY, Appender, now
+from rocketstore.kernels.buffer cimport RS_HAS_GIL
+from rocketstore.kernels.csrc cimport rs_release_fence, rs_store_be64
+from rocketstore.kernels.message_slots cimport Fields, has_slots, hold_fields, release_fields
+from rocketstore.kernels.record cimport BORN_HOST, PHY_OFFSET, QUEUE_OFFSET
+from rocketstore.kernels.record_encoder cimport Parts, RecordEncoder, encode, encode_head
+from rocketstore.kernels.waiting_records cimport WaitingRecords
+
+cdef extern from *:
+    """
+    /* A NamedTuple of PutMessageResult's fields: its own ``__new__`` takes twice the time. */
+    static PyObject *rs_put_result(PyTypeObject *type, long long phy_offset, int size, PyObject *queue_id,
+                                   PyObject *queue_offset, long long store_timestamp, PyObject *store_host)
+    {
+        PyObject *result = type->tp_alloc(type, 6);
+        if (result == NULL)
+            return NULL;
+        PyTuple_SET_ITEM(result, 0, PyLong_FromLongLong(phy_offset));
+        PyTuple_SET_ITEM(result, 1, PyLong_FromLong(size));
+        PyTuple_SET_ITEM(result, 2, Py_NewRef(queue_id));
+        PyTuple_SET_ITEM(result, 3, Py_NewRef(queue_offset));
+        PyTuple_SET_ITEM(result, 4, PyLong_FromLongLong(store_timestamp));
+        PyTuple_SET_ITEM(result, 5, Py_NewRef(store_host));
+        if (PyErr_Occurred())
+            Py_CLEAR(result);
+        return result;
+    }
+    """
+    object rs_put_result(PyTypeObject *type, long long phy_offset, int size, queue_id, queue_offset,
+                         long long store_timestamp, store_host)
+
+
+cdef class PlainPut:
+    """Appends a plain message of now, as ``StoreWriter.put_message`` does, or leaves it to that method.
+
+    ``put`` returns None, and has changed nothing, in these cases:
+    - ``RecordEncoder.find_plain_parts`` finds that the message is not plain. Light queues, inner batches, delays,
+      transactions, compressed bodies, bodies that were read, and values of other types need Python code or a check.
+      Python code may take any time, be interrupted by a signal, and put messages itself.
+    - The message has no queue id, or is the first of its queue, or of a host: Python code finds the queue's offset.
+    - A given store time: the caller does not ask then.
+    - The record gets a CRC of its own: the CRC is of the record in its place.
+    - The record is larger than 32 KiB, and written by system calls without the GIL; or the file has no room for it.
+    - The writer is closed or has failed (``close``), belongs to the process that forked this one, or waits for the
+      disk in each put. The memory of the file is closed, or could not be read.
+    - Another call has the log's lock.
+
+    With a GIL the call takes no lock. It begins while nobody has the lock, and runs neither Python code nor the
+    garbage collector before the message is in the log. So no other thread, no signal handler and no Ctrl-C comes in
+    between. For this reason the thread is not among ``busy_threads``. Without a GIL the call takes the lock.
+
+    Parameters: lock: the log's. result_type: PutMessageResult.
+    """
+
+    cdef Appender appender
+    cdef RecordEncoder records
+    cdef object lock
+    cdef object is_locked
+    cdef object owner
+    cdef WaitingRecords waiting
+    cdef type result_type
+    cdef bint is_closed
+
+    def __init__(self, Appender appender, RecordEncoder records, lock, type result_type):
+        self.appender, self.records, self.lock, self.is_locked = appender, records, lock, lock.locked
+        self.result_type = result_type
+
+    def open(self, owner, WaitingRecords waiting):
+        """Accept messages, unless ``close`` was called. Parameters: owner: the StoreLock of the store. waiting: counts records."""
+        self.waiting, self.owner = waiting, owner
+
+    def close(self):
+        """Leave all messages to the other way, for good."""
+        self.is_closed = True
+
+    def put(self, message):
+        """Append a message. Returns: its PutMessageResult; None if the message must be put in the other way."""
+        cdef Fields own
+        if self.is_closed or self.owner is None or not has_slots(message):
+            return None
+        try:
+            hold_fields(message, &own)
+            if own.topic == NULL or own.queue_id == NULL:
+                return None
+            queue = <object>own.topic, <object>own.queue_id  # first: this may run the garbage collector
+            if RS_HAS_GIL:
+                return None if self.is_locked() else self.append(&own, queue)
+            if not self.lock.acquire(False):
+                return None
+            try:
+                return self.append(&own, queue)
+            finally:
+                self.lock.release()
+        finally:
+            release_fields(&own)
+
+    cdef object append(self, const Fields *own, tuple queue):
+        cdef Appender appender = self.appender
+        cdef RecordEncoder records = self.records
+        cdef Parts parts
+        cdef int64_t queue_offset, time, phy_offset
+        cdef uint8_t *into
+        if (self.is_closed or appender.buffer is None or appender.buffer.closing or records.append_prop_crc
+                or not self.owner.owned or not records.find_plain_parts(own, &parts)
+                or records.lay_out(&parts) is not None):
+            return None
+        found = appender.queue_offsets.get(queue)
+        if found is None or parts.size >= MANY or not appender.has_room(parts.size):
+            return None
+        queue_offset, time, phy_offset = found, now(), appender.from_offset + appender.position
+        appender.prepare(parts.size)
+        into = appender.buffer.data + appender.position
+        encode(into, &parts)
+        rs_store_be64(into + QUEUE_OFFSET, <uint64_t>queue_offset)
+        rs_store_be64(into + PHY_OFFSET, <uint64_t>phy_offset)
+        rs_store_be64(into + BORN_HOST + parts.born_host.size, <uint64_t>time)
+        rs_release_fence()  # a reader sees no head before its record
+        encode_head(into, &parts)
+        if appender.buffer.is_faulty():
+            return None  # the other way raises
+        appender.queue_offsets[queue] = queue_offset + 1
+        appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
+        appender.position += parts.size
+        self.waiting.add(1)
+        return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found, time,
+                             records.store_host)
