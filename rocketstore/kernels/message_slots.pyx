@@ -51,7 +51,7 @@ cdef PyObject *NAMES[N_SLOTS]
 
 @cython.auto_pickle(False)
 cdef class LateDict:
-    """A base of classes whose objects get a dict when it is first needed; ``object`` has room for its values at once."""
+    """The base of a class whose objects get a dict when it is first needed. ``object`` reserves room at once."""
 
 
 class MessageSlots(LateDict):

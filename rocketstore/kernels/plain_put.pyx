@@ -71,7 +71,10 @@ cdef class PlainPut:
         self.result_type = result_type
 
     def open(self, owner, WaitingRecords waiting):
-        """Accept messages, unless ``close`` was called. Parameters: owner: the StoreLock of the store. waiting: counts records."""
+        """Accept messages, unless ``close`` was called.
+
+        Parameters: owner: the StoreLock of the store. waiting: counts the appended records.
+        """
         self.waiting, self.owner = waiting, owner
 
     def close(self):
@@ -127,5 +130,5 @@ cdef class PlainPut:
         appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
         appender.position += parts.size
         self.waiting.add(1)
-        return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found, time,
-                             records.store_host)
+        return rs_put_result(<PyTypeObject *>self.result_type, phy_offset, parts.size, <object>own.queue_id, found,
+                             time, records.store_host)
