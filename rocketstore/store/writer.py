@@ -60,8 +60,7 @@ class StoreWriter:
         self._lock_file, *self._other_locks = locks
         self._topic_queues = TopicQueues(root, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
-        # The next queue offsets of light queues whose names cannot be names of directories. They get no units.
-        self._unbuilt: Counter[str] = Counter()
+        self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
         make_abort(root)
         directories = config.commit_log_paths(root, writable=True)
         read_only = config.commit_log_paths(root)
