@@ -9,7 +9,14 @@ import click
 from rocketstore.cli.formats import finish, format_option, report, write_rows
 from rocketstore.cli.messages import BODY_RULE, for_people
 from rocketstore.cli.options import scan_conditions, selection_options, store_argument
-from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, note_leftovers, unknown_topics
+from rocketstore.cli.store_notes import (
+    left_out,
+    note_bad_bodies,
+    note_elsewhere,
+    note_leftovers,
+    or_nothing_found,
+    unknown_topics,
+)
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -31,32 +38,33 @@ POLL_SECONDS = 0.2
 def cat(store: MessageStore, follow: bool, output_format: str | None, **options: Any) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
-    Damaged records, and records that are deleted before they are read, are left out. Standard error names their
-    offsets, and the exit status is 1. A message whose body cannot be decoded is shown. A warning gives the number of
-    these messages.
+    The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
+    left out. Standard error names their offsets, and the exit status is 1. A message whose body cannot be decoded is
+    shown. A warning gives the number of these messages.
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
     conditions["begin_offset"] = max(conditions["begin_offset"] or 0, log.min_phy_offset)
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
-    unseen, is_whole = set(conditions["topics"] or ()), True
+    unseen, found, left = set(conditions["topics"] or ()), 0, 0
 
     def batches() -> Iterator[Sequence[Row]]:
-        nonlocal is_whole
+        nonlocal found, left
         for part in scans:
             for batch in part:
                 rows = message_rows(batch)
+                found += len(rows)
                 unseen.difference_update(row["topic"] for row in rows)
                 yield rows
             note_bad_bodies(part.bad_bodies)
             for problem in left_out(log, part):
                 report(problem)
-                is_whole = False
+                left += 1
 
     write_rows(batches(), output_format, for_people, columns=row_names())
     note_leftovers(log)
-    finish(unknown_topics(store, sorted(unseen)))
-    if not is_whole:
+    finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen))))
+    if left:
         raise click.exceptions.Exit(1)
 
 

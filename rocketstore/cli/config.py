@@ -7,6 +7,7 @@ import click
 
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.options import PATH, STORE, write_elsewhere_option
+from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
 from rocketstore.layout.geometry import require_store
 from rocketstore.layout.places import lock_for_writing
@@ -30,6 +31,8 @@ def check_command(store: Path, output_format: str | None) -> None:
     write_problems(problems, output_format)
     if problems:
         raise click.exceptions.Exit(1)
+    directory = store / "config"
+    note(f"{directory}: all files are sound" if directory.is_dir() else f"{store}: has no configuration")
 
 
 @config.command("repair", short_help="Restore files from their .bak files.")

@@ -6,7 +6,9 @@ import click
 
 from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
 from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_option
+from rocketstore.cli.text import note
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import format_time
 
 __all__ = ["offset"]
 
@@ -20,11 +22,18 @@ __all__ = ["offset"]
 @format_option
 def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
            output_format: str | None) -> None:
-    """Find the first message of STORE that was stored at a time or later."""
+    """Find the first message of STORE that was stored at a time or later.
+
+    Without a message of that time or later, the result is the offset that the next message will get. A note says so.
+    """
+    late = f"no message was stored at {format_time(time) or time} or later"
     if topic is None:
         if queue_ids or upper:
             raise click.UsageError("--queue and --upper need --topic")
-        write_rows([[{"phyOffset": store.get_phy_offset_by_time(time)}]], output_format)
+        found = store.get_phy_offset_by_time(time)
+        write_rows([[{"phyOffset": found}]], output_format)
+        if found >= store.commit_log.max_phy_offset:
+            note(f"{store.path}: {late}: {found} is the end of the log")
         return
     known = [number for name, number in store.queues() if name == topic]
     if not known:
@@ -33,9 +42,17 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
                 for number in dict.fromkeys(queue_ids) if number not in known]
     boundary = "upper" if upper else "lower"
     queues = [number for number in known if not queue_ids or number in queue_ids]
-    write_parts((partial(rows_of, store, topic, time, number, boundary) for number in queues), output_format, problems)
+    ended: list[int] = []
 
+    def rows_of(queue_id: int) -> list[Row]:
+        found = store.get_offset_by_time(topic, time, queue_id, boundary)
+        if found == store.consume_queue(topic, queue_id).max_queue_offset:
+            ended.append(queue_id)
+        return [{"topic": topic, "queueId": queue_id, "queueOffset": found}]
 
-def rows_of(store: MessageStore, topic: str, time: int, queue_id: int, boundary: str) -> list[Row]:
-    found = store.get_offset_by_time(topic, time, queue_id, boundary)
-    return [{"topic": topic, "queueId": queue_id, "queueOffset": found}]
+    try:
+        write_parts((partial(rows_of, number) for number in queues), output_format, problems)
+    finally:
+        if ended:
+            ids = ", ".join(map(str, ended))
+            note(f"{topic}, queue {ids}: {late}: the next message will get this offset")

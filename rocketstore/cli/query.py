@@ -19,7 +19,7 @@ from rocketstore.cli.options import (
     time_options,
     time_range,
 )
-from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, unknown_topics
+from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
 from rocketstore.cli.text import note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
@@ -76,6 +76,8 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
 
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.
+
+    The exit status is 1 if nothing is found.
     """
     asked = question_of(names, topic, since, until, most)
     if isinstance(path, MessageStore):
@@ -113,9 +115,11 @@ def query_store(store: MessageStore, asked: Question, output_format: str | None)
     bad_bodies.add(error for message in shown if (error := message.find_body_error()) is not None)
     note_bad_bodies(bad_bodies)
     more = ", the limit of --max; there are more" if len(found) > asked.most else ""
-    note(f"{min(len(found), asked.most)} found{more}")
+    if found:
+        note(f"{min(len(found), asked.most)} found{more}")
     note_elsewhere(store, None if asked.topic is None else [asked.topic])
-    finish([*problems, *([] if found or asked.topic is None else unknown_topics(store, [asked.topic]))])
+    unknown = [] if found or asked.topic is None else unknown_topics(store, [asked.topic])
+    finish(or_nothing_found(store, len(found), unknown or problems))
 
 
 def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
@@ -124,8 +128,7 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
     except ValueError as error:
         raise click.UsageError(f"--id: {error}") from error
     if message is None:
-        note(explain_missing_message(store, asked.values[0]))
-        return [], []
+        return [], [explain_missing_message(store, asked.values[0])]
     offsets = np.array([message.phy_offset], np.int64)
     return newest_first(store.commit_log, store.commit_log.find_messages(offsets)[0]), []
 
@@ -171,5 +174,7 @@ def query_index_files(
     if len(asked.values) > 1:
         offsets = sorted(set(offsets), reverse=True)[: asked.most]
     write_list(["phyOffset"], ([offset] for offset in offsets), output_format)
+    if not offsets:
+        raise click.ClickException(f"{path}: no item was found")
     more = " (there may be more)" if len(offsets) == asked.most else ""
     note(f"{len(offsets)} found{more} by the hash of the key: compare the messages to be sure")

@@ -1,6 +1,6 @@
 """Report on standard error what the rows of a command do not show: damage, leftovers, and topics kept elsewhere."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from rocketstore.cli.formats import error_text
 from rocketstore.cli.text import note
@@ -12,7 +12,7 @@ from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
 
-__all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "unknown_topics"]
+__all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found", "unknown_topics"]
 
 
 def note_elsewhere(store: MessageStore, topics: Collection[str] | None = None) -> None:
@@ -48,6 +48,14 @@ def left_out(log: CommitLog, scan: Scan) -> list[str]:
 
 def skipped_text(part: Skipped) -> str:
     return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
+
+
+def or_nothing_found(store: MessageStore, found: int, problems: Sequence[object]) -> Sequence[object]:
+    """Return the problems of a command. If it has none and found no message, return one that says so.
+
+    Parameters: found: the number of messages that the command found.
+    """
+    return problems if found or problems else [f"{store.path}: no message was found"]
 
 
 def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:

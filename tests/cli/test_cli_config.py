@@ -34,10 +34,10 @@ def test_check_shows_each_problem_and_ends_with_1(store):
     assert bytes_of(store) == before
 
 
-def test_check_of_a_sound_configuration_says_nothing(store):
+def test_check_of_a_sound_configuration_says_that_all_is_well(store):
     (store / "config" / "topics.json").write_text(json.dumps(TOPICS))
     result = run("config", "check", store)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{store / 'config'}: all files are sound\n")
 
 
 def test_repair_takes_the_backup_and_keeps_the_damaged_file(store):

@@ -83,12 +83,14 @@ def test_conditions_choose_the_messages(tmp_path):
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "jsonl", "csv"])
 def test_nothing_that_matches_makes_a_file_without_rows(form, tmp_path):
-    target = export(RICH, tmp_path / f"out.{form}", "--key", "nope")
+    target, none = tmp_path / f"out.{form}", tmp_path / f"none.{form}"
+    assert_one_line(run("export", golden(RICH), target, "--key", "nope"), golden(RICH), "no message was found")
     if form in ("parquet", "arrow"):
         assert read(target).num_rows == 0
     else:
         assert len(target.read_text().splitlines()) == (form == "csv")
-    assert export(RICH, tmp_path / f"none.{form}", "--begin-offset", 10**12).exists()
+    assert_one_line(run("export", golden(RICH), none, "--begin-offset", 10**12), "no message was found")
+    assert none.exists()
     unknown = tmp_path / f"unknown.{form}"
     assert_one_line(run("export", golden(RICH), unknown, "--topic", "nope"), "there is no queue of topic 'nope'")
     assert unknown.read_bytes() == target.read_bytes()

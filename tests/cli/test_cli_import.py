@@ -45,7 +45,8 @@ def export(store, target):
 
 
 def messages(store):
-    return rows(run("cat", store))
+    found = run("cat", store)
+    return rows(found, exit_code=0 if found.stdout else 1)
 
 
 def without(row, *names):

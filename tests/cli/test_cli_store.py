@@ -210,6 +210,20 @@ def test_offset_names_the_queues_that_are_not_there():
     assert_one_line(result, golden(BASIC), "there is no queue 7 of topic 'TopicTest': rocketstore ls shows all")
 
 
+def test_offset_beyond_the_end_says_so():
+    end = stores.reads(BASIC)["log"][0]["maxPhyOffset"]
+    result = run("offset", golden(BASIC), "--time", "2100-01-01")
+    assert rows(result) == [{"phyOffset": end}]
+    (line,) = result.stderr.splitlines()
+    assert f"no message was stored at 2100-01-01T00:00:00.000Z or later: {end} is the end of the log" in line
+    result = run("offset", golden(BASIC), "--time", "2100-01-01", "--topic", "TopicTest")
+    assert len(rows(result)) == 4
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("TopicTest, queue 0, 1, 2, 3: no message was stored at 2100-01-01")
+    last = max(m["storeTimestamp"] for m in stores.dump(BASIC)["message"])
+    assert run("offset", golden(BASIC), "--time", last).stderr == ""
+
+
 def test_offset_in_the_log():
     messages = stores.dump("step-5.5.0")["message"]
     middle = messages[100]
@@ -355,7 +369,7 @@ def test_query_finds_verified_messages_newest_first(name):
             if m["topic"] == row["topic"]
             and row["key"] in [*(m["dispatch"]["keys"] or "").split(" "), m["dispatch"]["uniqKey"]]
         ]
-        found = [message["phyOffset"] for message in rows(run(*question))]
+        found = [message["phyOffset"] for message in rows(run(*question), exit_code=0 if expected else 1)]
         assert found == sorted(found, reverse=True)
         assert set(found) <= set(row["messageOffsets"])
         assert set(expected) <= set(found)
@@ -397,7 +411,7 @@ def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
     make_store(tmp_path, [{"topic": "T", "body": b"b"}])
     question = ["query", tmp_path, "--topic", "T", "--key", "k"]
     assert_one_line(run(*question), "--slots and --items")
-    assert rows(run(*question, "--slots", 97, "--items", 400)) == []
+    assert_one_line(run(*question, "--slots", 97, "--items", 400), "no message was found")
     assert_one_line(run(*question, "--slots", 9, "--items", 100), "9 slots and 100 items")
     assert_one_line(run("info", tmp_path, "--slots", 9, "--items", 100), "9 slots and 100 items")
 
@@ -459,10 +473,8 @@ def test_an_expression_without_a_tag_is_misuse(command, tags):
 @pytest.mark.parametrize("condition", [["--key", "k"], ["--since", 0]], ids=lambda condition: condition[0])
 def test_query_of_a_topic_that_is_not_there(condition):
     result = run("query", golden(BASIC), "--topic", "nope", *condition)
-    assert (result.exit_code, result.stdout) == (1, "")
-    found, error = result.stderr.splitlines()
-    assert found == "0 found"
-    assert "there is no queue of topic 'nope'" in error
+    assert result.stdout == ""
+    assert_one_line(result, "there is no queue of topic 'nope'")
 
 
 def test_query_by_time_gives_the_oldest_first():
@@ -502,21 +514,29 @@ def test_query_by_time_names_what_expires_before_it_is_read(tmp_path, monkeypatc
     assert f"the log before {int(second.name)} was deleted before it was read" in result.stderr.splitlines()[1]
 
 
-def test_query_that_finds_nothing_is_no_error():
-    result = run("query", golden(BASIC), "--topic", "TopicTest", "--key", "nope")
-    assert (rows(result), result.stderr) == ([], "0 found\n")
-    other = "7F00000100002A9F00000000000FFFFF"
-    assert rows(run("query", golden(BASIC), "--id", other)) == []
+EMPTY = {
+    "query": ["query", "STORE", "--topic", "TopicTest", "--key", "nope"],
+    "query by id": ["query", "STORE", "--id", "7F00000100002A9F00000000000FFFFF"],
+    "query by time": ["query", "STORE", "--since", "2100-01-01"],
+    "get": ["get", "STORE", "TopicTest", 0, 10**6],
+    "cat": ["cat", "STORE", "--key", "nope"],
+    "cat of nothing": ["cat", "STORE", "--end-offset", 0],
+    "export": ["export", "STORE", "-", "--format", "json", "--key", "nope"],
+}
+
+
+@pytest.mark.parametrize("name", list(EMPTY))
+def test_nothing_found_is_exit_status_1_and_one_line(name):
+    result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in EMPTY[name]))
+    assert result.stdout == ""
+    assert_one_line(result)
 
 
 def test_query_says_that_the_index_is_not_complete(tmp_path):
     root = copy_of(BASIC, tmp_path)
     sorted((root / "index").iterdir())[-1].unlink()
     result = run("query", root, "--topic", "TopicTest", "--key", "nope")
-    assert result.exit_code == 1
-    found, error = result.stderr.splitlines()
-    assert found == "0 found"
-    assert error.startswith("Error: the answer may be incomplete: messages with keys from offset")
+    assert_one_line(result, "Error: the answer may be incomplete: messages with keys from offset")
 
 
 def test_query_without_a_commit_log(tmp_path):

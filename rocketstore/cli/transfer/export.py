@@ -20,7 +20,14 @@ from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line
 from rocketstore.cli.messages import BODY_RULE
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
-from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, note_leftovers, unknown_topics
+from rocketstore.cli.store_notes import (
+    left_out,
+    note_bad_bodies,
+    note_elsewhere,
+    note_leftovers,
+    or_nothing_found,
+    unknown_topics,
+)
 from rocketstore.cli.text import note
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
@@ -71,8 +78,9 @@ def export(
     TARGET appears when it is complete. Until then TARGET.partial has a piece for each file of the log. An interrupted
     export resumes after the last complete piece. JSON and CSV can be written to "-", standard output.
 
-    Damaged records are left out. Standard error names their offsets, and the exit status is 1. A message whose body
-    cannot be decoded is written. A warning gives the number of these messages.
+    If no message is found, TARGET has no rows, and the exit status is 1. Damaged records are left out. Standard error
+    names their offsets, and the exit status is 1. A message whose body cannot be decoded is written. A warning gives
+    the number of these messages.
     """
     form = format_of(target, form, "TARGET")
     if resume and force:
@@ -151,8 +159,9 @@ def report_results(store: MessageStore, target: Path, pieces: Collection[PieceRe
     unseen = set.intersection(*(set(piece["unseen"]) for piece in pieces))
     problems = [problem for piece in pieces for problem in piece["problems"]]
     note_leftovers(store.commit_log)
-    finish([*problems, *unknown_topics(store, sorted(unseen))])
-    note(f"{target}: {sum(piece['rows'] for piece in pieces):,} messages")
+    rows = sum(piece["rows"] for piece in pieces)
+    finish(or_nothing_found(store, rows, [*problems, *unknown_topics(store, sorted(unseen))]))
+    note(f"{target}: {rows:,} messages")
 
 
 def format_of(path: Path, form: str | None, name: str) -> str:
