@@ -3,15 +3,15 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport RS_PREFETCH_R_L2, rs_load_be32
+from rocketstore.kernels.csrc cimport RS_PREFETCH_R, rs_load_be32
 from rocketstore.kernels.record cimport MIN_RECORD
 
 import numpy as np
 
 cdef enum:
-    AHEAD = 24  # rows to prefetch ahead: the ends of records; twice as far: their heads
+    AHEAD = 12  # rows to prefetch ahead: the ends of records; twice as far: their heads
     FIXED_FIELDS = 88  # bytes before the body, with IPv4 hosts
-    LAST_FIELDS = 256  # bytes; usually topic and properties
+    LAST_FIELDS = 192  # bytes; usually topic and properties
 
 
 cdef class Windows:
@@ -97,5 +97,5 @@ cdef inline void prefetch_lines(const uint8_t *data, int64_t size) noexcept nogi
     cdef const uint8_t *end = data + size
     data -= <size_t>data % 64
     while data < end:
-        RS_PREFETCH_R_L2(data)
+        RS_PREFETCH_R(data)
         data += 64
