@@ -19,10 +19,14 @@ __all__ = [
 ]
 
 DAMAGE_ADVICE = (
-    "salvage copies the sound records; recover(policy='broker') does what a broker does at its next start: it cuts the "
-    "log here if its recovery reads this file, and leaves the damage otherwise"
+    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --policy broker does what "
+    "a broker does at its next start: it cuts the log here if its recovery reads this file, and leaves the damage "
+    "otherwise"
 )
-GAP_ADVICE = "salvage copies the sound records; recover(policy='broker') reads on behind the gap, as a broker does"
+GAP_ADVICE = (
+    "rocketstore salvage STORE --out NEW copies the sound records; rocketstore recover STORE --policy broker reads on "
+    "behind the gap, as a broker does"
+)
 
 
 class StoreError(Exception):

@@ -1,13 +1,17 @@
-"""Sizes, times and integers as users write them, for options of the command line and of Spark, and for columns."""
+"""Sizes, times and integers as users write them, for options of the command line and of Spark, and for columns.
+
+Also names that are similar to a name that is unknown.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["format_time", "parse_integer", "parse_size", "parse_time"]
+__all__ = ["find_similar", "format_time", "parse_integer", "parse_size", "parse_time"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
@@ -63,3 +67,12 @@ def format_time(timestamp: int) -> str | None:
     except OverflowError:
         return f"{timestamp} ms"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def find_similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most similar to an unknown one, in any case; None if no name is similar."""
+    from difflib import get_close_matches  # only errors need it
+
+    folded = {other.casefold(): other for other in known}
+    matches = get_close_matches(name.casefold(), folded, 1)
+    return folded[matches[0]] if matches else None

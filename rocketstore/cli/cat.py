@@ -63,7 +63,8 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
 
     write_rows(batches(), output_format, for_people, columns=row_names())
     note_leftovers(log)
-    finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen))))
+    places = conditions["topics"], conditions["queue_ids"]
+    finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen)), *places))
     if left:
         raise click.exceptions.Exit(1)
 

@@ -2,10 +2,12 @@
 
 import click
 
+from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import finish, format_option, write_rows
 from rocketstore.cli.messages import BODY_RULE, result_for_people
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
+from rocketstore.cli.text import command
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -14,14 +16,15 @@ from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.missing import describe_unknown_queue
 
 __all__ = ["get"]
 
 
 @click.command(epilog=BODY_RULE)
 @store_argument
-@click.argument("topic")
-@click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID)
+@click.argument("topic", shell_complete=complete_topics)
+@click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
 @click.argument("queue_offset", metavar="OFFSET", type=OFFSET)
 @click.option("--max", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
@@ -37,7 +40,8 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"
     if found.status != GetMessageStatus.FOUND:
-        raise click.ClickException(f"{place} {queue_offset}: {found.status}: {range_text(found)}")
+        reason = describe_unknown_queue(store, topic, queue_id) or range_text(found)
+        raise click.ClickException(f"{place} {queue_offset}: {found.status}: {reason}")
     log = store.commit_log
     bad_bodies = BadBodies()
     batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
@@ -45,13 +49,11 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "
-                "rocketstore hexdump shows its bytes" for number, at in damaged_units(log, units)]
+                f"{command('hexdump', store.path, at)} shows its bytes" for number, at in damaged_units(log, units)]
     finish(problems)
 
 
 def range_text(found: GetMessageResult) -> str:
-    if found.status == GetMessageStatus.NO_MATCHED_LOGIC_QUEUE:
-        return "the queue does not exist: rocketstore ls shows all queues"
     if found.min_offset == found.max_offset:
         return f"the queue is empty, and its next offset is {found.max_offset}"
     return f"the queue has offsets {found.min_offset} to {found.max_offset - 1}"

@@ -13,6 +13,7 @@ import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
 from rocketstore.cli.text import printable
 from rocketstore.errors import StoreError
+from rocketstore.text_values import find_similar
 
 __all__ = ["errors_in_one_line", "rocketstore"]
 
@@ -56,6 +57,12 @@ class Commands(click.Group):
             command.short_help = COMMANDS[cmd_name]
             self.add_command(command)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            similar = find_similar(args[0], COMMANDS)
+            ctx.fail(f"No such command {args[0]!r}" + (f": did you mean {similar!r}?" if similar else "."))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

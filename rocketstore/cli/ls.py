@@ -4,6 +4,7 @@ from functools import partial
 
 import click
 
+from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import Row, format_option, write_parts
 from rocketstore.cli.options import store_argument
 from rocketstore.cli.store_notes import note_elsewhere, unknown_topics
@@ -18,7 +19,8 @@ UNITS = 1 << 20  # units that are read at once
 
 @click.command()
 @store_argument
-@click.option("--topic", "topics", multiple=True, help="Only this topic. May be repeated.")
+@click.option("--topic", "topics", multiple=True, shell_complete=complete_topics,
+              help="Only this topic. May be repeated.")
 @format_option
 def ls(store: MessageStore, topics: tuple[str, ...], output_format: str | None) -> None:
     """List the topics and queues of STORE, with their queue offsets.

@@ -4,10 +4,12 @@ from functools import partial
 
 import click
 
+from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
 from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_option
 from rocketstore.cli.text import note
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import format_time
 
 __all__ = ["offset"]
@@ -16,8 +18,10 @@ __all__ = ["offset"]
 @click.command()
 @store_argument
 @time_option("--time", "ISO 8601, UTC if it names no zone, or epoch ms.", required=True)
-@once_option("--topic", help="Show queue offsets of this topic, not the physical offset.")
-@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Only this queue id. May be repeated.")
+@once_option("--topic", shell_complete=complete_topics,
+             help="Show queue offsets of this topic, not the physical offset.")
+@click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,
+              help="Only this queue id. May be repeated.")
 @click.option("--upper", is_flag=True, help="With --topic: find the last message of that time or earlier.")
 @format_option
 def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[int, ...], upper: bool,
@@ -37,9 +41,9 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
         return
     known = [number for name, number in store.queues() if name == topic]
     if not known:
-        raise click.ClickException(f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all")
-    problems = [f"{store.path}: there is no queue {number} of topic {topic!r}: rocketstore ls shows all"
-                for number in dict.fromkeys(queue_ids) if number not in known]
+        raise click.ClickException(str(describe_unknown_topic(store, topic)))
+    problems = [describe_unknown_queue(store, topic, number) for number in dict.fromkeys(queue_ids)
+                if number not in known]
     boundary = "upper" if upper else "lower"
     queues = [number for number in known if not queue_ids or number in queue_ids]
     ended: list[int] = []

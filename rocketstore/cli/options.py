@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import rocketstore
+from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
@@ -267,8 +268,10 @@ def selection_options(command: Command) -> Command:
     """Add the options that select messages. ``scan_conditions`` converts their values."""
     return with_all(
         command,
-        click.option("--topic", "topics", multiple=True, help="Only messages of this topic. May be repeated."),
-        click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, help="Only this queue id. May be repeated."),
+        click.option("--topic", "topics", multiple=True, shell_complete=complete_topics,
+                     help="Only messages of this topic. May be repeated."),
+        click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,
+                     help="Only this queue id. May be repeated."),
         tags_option('Only messages with one of these tags: "a || b".'),
         click.option("--key", "keys", multiple=True, help="Only messages of this key or unique key. May be repeated."),
         time_options,

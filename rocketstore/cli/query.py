@@ -7,6 +7,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import finish, format_option, write_list, write_rows
 from rocketstore.cli.index_files import find_offsets
 from rocketstore.cli.messages import BODY_RULE, result_for_people
@@ -20,7 +21,7 @@ from rocketstore.cli.options import (
     time_range,
 )
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
-from rocketstore.cli.text import note
+from rocketstore.cli.text import command, note
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -34,6 +35,7 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["query"]
 
+SHOWN = 3  # reasons for an incomplete answer
 INDEX_TYPES = {"key": None, "unique_key": "U", "tags": "T"}
 
 
@@ -58,7 +60,7 @@ class Question(NamedTuple):
 
 @click.command(epilog=BODY_RULE)
 @store_or_index_argument
-@once_option("--topic", help="The topic of the messages.")
+@once_option("--topic", shell_complete=complete_topics, help="The topic of the messages.")
 @once_option("--key", help="A key of the messages, or the unique key.")
 @once_option("--unique-key", help="The unique key. Clients show it as the message id.")
 @tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
@@ -137,7 +139,13 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
     result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
     found = newest_first(store.commit_log, result.messages)
-    return found[:most], [f"the answer may be incomplete: {reason}" for reason in result.reasons]
+    if not result.reasons:
+        return found[:most], []
+    option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[asked.by]
+    scan = command("cat", store.path, "--topic", asked.topic, option, "||".join(asked.values))
+    more = f"; and {len(result.reasons) - SHOWN} more reasons" if len(result.reasons) > SHOWN else ""
+    text = f"the answer may be incomplete: {'; '.join(result.reasons[:SHOWN])}{more}"
+    return found[:most], [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
 
 
 def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:

@@ -1,5 +1,6 @@
 """Report on standard error what the rows of a command do not show: damage, leftovers, and topics kept elsewhere."""
 
+import contextlib
 from collections.abc import Collection, Iterable, Sequence
 
 from rocketstore.cli.formats import error_text
@@ -11,6 +12,7 @@ from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.text_rows import BODY_ERROR
 from rocketstore.recovery.leftovers import describe_leftovers
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.missing import describe_unknown_queue, describe_unknown_topic
 
 __all__ = ["left_out", "note_bad_bodies", "note_elsewhere", "note_leftovers", "or_nothing_found", "unknown_topics"]
 
@@ -50,19 +52,27 @@ def skipped_text(part: Skipped) -> str:
     return f"{error_text(part.error)}: offsets {part.begin} to {part.end} are left out"
 
 
-def or_nothing_found(store: MessageStore, found: int, problems: Sequence[object]) -> Sequence[object]:
-    """Return the problems of a command. If it has none and found no message, return one that says so.
+def or_nothing_found(
+    store: MessageStore, found: int, problems: Sequence[object], topics: Iterable[str] | None = None,
+    queue_ids: Iterable[int] | None = None,
+) -> Sequence[object]:
+    """Return the problems of a command. If it has none and found no message, return why: unknown queues, or no reason.
 
-    Parameters: found: the number of messages that the command found.
+    Parameters: found: the number of messages that the command found. topics, queue_ids: its conditions.
     """
-    return problems if found or problems else [f"{store.path}: no message was found"]
+    if found or problems:
+        return problems
+    with contextlib.suppress(UnsupportedFormatError):
+        problems = [
+            text for topic in topics or () for number in queue_ids or ()
+            if (text := describe_unknown_queue(store, topic, number)) is not None
+        ]
+    return problems or [f"{store.path}: no message was found"]
 
 
 def unknown_topics(store: MessageStore, topics: Iterable[str]) -> list[str]:
     """Return an error text for each topic without a queue. Return no text if the queues cannot be read."""
     try:
-        known = {topic for topic, _ in store.queues()}
+        return [text for topic in topics if (text := describe_unknown_topic(store, topic)) is not None]
     except UnsupportedFormatError:
         return []
-    unknown = [topic for topic in topics if topic not in known]
-    return [f"{store.path}: there is no queue of topic {topic!r}: rocketstore ls shows all" for topic in unknown]

@@ -1,10 +1,11 @@
 """Text for a terminal: control characters become visible, and notes go to standard error."""
 
+import shlex
 from collections.abc import Callable
 
 import click
 
-__all__ = ["escaped", "note", "printable"]
+__all__ = ["command", "escaped", "note", "printable"]
 
 
 def printable(text: str) -> str:
@@ -19,3 +20,8 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
 def note(text: str) -> None:
     """Write a line to standard error."""
     click.echo(printable(text), err=True)
+
+
+def command(*words: object) -> str:
+    """Return the text of a command to type in a shell: ``rocketstore`` and these words."""
+    return "rocketstore " + shlex.join(map(str, words))

@@ -7,14 +7,14 @@ import click
 from rocketstore.cli.formats import format_option, write_list, write_rows
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
-from rocketstore.cli.text import note
+from rocketstore.cli.text import command, note
 from rocketstore.verify.kinds import KINDS
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
 __all__ = ["verify"]
 
-COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart")
+COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 
 
 @click.command()
@@ -35,7 +35,7 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         if store is not None:
             raise click.UsageError("--list and STORE: give only one of them")
         kinds = ((name, *kind) for name, kind in KINDS.items())
-        write_list(("kind", "severity", "meaning", "atNextStart"), kinds, output_format)
+        write_list(("kind", "severity", "meaning", "atNextStart", "mend"), kinds, output_format)
         return
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
@@ -45,6 +45,9 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         )
     write_rows([[finding.to_dict() for finding in report.findings]], output_format, columns=COLUMNS)
     note(summary_of(report))
+    for mend in dict.fromkeys(finding.mend for finding in report.findings if finding.severity != "info"):
+        if mend is not None:
+            note(f"To mend: {command(*mend.split(), store)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 

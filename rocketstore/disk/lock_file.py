@@ -80,8 +80,8 @@ class StoreLock:
             pid = _ask(fd)[PID]
             who = f"process {pid}" if pid > 0 else "another process"
             raise StoreLockedError(
-                f"{self.path}: {who} has the store open for writing, a broker or another rocketstore writer: "
-                "stop it first, or open the store for reading"
+                f"{self.path}: {who} has the store open for writing, a broker or another rocketstore writer: stop it "
+                "first (a broker: sh bin/mqshutdown broker), or open the store for reading"
             ) from None
 
     def release(self) -> None:

@@ -76,8 +76,11 @@ class Coverage:
             if (first := self._place(first_indexable, begin, end, index_type)) is not None
         ]
         if index_type == "T":
-            untagged = (file for file in headers if not self._has_tags(file, files, headers))
-            reasons += [f"{name} lacks entries of tags" for name, _ in untagged]
+            untagged = [name for name, _ in (file for file in headers if not self._has_tags(file, files, headers))]
+            if len(untagged) == 1:
+                reasons.append(f"{untagged[0]} lacks entries of tags")
+            elif untagged:
+                reasons.append(f"{len(untagged)} index files lack entries of tags, from {untagged[0]} on")
         return reasons
 
     def _gaps(

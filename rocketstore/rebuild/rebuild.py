@@ -276,7 +276,8 @@ class Rebuilder:
         Parameters: last_file: as for ``plan_log``.
         """
         if is_held(self.root / "lock"):
-            raise StoreLockedError(f"{self.root}: is being written: stop the broker, or the rocketstore writer, first")
+            raise StoreLockedError(f"{self.root}: is being written: stop the rocketstore writer, or the "
+                                   "broker (sh bin/mqshutdown broker), first")
         return self._open_and_plan(last_file)
 
     def _open_and_plan(self, last_file: bool = False) -> tuple[StoreFiles, LogRepair]:

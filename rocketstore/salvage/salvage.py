@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import os
+import shlex
 import shutil
 import stat
 import warnings
@@ -177,7 +178,11 @@ def _check_out(root: Path, paths: list[Path], out: Path) -> None:
         if real == directory or directory in real.parents:
             raise ValueError(f"{out} is inside {directory}, which must not change: give a directory elsewhere")
     if out.exists() and any(out.iterdir()):
-        raise FileExistsError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(out))
+        reason = os.strerror(errno.ENOTEMPTY)
+        if (out / WORK).is_dir():
+            remove = f"rm -r {shlex.quote(str(out))}"
+            reason += f": a salvage was killed here. Remove what it wrote ({remove}), and repeat it"
+        raise FileExistsError(errno.ENOTEMPTY, reason, str(out))
 
 
 class _Salvage:

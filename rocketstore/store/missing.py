@@ -1,7 +1,11 @@
-"""Find parts of a store that existed, judged by the other parts. Only the ends of files are read."""
+"""Find parts of a store that existed, judged by the other parts. Only the ends of files are read.
+
+Also explain names of topics and queues that are unknown.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
@@ -15,8 +19,9 @@ from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.parts import StoreParts, commit_log_or_none
+from rocketstore.text_values import find_similar
 
-__all__ = ["describe_lost_queues", "missing_parts"]
+__all__ = ["describe_lost_queues", "describe_unknown_queue", "describe_unknown_topic", "missing_parts"]
 
 DIRECTORIES = *(kind.directory_name for kind in QUEUE_KINDS), ConsumeQueueExt.directory_name, "index"
 MAX_FIRST_MESSAGES = 64  # files of the log whose first message is read
@@ -70,7 +75,7 @@ def missing_queues(
         return
     for topic, queue_id in sorted(had.difference(store.queues())):  # the broker may have made new queues since
         if topic in config.topics:
-            yield f"{store.path}: queue {queue_id} of topic {topic!r} is missing, and had messages: rebuild makes it"
+            yield f"{store.path}: queue {queue_id} of topic {topic!r} is missing, and had messages: {mend(store)} it"
 
 
 def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
@@ -87,4 +92,36 @@ def describe_lost_queues(store: StoreParts) -> str | None:
     log = commit_log_or_none(store)
     if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.path):
         return None
-    return f"{store.path}: there are no queues, but messages in the log: rebuild makes them"
+    return f"{store.path}: there are no queues, but messages in the log: {mend(store)} them"
+
+
+def mend(store: StoreParts) -> str:
+    return f"rocketstore rebuild --consume-queue {shlex.quote(str(store.path))} makes"
+
+
+def describe_unknown_topic(store: StoreParts, topic: str) -> str | None:
+    """Return a problem that names a similar topic if a topic has no queue. Return None if it has a queue.
+
+    Raises: UnsupportedFormatError if the queues cannot be read; OSError.
+    """
+    topics = {name for name, _ in store.queues()}
+    if topic in topics:
+        return None
+    similar = find_similar(topic, topics)
+    hint = f"did you mean {similar!r}?" if similar else f"rocketstore ls {shlex.quote(str(store.path))} shows all"
+    return f"{store.path}: there is no queue of topic {topic!r}: {hint}"
+
+
+def describe_unknown_queue(store: StoreParts, topic: str, queue_id: int) -> str | None:
+    """Return a problem that names the queue ids of a topic if a queue is missing. Return None if it exists.
+
+    Raises: as ``describe_unknown_topic``.
+    """
+    ids = sorted(number for name, number in store.queues() if name == topic)
+    if not ids:
+        return describe_unknown_topic(store, topic)
+    if queue_id in ids:
+        return None
+    is_range = len(ids) > 2 and ids[-1] - ids[0] == len(ids) - 1
+    shown = f"{ids[0]} to {ids[-1]}" if is_range else ", ".join(map(str, ids))
+    return f"{store.path}: there is no queue {queue_id} of topic {topic!r}: its queue ids are {shown}"

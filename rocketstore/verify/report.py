@@ -26,7 +26,7 @@ class Finding:
 
     Attributes
     ----------
-    kind : a key of ``KINDS``, which gives ``severity`` and ``at_next_start``.
+    kind : a key of ``KINDS``, which gives ``severity``, ``at_next_start`` and ``mend``.
     path, offset : the file or directory, and the byte in it.
     detail : the values that were found.
     more : how many other findings of this kind in this file are not listed.
@@ -46,10 +46,15 @@ class Finding:
     def at_next_start(self) -> str:
         return KINDS[self.kind].at_next_start
 
+    @property
+    def mend(self) -> str | None:
+        return KINDS[self.kind].mend
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "kind": self.kind, "severity": self.severity, "path": str(self.path), "offset": self.offset,
             "detail": self.detail, "more": self.more, "atNextStart": self.at_next_start,
+            "mend": self.mend,
         }
 
 

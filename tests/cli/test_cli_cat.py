@@ -113,7 +113,8 @@ def test_eight_digits_that_are_a_date_are_one(since, count):
 
 
 def test_a_topic_that_is_not_there_is_named():
-    assert_one_line(run("cat", golden(RICH), "--topic", "nope"), golden(RICH), "'nope'", "ls shows all")
+    hint = f"rocketstore ls {golden(RICH)} shows all"
+    assert_one_line(run("cat", golden(RICH), "--topic", "nope"), golden(RICH), "'nope'", hint)
     result = run("cat", golden(RICH), "--topic", "nope", "--topic", "TopicTest")
     assert {row["topic"] for row in rows(result, exit_code=1)} == {"TopicTest"}
     assert_one_line(result, "'nope'")

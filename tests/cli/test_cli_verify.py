@@ -37,8 +37,10 @@ def test_an_error_is_a_row_and_exit_status_1(store):
     result = cli.run("verify", store.root)
     (row,) = cli.rows(result, exit_code=1)
     assert (row["kind"], row["severity"], row["path"], row["offset"]) == (kind, "error", str(store.root / path), offset)
-    assert row["atNextStart"] == KINDS[kind].at_next_start
-    assert result.stderr.endswith("index files: 1 of severity error\n")
+    assert (row["atNextStart"], row["mend"]) == (KINDS[kind].at_next_start, KINDS[kind].mend)
+    summary, mend = result.stderr.splitlines()
+    assert summary.endswith("index files: 1 of severity error")
+    assert mend == f"To mend: rocketstore rebuild --consume-queue {store.root}"
 
 
 @pytest.mark.parametrize("name", ["missing_checkpoint", "abort_file", "bytes_behind_the_end"])
@@ -66,7 +68,7 @@ def test_threads_and_csv(store):
     planted.FAULTS["missing_queue"][1](store)
     result = cli.run("verify", store.root, "--threads", 2, "--format", "csv")
     header, *rows = result.stdout.splitlines()
-    assert header == "kind,severity,path,offset,detail,more,atNextStart"
+    assert header == "kind,severity,path,offset,detail,more,atNextStart,mend"
     assert rows[0].startswith(f"queue-missing,error,{store.root}/consumequeue/TopicTest/1,0,")
 
 
@@ -86,6 +88,7 @@ def test_the_kinds_of_findings_can_be_listed():
     rows = [json.loads(line) for line in cli.run("verify", "--list", "--format", "json").stdout.splitlines()]
     assert [row["kind"] for row in rows] == list(KINDS)
     assert all(row["severity"] and row["meaning"] and row["atNextStart"] for row in rows)
+    assert {row["kind"]: row["mend"] for row in rows} == {name: kind.mend for name, kind in KINDS.items()}
 
 
 def test_where_no_store_is_there_is_one_line(tmp_path):

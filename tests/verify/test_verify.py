@@ -713,7 +713,7 @@ def test_a_finding_says_what_a_broker_does(sound, tmp_path):
     assert finding.to_dict() == {
         "kind": "foreign-file-fatal", "severity": "error", "path": str(root / "commitlog" / "notes.txt"), "offset": 0,
         "detail": "its name or type is not that of a log file", "more": 0,
-        "atNextStart": "does not start: the load fails",
+        "atNextStart": "does not start: the load fails", "mend": None,
     }
 
 

@@ -100,7 +100,7 @@ def export(
         write = text_writer(sys.stdout, form, conditions["columns"], is_first=True)
         log, begin = store.commit_log, conditions["begin_offset"] or 0
         conditions["begin_offset"] = max(begin, log.min_phy_offset)
-        report_results(store, target, [copy_messages(log, conditions, write)])
+        report_results(store, target, conditions, [copy_messages(log, conditions, write)])
 
 
 def copy_messages(
@@ -147,10 +147,12 @@ def export_file(
         hint = "the finished pieces are kept; run the same command with --resume to continue"
         raise click.ClickException(f"{text}; {hint}") from error
     shutil.rmtree(work)
-    report_results(store, target, state["pieces"].values())
+    report_results(store, target, conditions, state["pieces"].values())
 
 
-def report_results(store: MessageStore, target: Path, pieces: Collection[PieceResult]) -> None:
+def report_results(
+    store: MessageStore, target: Path, conditions: dict[str, Any], pieces: Collection[PieceResult]
+) -> None:
     """Report messages that were left out and missing topics. Without a problem, report the number of messages."""
     bad_bodies = BadBodies()
     for piece in pieces:
@@ -160,7 +162,8 @@ def report_results(store: MessageStore, target: Path, pieces: Collection[PieceRe
     problems = [problem for piece in pieces for problem in piece["problems"]]
     note_leftovers(store.commit_log)
     rows = sum(piece["rows"] for piece in pieces)
-    finish(or_nothing_found(store, rows, [*problems, *unknown_topics(store, sorted(unseen))]))
+    problems += unknown_topics(store, sorted(unseen))
+    finish(or_nothing_found(store, rows, problems, conditions["topics"], conditions["queue_ids"]))
     note(f"{target}: {rows:,} messages")
 
 
