@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
@@ -19,9 +20,10 @@ def completer(find: Callable[[click.Context, MessageStore], Iterable[str]]) -> C
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         with contextlib.suppress(OSError, StoreError, ValueError, KeyError):
             # click reads no argument if the value of the last option is missing. It has closed an open store.
-            given = ctx.params.get("store") or ctx.params.get("path") or next(iter(ctx.args), None)
-            is_store = isinstance(given, MessageStore)
-            place, config = (given.path, given.config) if is_store else (given, None)
+            place: Any = ctx.params.get("store") or ctx.params.get("path") or next(iter(ctx.args), None)
+            config = None
+            if isinstance(place, MessageStore):
+                place, config = place.path, place.config
             if place is not None:
                 with rocketstore.open(place, config=config) as store:
                     return sorted(name for name in set(find(ctx, store)) if name.startswith(incomplete))
