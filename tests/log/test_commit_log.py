@@ -246,9 +246,9 @@ def test_properties_whose_names_are_alike_are_read_as_fast_as_others(tmp_path):
     for name in ("a{}{}a", "{0}{1}{0}{1}"):
         properties = {name.format(*pair): "v" for pair in pairs}
         log, offsets = make(tmp_path / name, [{"properties": properties}] * 40, 1 << 21)
-        begin = time.perf_counter()
+        begin = time.process_time()
         found = log.get_messages(offsets, columns=["properties"])
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(time.process_time() - begin)
         assert found[39].properties == properties
     assert seconds[0] < 10 * seconds[1]
 

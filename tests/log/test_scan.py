@@ -527,9 +527,9 @@ def test_a_look_ahead_passes_over_holes(tmp_path):
     write_file(tmp_path, 0, build_record(phy_offset=0) + b"\xff" * 8)
     os.truncate(tmp_path / f"{0:020d}", size)
     with CommitLog.open(tmp_path) as log:
-        begin = time.perf_counter()
+        begin = time.process_time()
         assert offsets_of(log.scan()) == [0]
-        assert time.perf_counter() - begin < 5
+        assert time.process_time() - begin < 5
 
 
 def test_a_look_ahead_asks_for_no_hole_behind_the_record_that_it_finds(tmp_path, monkeypatch):

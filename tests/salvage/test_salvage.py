@@ -706,10 +706,10 @@ def test_very_many_heads_of_records_do_not_take_for_ever(fill, tmp_path, out):
     data[-4:] = b"\1T\0\0"
     fill(data)
     put_log(tmp_path / "store", bytes(data))
-    started = time.monotonic()
+    started = time.process_time()
     report = salvage(tmp_path / "store", out, config=dataclasses.replace(GIVEN, mapped_file_size_commit_log=size))
     assert report.records <= 2
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 # ---- light queues ----------------------------------------------------------------------------------------------

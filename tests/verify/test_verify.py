@@ -685,9 +685,9 @@ def test_many_numbers_are_looked_for_in_many_ranges():
     numbers = np.arange(400_000)
     ranges = Ranges()
     ranges.add_all(numbers[::2])
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert ranges.are_in(numbers).tolist() == [True, False] * 200_000
-    assert time.perf_counter() - begin < 10  # one by one it is hours
+    assert time.process_time() - begin < 10  # one by one it is hours
 
 
 # ---- the rest ----------------------------------------------------------------------------------------------
