@@ -37,6 +37,7 @@ from rocketstore.queue.units import ConsumeQueueUnits, CqUnit
 __all__ = ["READ_UNITS", "BatchUnitRun", "Span", "UnitRun", "find_invalid_unit"]
 
 READ_UNITS = 4096  # units read at once where the end is searched: behind the units the rest of a file is one hole
+HUGE_PAGE = 2 << 20  # bytes; with other pages the columns are only aligned more than needed
 BEGIN = operator.itemgetter(0)
 Span = tuple[int, int]  # positions: where the units of one file begin and end
 
@@ -205,10 +206,13 @@ class UnitRun:
         """Return the units of some spans as columns."""
         n = sum(end - begin for begin, end in spans) // self.unit_size
         # Malloc reuses one large block more often than three smaller ones. The kernel can write columns past the cache
-        # if they begin at multiples of 64 bytes.
+        # if they begin at multiples of 64 bytes. From 4 MiB on, NumPy asks for huge pages; those that begin with the
+        # columns save all other page faults.
         room = -(-n // 16) * 16
-        block = np.empty((8 + 8 + 4) * room + 64, np.uint8)
-        start = -block.__array_interface__["data"][0] % 64
+        size = (8 + 8 + 4) * room
+        alignment = HUGE_PAGE if size >= HUGE_PAGE else 64
+        block = np.empty(size + alignment, np.uint8)
+        start = -block.__array_interface__["data"][0] % alignment
         phy_offsets: np.ndarray = np.ndarray(n, np.int64, block, start)
         tags_codes: np.ndarray = np.ndarray(n, np.int64, block, start + 8 * room)
         sizes: np.ndarray = np.ndarray(n, np.int32, block, start + 16 * room)
