@@ -28,3 +28,20 @@ def copy_records(
     queue_offsets: NDArray[np.int64],
     row: int,
 ) -> tuple[int, int, int, int, int]: ...
+def count_messages(
+    queues: NDArray[np.int32],
+    phy_offsets: NDArray[np.int64],
+    queue_offsets: NDArray[np.int64],
+    batch_sizes: NDArray[np.int32],
+    counts: NDArray[np.int64],
+    messages: NDArray[np.int64],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    min_inner_message: int,
+) -> None: ...
+def assign_queue_offsets(
+    queues: NDArray[np.int32],
+    batch_sizes: NDArray[np.int32],
+    is_batch: NDArray[np.uint8],
+    next_offsets: NDArray[np.int64],
+) -> NDArray[np.int64]: ...

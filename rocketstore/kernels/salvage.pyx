@@ -1,7 +1,7 @@
 """Records of damaged commit log files, found by their own physical offsets, and copied to other places."""
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
@@ -376,3 +376,44 @@ def copy_records(Buffer source, int64_t pos, int64_t stop, int64_t phy_offset, u
     if status != RECORD_OK:
         raise ValueError(f"{source.path}: the record at {pos} was changed while it was read")
     return count, pos, size if count or pos == stop else record.size, last, row
+
+
+def count_messages(const int32_t[:] queues, const int64_t[:] phy_offsets, const int64_t[:] queue_offsets,
+                   const int32_t[:] batch_sizes, int64_t[::1] counts, int64_t[::1] messages, int64_t[::1] begins,
+                   int64_t[::1] ends, int64_t min_inner_message):
+    """Count the records and messages of each queue, and widen the range of its queue offsets from begins to ends.
+
+    An offset that is larger than the number of messages that fit before the record is damage. It widens no range.
+
+    Parameters: queues, phy_offsets, queue_offsets, batch_sizes: of the records, n each. counts, messages, begins, ends:
+    of the queues, changed. min_inner_message: the least bytes of a message in a batch.
+    """
+    cdef int64_t size, offset
+    cdef int32_t queue
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(queues.shape[0]):
+            queue, offset, size = queues[i], queue_offsets[i], max(batch_sizes[i], 0)
+            counts[queue] += 1
+            messages[queue] += size
+            if 0 <= offset <= phy_offsets[i] // (MIN_RECORD if batch_sizes[i] == 1 else min_inner_message):
+                begins[queue] = min(begins[queue], offset)
+                ends[queue] = max(ends[queue], offset + size)
+
+
+def assign_queue_offsets(const int32_t[:] queues, const int32_t[:] batch_sizes, const uint8_t[::1] is_batch,
+                         int64_t[::1] next_offsets):
+    """Return the next offset of its queue for each record, int64[n], and advance ``next_offsets`` of the queues.
+
+    Parameters: queues, batch_sizes: of the records. is_batch: of the queues: whether a record counts as its batch size.
+    """
+    cdef Py_ssize_t i, n = queues.shape[0]
+    cdef int32_t queue
+    assigned = np.empty(n, np.int64)
+    cdef int64_t[::1] result = assigned
+    with nogil:
+        for i in range(n):
+            queue = queues[i]
+            result[i] = next_offsets[queue]
+            next_offsets[queue] += max(batch_sizes[i], 0) if is_batch[queue] else 1
+    return assigned

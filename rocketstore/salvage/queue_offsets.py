@@ -12,8 +12,9 @@ from rocketstore.dispatch.topic_queues import MAX_DECLARED_QUEUES
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.commit_log import read_message
 from rocketstore.kernels.dispatch import MULTI_DISPATCH, RequestScanner
-from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, MIN_RECORD
+from rocketstore.kernels.layout import INNER_MESSAGE_HEAD
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.kernels.salvage import assign_queue_offsets, count_messages
 from rocketstore.limits import LONG_MAX
 
 __all__ = ["QueueOffsets"]
@@ -44,14 +45,12 @@ class QueueOffsets:
             np.append(column, np.zeros(added, np.int64)) for column in (self.counts, self.messages, self.ends)
         )
         self.begins = np.append(self.begins, np.full(added, LONG_MAX))
-        queues, own, sizes = requests["queue"], requests["msg_base_offset"], np.maximum(requests["batch_size"], 0)
-        np.add.at(self.counts, queues, 1)
-        np.add.at(self.messages, queues, sizes)
-        limit = requests["phy_offset"] // np.where(requests["batch_size"] == 1, MIN_RECORD, MIN_INNER_MESSAGE)
-        good = (own >= 0) & (own <= limit)
-        np.maximum.at(self.ends, queues[good], own[good] + sizes[good])
-        np.minimum.at(self.begins, queues[good], own[good])
-        for queue in np.unique(queues[requests["batch_size"] != 1]):
+        queues, batch_sizes = requests["queue"], requests["batch_size"]
+        count_messages(
+            queues, requests["phy_offset"], requests["msg_base_offset"], batch_sizes, self.counts, self.messages,
+            self.begins, self.ends, MIN_INNER_MESSAGE,
+        )
+        for queue in np.unique(queues[batch_sizes != 1]):
             self.batches.add(self.scanner.queues[queue][0])
         for _, topic, other, offset in self._named_queues(requests, buffer, base, ()):  # batches are known at the end
             self.named[topic, other] = min(offset, self.named.get((topic, other), LONG_MAX))
@@ -78,24 +77,12 @@ class QueueOffsets:
     def assign(self, requests: np.ndarray, buffer: Buffer, base: int) -> tuple[np.ndarray, list[tuple[int, str]]]:
         """Return the queue offsets of messages, int64[n]; and row and INNER_BASE of each batch whose offset changed."""
         queues, old = requests["queue"], requests["msg_base_offset"]
-        sizes = np.where(self.is_batch[queues], np.maximum(requests["batch_size"], 0), 1)
-        new = np.where(self.is_kept[queues], old, self._next_offsets(queues, sizes))
+        assigned = assign_queue_offsets(queues, requests["batch_size"], self.is_batch.view(np.uint8), self.next)
+        new = np.where(self.is_kept[queues], old, assigned)
         is_changed = new != old
         np.add.at(self.changed, queues[is_changed], 1)
         self._find_misplaced(requests, buffer, base)
         return new, [(row, str(new[row])) for row in np.flatnonzero(self.is_batch[queues] & is_changed).tolist()]
-
-    def _next_offsets(self, queues: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """Return the next offset of a queue for each row, int64[n]. Parameters: sizes: messages in each row."""
-        order = np.argsort(queues, kind="stable")
-        ordered, sizes = queues[order], sizes[order]
-        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        before = np.cumsum(sizes) - sizes
-        new = np.empty(len(order), np.int64)
-        rank = before - np.repeat(before[firsts], np.diff(np.append(firsts, len(order))))
-        new[order] = self.next[ordered] + rank
-        np.add.at(self.next, ordered, sizes)
-        return new
 
     def _find_misplaced(self, requests: np.ndarray, buffer: Buffer, base: int) -> None:
         """Count the messages whose units a broker puts elsewhere than their offsets say, or drops."""
