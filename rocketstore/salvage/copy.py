@@ -25,7 +25,7 @@ from rocketstore.kernels.salvage import copy_records
 __all__ = ["LOG_SIZE", "LogCopy", "with_property"]
 
 LOG_SIZE = "mapped_file_size_commit_log"
-OUT_SIZE = 4 << 20
+OUT_SIZE = 1 << 18  # bytes; they stay in the cache from one record to the write of all
 MAX_BLANK_FILES = 16
 MAX_PROPERTIES = 32767
 PACK_BLANK = struct_of(BLANK_HEAD).pack
@@ -44,6 +44,7 @@ class LogCopy:
         self.like = like
         self.directory, self.size, self.phy_offset = directory, size, phy_offset
         self.last_phy_offset, self.moved = -1, 0
+        self.moves: list[tuple[int, int]] = []  # old physical offset, and how far the records from there on moved
         self.buffer = bytearray(OUT_SIZE)
         self.fd = -1
 
@@ -58,14 +59,22 @@ class LogCopy:
                 source, pos, stop, self.phy_offset, self.buffer, room, places, queue_offsets, row
             )
             if count:
+                move = self.phy_offset - (base + pos)
+                if not self.moves or self.moves[-1][1] != move:
+                    self.moves.append((base + pos, move))
                 self.write(size)
-                self.moved += count if self.phy_offset != base + pos else 0
+                self.moved += count if move else 0
                 self.last_phy_offset = self.phy_offset + last
                 self.phy_offset += size
                 pos, records = following, records + count
             else:
                 self.make_room(size, room)
         return records
+
+    def take_moves(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return old physical offsets and how far the records from each of them on moved, since the last call."""
+        moves, self.moves = np.array(self.moves, np.int64).reshape(-1, 2), []
+        return moves[:, 0], moves[:, 1]
 
     def write(self, size: int) -> None:
         self.open()

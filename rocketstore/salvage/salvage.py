@@ -14,40 +14,35 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
+from rocketstore.compat import Compat
 from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import make_directory, make_root, replace_file, sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.disk.storage import local_path
-from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.errors import CorruptFileError, StoreError
-from rocketstore.index.index_service import open_index
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
 from rocketstore.kernels.queue_id import QueueId
-from rocketstore.layout.geometry import known_config, save_geometry, with_default_sizes
+from rocketstore.layout.geometry import known_config, with_default_sizes
 from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
-from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
-from rocketstore.recovery.apply import save_checkpoint
-from rocketstore.recovery.store_files import StoreFiles
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
+from rocketstore.salvage.new_store import NewStore, RunPart
 from rocketstore.salvage.queue_offsets import QueueOffsets
-from rocketstore.state.abort import make_abort
 from rocketstore.state.broker_config import MAX_SIZE as MAX_CONFIG_FILE
 from rocketstore.state.broker_config import batch_topics, check, extend_topics, read_topics
-from rocketstore.state.checkpoint import StoreCheckpoint
 
 __all__ = ["LostRange", "SalvageReport", "salvage"]
 
 WORK = "rocketstore-salvage"
 AT_START = np.zeros(1, np.int64)
+MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their records are copied
 Progress = Callable[[int, int], object]
 
 
@@ -186,7 +181,11 @@ def _check_out(root: Path, paths: list[Path], out: Path) -> None:
 
 
 class _Salvage:
-    """One call of ``salvage``."""
+    """One call of ``salvage``.
+
+    Attributes: kept: the first parts of each run, as they were counted, by the run's file, begin, end and base. The
+    copy reads the rest again.
+    """
 
     def __init__(
         self, root: Path, paths: list[Path], out: Path, config: StoreConfig | None, progress: Progress | None
@@ -194,7 +193,12 @@ class _Salvage:
         self.root, self.out, self.work = root, out, out / WORK
         self.paths, self.given, self.progress = paths, config, progress
         self.config = _old_config(root, self.work, config)
-        self.scanner = RequestScanner(message_delay_level=self.config.message_delay_level, indexes_tags=False)
+        self.scanner = RequestScanner(
+            message_delay_level=self.config.message_delay_level,
+            indexes_tags=Compat.of(self.config.compat).indexes_tags,
+        )
+        self.kept: dict[tuple[Path, int, int, int], list[RunPart]] = {}
+        self.kept_size = 0
         self.done = 0
         self.total = 2 * sum(path.stat().st_size for path in paths)
 
@@ -222,6 +226,7 @@ class _Salvage:
         finds.choose()
         if sum(run.end - run.begin for run in finds.chosen) != sum(run.end - run.begin for run in found):
             offsets = QueueOffsets(self.scanner, self.config)
+            self.kept, self.kept_size = {}, 0
             self.count(finds.chosen, offsets)
         config = self.new_config(finds)
         size: int = getattr(config, LOG_SIZE)
@@ -232,7 +237,7 @@ class _Salvage:
         shift = size if begin == 0 and offsets.begins_late else 0
         log = LogCopy(self.work / "commitlog", size, begin + shift, self.paths[0])
         self.declare(offsets)
-        with NewStore.open(self.work, config, log) as new:
+        with NewStore.open(self.work, config, log, self.scanner.queues) as new:
             records, out_of_order = self.copy(finds.chosen, log, offsets, shift, new)
             new.finish()
         self.report_progress(self.total)
@@ -243,19 +248,30 @@ class _Salvage:
         )
 
     def count(self, runs: Iterable[RecordRun], offsets: QueueOffsets) -> None:
+        """Count the messages of runs. Keep the parts until ``MAX_KEPT`` bytes are kept."""
         for run in runs:
+            kept = self.kept[run.file.path, *run[:3]] = []
             with run.buffer() as buffer:
-                for _, _, requests in self.requests(buffer, run):
-                    offsets.count(requests, buffer, run.base)
+                for part in self.read_parts(buffer, run, run.begin):
+                    offsets.count(part.requests, buffer, run.base)
+                    if self.kept_size < MAX_KEPT:
+                        kept.append(part)
+                        self.kept_size += part.requests.nbytes + part.items.nbytes
 
-    def requests(self, buffer: Buffer, run: RecordRun) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yield begin, end and requests of each part of a run."""
+    def parts(self, buffer: Buffer, run: RecordRun) -> Iterator[RunPart]:
+        """Yield the kept parts of a run, then read the others."""
         begin = run.begin
+        for part in self.kept.pop((run.file.path, *run[:3]), ()):
+            yield part
+            begin = part.end
+        yield from self.read_parts(buffer, run, begin)
+
+    def read_parts(self, buffer: Buffer, run: RecordRun, begin: int) -> Iterator[RunPart]:
         while begin < run.end:
             stop = self.scanner.scan(buffer, run.base, begin, run.end, PIECE)
             if stop == begin:
                 raise StoreError(f"{run.file.path}: was changed while it was read")
-            yield begin, stop, self.scanner.take()[0]
+            yield RunPart(begin, stop, *self.scanner.take())
             begin = stop
 
     def new_config(self, finds: Finds) -> StoreConfig:
@@ -272,21 +288,20 @@ class _Salvage:
         for run in runs:
             log.go_to(run.begin + shift)
             with run.buffer() as buffer:
-                for begin, stop, requests in self.requests(buffer, run):
-                    count = self.copy_part(log, buffer, run, begin, stop, requests, offsets)
+                for part in self.parts(buffer, run):
+                    count = self.copy_part(log, buffer, run, part, offsets, new)
                     records += count
                     if run.base != run.file.named:
                         out_of_order += count
-                    new.build()
-                    self.done += stop - begin
+                    self.done += part.end - part.begin
                     self.report_progress(self.done)
         return records, out_of_order
 
     def copy_part(
-        self, log: LogCopy, buffer: Buffer, run: RecordRun, begin: int, stop: int, requests: np.ndarray,
-        offsets: QueueOffsets,
+        self, log: LogCopy, buffer: Buffer, run: RecordRun, part: RunPart, offsets: QueueOffsets, new: NewStore
     ) -> int:
-        """Copy records, and rewrite those with another INNER_BASE. Return how many."""
+        """Copy records, rewrite those with another INNER_BASE, and build their units and items. Return how many."""
+        requests, begin = part.requests, part.begin
         places, (numbers, changes) = requests["phy_offset"] - run.base, offsets.assign(requests, buffer, run.base)
         first = records = 0
         for row, inner_base in changes:
@@ -296,7 +311,12 @@ class _Salvage:
             source = Buffer(record, run.file.path)
             records += log.copy(source, at, at + len(record), at, AT_START, numbers[row : row + 1])
             begin, first = end, row + 1
-        return records + log.copy(buffer, begin, stop, run.base, places[first:], numbers[first:])
+        records += log.copy(buffer, begin, part.end, run.base, places[first:], numbers[first:])
+        if self.scanner.has_inner:
+            new.read_and_build()
+        else:
+            new.build(part, numbers)
+        return records
 
     def declare(self, offsets: QueueOffsets) -> None:
         """Add the topics and their queues to topics.json."""
@@ -306,53 +326,6 @@ class _Salvage:
         types = {topic: "BatchCQ" for topic in offsets.batches if topic not in known}
         with contextlib.suppress(StoreError):  # a topics.json that cannot be extended stays unchanged
             extend_topics(self.work, queues, types)
-
-
-class NewStore:
-    """Builds queues and index of the new log in a thread, while the log is written."""
-
-    def __init__(self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog) -> None:
-        self.root, self.config, self.copy, self.log = root, config, copy, log
-        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
-        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
-        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
-        self.built = copy.phy_offset
-        self.threads = ThreadPoolExecutor(2)
-        self.building = self.syncing = self.threads.submit(lambda: None)
-
-    @classmethod
-    @contextlib.contextmanager
-    def open(cls, root: Path, config: StoreConfig, copy: LogCopy) -> Iterator[Self]:
-        save_geometry(root, config)
-        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
-            self = cls(root, config, copy, log)
-            try:
-                yield self
-            finally:
-                self.threads.shutdown()
-                copy.close()
-                self.dispatcher.close()
-
-    def build(self) -> None:
-        """Build up to the present end of the log, and flush the log so far: at the end that would take long."""
-        self.building.result()
-        self.building = self.threads.submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
-        if self.syncing.done():
-            self.syncing.result()
-            self.syncing = self.threads.submit(self.copy.sync, self.built)
-        self.built = self.copy.phy_offset
-
-    def finish(self) -> None:
-        """Wait for the threads, flush all files, and write the checkpoint."""
-        self.building.result()
-        self.syncing.result()
-        self.dispatcher.flush()
-        self.log.refresh()
-        make_abort(self.root)
-        for file in self.log.queue.files:
-            sync_path(file.path)
-        store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
-        save_checkpoint(store, self.copy.last_phy_offset)
 
 
 def _old_config(root: Path, new: Path, config: StoreConfig | None) -> StoreConfig:

@@ -1,0 +1,107 @@
+"""NewStore: the queues and the index of the store that salvage writes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.durable import sync_path
+from rocketstore.dispatch.dispatcher import Dispatcher
+from rocketstore.index.index_service import open_index
+from rocketstore.kernels.queue_id import QueueId
+from rocketstore.layout.geometry import save_geometry
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.recovery.apply import save_checkpoint
+from rocketstore.recovery.store_files import StoreFiles
+from rocketstore.salvage.copy import LogCopy
+from rocketstore.state.abort import make_abort
+from rocketstore.state.broker_config import batch_topics, read_topics
+from rocketstore.state.checkpoint import StoreCheckpoint
+
+__all__ = ["NewStore", "RunPart"]
+
+
+class RunPart(NamedTuple):
+    """The requests, REQUEST[n], and items, ITEM[n], of the records of a run from ``begin`` to ``end``, old offsets."""
+
+    begin: int
+    end: int
+    requests: np.ndarray
+    items: np.ndarray
+
+
+class NewStore:
+    """Builds queues and index of the new log in a thread, while the log is written."""
+
+    def __init__(
+        self, root: Path, config: StoreConfig, copy: LogCopy, log: CommitLog, queues: Sequence[QueueId]
+    ) -> None:
+        """Parameters: queues: by the numbers in requests."""
+        self.root, self.config, self.copy, self.log, self.queues = root, config, copy, log, queues
+        self.checkpoint = StoreCheckpoint.open(root / "checkpoint")
+        index = open_index(root / "index", config, self.checkpoint) if config.message_index_enable else None
+        self.dispatcher = Dispatcher(root, config, log, index, batch_topics(read_topics(root)))
+        self.built = copy.phy_offset
+        self.threads = ThreadPoolExecutor(2)
+        self.building = self.syncing = self.threads.submit(lambda: None)
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, root: Path, config: StoreConfig, copy: LogCopy, queues: Sequence[QueueId]) -> Iterator[Self]:
+        save_geometry(root, config)
+        with CommitLog.open(copy.directory, mapped_file_size=copy.size) as log:
+            self = cls(root, config, copy, log, queues)
+            try:
+                yield self
+            finally:
+                self.threads.shutdown()
+                copy.close()
+                self.dispatcher.close()
+
+    def read_and_build(self) -> None:
+        """Build up to the present end of the log, from its records: an INNER_BASE may have been changed."""
+        self.copy.take_moves()
+        self._submit(self.dispatcher.dispatch, self.built, self.copy.phy_offset)
+
+    def build(self, part: RunPart, queue_offsets: np.ndarray) -> None:
+        """Build units and items of the records that were just copied. Their requests and items are changed.
+
+        Parameters: queue_offsets: int64[n]; a negative one means that the record has its old one.
+        """
+        begins, moves = self.copy.take_moves()
+        for rows in (part.requests, part.items):
+            rows["phy_offset"] += moves[begins.searchsorted(rows["phy_offset"], "right") - 1]
+        np.copyto(part.requests["msg_base_offset"], queue_offsets, where=queue_offsets >= 0)
+        self._submit(self._build, part, self.copy.last_phy_offset)
+
+    def _build(self, part: RunPart, last_phy_offset: int) -> None:
+        self.dispatcher.build_consume_queues(part.requests, self.queues)
+        self.dispatcher.build_index(part.items, last_phy_offset)
+
+    def _submit(self, build: Callable[..., None], *args: object) -> None:
+        """Build in the thread, and flush the log so far: at the end that would take long."""
+        self.building.result()
+        self.log.whole_to = self.copy.phy_offset
+        self.building = self.threads.submit(build, *args)
+        if self.syncing.done():
+            self.syncing.result()
+            self.syncing = self.threads.submit(self.copy.sync, self.built)
+        self.built = self.copy.phy_offset
+
+    def finish(self) -> None:
+        """Wait for the threads, flush all files, and write the checkpoint."""
+        self.building.result()
+        self.syncing.result()
+        self.dispatcher.flush()
+        self.log.refresh()
+        make_abort(self.root)
+        for file in self.log.queue.files:
+            sync_path(file.path)
+        store = StoreFiles(self.root, self.config, self.log, self.checkpoint, last_exit_ok=False)
+        save_checkpoint(store, self.copy.last_phy_offset)
