@@ -319,6 +319,47 @@ cdef class RequestScanner:
         return 0
 
 
+def sort_requests(const Request[::1] requests, Py_ssize_t n_queues):
+    """Sort requests by the numbers of their queues. Requests of one queue keep their order.
+
+    Parameters: n_queues: every number must be smaller.
+    Returns: (rows, ends): REQUEST[n]; int64[n_queues], where the rows of each queue end.
+    Raises: ValueError for a larger number; MemoryError.
+    """
+    cdef Py_ssize_t i, n = requests.shape[0]
+    rows, ends = np.empty(n, REQUEST), first_rows(requests, n_queues)
+    cdef Request[::1] result = rows
+    cdef int64_t[::1] next_row = ends
+    with nogil:
+        for i in range(n):
+            result[next_row[requests[i].queue]] = requests[i]
+            next_row[requests[i].queue] += 1
+    return rows, ends
+
+
+cdef first_rows(const Request[::1] requests, Py_ssize_t n_queues):
+    """Return where the rows of each queue begin if requests are sorted by their queues, int64[n_queues]."""
+    cdef Py_ssize_t i, n = requests.shape[0]
+    cdef int32_t queue = 0
+    cdef int64_t before = 0
+    cdef bint good = True
+    firsts = np.zeros(n_queues, np.int64)
+    cdef int64_t[::1] counts = firsts
+    with nogil:
+        for i in range(n):
+            queue = requests[i].queue
+            good = 0 <= queue < n_queues
+            if not good:
+                break
+            counts[queue] += 1
+        for i in range(n_queues):
+            before += counts[i]
+            counts[i] = before - counts[i]
+    if not good:
+        raise ValueError(f"a request is of queue {queue}, of {n_queues}")
+    return firsts
+
+
 def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
     """Sort requests by the numbers of their queues, into columns. Requests of one queue keep their order.
 
@@ -329,32 +370,18 @@ def by_queue(const Request[::1] requests, Py_ssize_t n_queues):
     cdef Py_ssize_t i, at, n = requests.shape[0]
     cdef int32_t queue
     columns = {name: np.empty(n, REQUEST[name]) for name in REQUEST.names if name != "queue"}
-    ends = np.zeros(n_queues, np.int64)
+    ends = first_rows(requests, n_queues)
     cdef int64_t[::1] phy_offsets = columns["phy_offset"], tags_codes = columns["tags_code"]
     cdef int64_t[::1] store_timestamps = columns["store_timestamp"], msg_base_offsets = columns["msg_base_offset"]
     cdef int32_t[::1] sizes = columns["size"], batch_sizes = columns["batch_size"], flags = columns["flags"]
     cdef int64_t[::1] next_row = ends
-    cdef int64_t before = 0
-    cdef bint good = True
     with nogil:
         for i in range(n):
             queue = requests[i].queue
-            good = 0 <= queue < n_queues
-            if not good:
-                break
-            next_row[queue] += 1
-        if good:
-            for i in range(n_queues):
-                before += next_row[i]
-                next_row[i] = before - next_row[i]
-            for i in range(n):
-                queue = requests[i].queue
-                at = next_row[queue]
-                next_row[queue] = at + 1
-                phy_offsets[at], sizes[at] = requests[i].phy_offset, requests[i].size
-                tags_codes[at], store_timestamps[at] = requests[i].tags_code, requests[i].store_timestamp
-                msg_base_offsets[at], batch_sizes[at] = requests[i].msg_base_offset, requests[i].batch_size
-                flags[at] = requests[i].flags
-    if not good:
-        raise ValueError(f"a request is of queue {queue}, of {n_queues}")
+            at = next_row[queue]
+            next_row[queue] = at + 1
+            phy_offsets[at], sizes[at] = requests[i].phy_offset, requests[i].size
+            tags_codes[at], store_timestamps[at] = requests[i].tags_code, requests[i].store_timestamp
+            msg_base_offsets[at], batch_sizes[at] = requests[i].msg_base_offset, requests[i].batch_size
+            flags[at] = requests[i].flags
     return columns, ends

@@ -28,3 +28,10 @@ class LogChecker:
 def check_chains(
     buffer: Buffer, count: int, newest: NDArray[np.int32]
 ) -> tuple[int, dict[int, tuple[int, list[int]]]]: ...
+def are_items_of(
+    data: NDArray[np.uint8],
+    begin_timestamp: int,
+    key_hashes: NDArray[np.int32],
+    phy_offsets: NDArray[np.int64],
+    store_timestamps: NDArray[np.int64],
+) -> bool: ...

@@ -5,7 +5,7 @@ places, and the number of all.
 """
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memset
 
@@ -218,6 +218,36 @@ cdef bint begins_as_compressed(const Record *record) noexcept nogil:
         return rs_load_be32(body) == <uint32_t>ZSTD_MAGIC
     # RFC 1950: deflate with a window of at most 32 KiB, and a check of both bytes.
     return codec <= ZLIB and body[0] & 0x8F == 8 and (body[0] << 8 | body[1]) % 31 == 0
+
+
+def are_items_of(const uint8_t[::1] data, int64_t begin_timestamp, const int32_t[:] key_hashes,
+                 const int64_t[:] phy_offsets, const int64_t[:] store_timestamps):
+    """Return whether items of an index file, none of them the first, are those of records, with the right times.
+
+    Parameters: data: the bytes of n items. begin_timestamp: of the file, epoch ms. key_hashes, phy_offsets,
+    store_timestamps: what the items must have, n each. A negative time in an item is another finding.
+    Source: IndexFile.putKey.
+    """
+    cdef Py_ssize_t i, n = key_hashes.shape[0]
+    cdef const uint8_t *item
+    cdef int32_t time_diff
+    cdef int64_t seconds
+    cdef bint good = True
+    if data.shape[0] != ITEM_SIZE * n or phy_offsets.shape[0] != n or store_timestamps.shape[0] != n:
+        return False
+    with nogil:
+        for i in range(n):
+            item = &data[ITEM_SIZE * i]
+            seconds = 0
+            if begin_timestamp > 0:
+                seconds = <int64_t>(<uint64_t>store_timestamps[i] - <uint64_t>begin_timestamp) // 1000
+                seconds = min(max(seconds, 0), <int64_t>INT32_MAX)
+            time_diff = <int32_t>rs_load_be32(item + TIME_DIFF)
+            if (<int32_t>rs_load_be32(item) != key_hashes[i] or <int64_t>rs_load_be64(item + 4) != phy_offsets[i]
+                    or (time_diff != seconds and time_diff >= 0 and store_timestamps[i] != -1)):
+                good = False
+                break
+    return good
 
 
 def check_chains(Buffer buffer, int32_t count, int32_t[::1] newest):

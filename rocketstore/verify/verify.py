@@ -181,9 +181,12 @@ class Verification:
             return None
         try:
             with MessageStore.open(self.root, config=self.config) as store:
-                if store.commit_log.ending.state != StoreState.STOPPED:
+                ending = store.commit_log.ending
+                if ending.state != StoreState.STOPPED:
                     return None
                 end = store.commit_log.max_phy_offset
+                if end == ending.known_end:  # no unfinished write ends the log before its last record
+                    return end if ending.is_known_cut(end) else None
         except CorruptFileError:  # the checks of log and intent report the damage
             return None
         return None if log.find_later(end, LONG_MAX) is None else end

@@ -40,7 +40,7 @@ from rocketstore import (
 from rocketstore.dispatch.dispatcher import Dispatcher
 from rocketstore.dispatch.light_queues import more_queues
 from rocketstore.kernels.buffer import Buffer
-from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue
+from rocketstore.kernels.dispatch import ITEM, MULTI_DISPATCH, REQUEST, RequestScanner, by_queue, sort_requests
 
 LEVELS = StoreConfig().message_delay_level
 
@@ -189,11 +189,16 @@ def test_requests_are_sorted_by_queue_in_their_order(seed):
     for name, column in columns.items():
         assert np.array_equal(column, requests[name][order])
     assert np.array_equal(ends, np.cumsum(np.bincount(requests["queue"], minlength=11)))
+    rows, row_ends = sort_requests(requests, 11)
+    assert (rows == requests[order]).all()
+    assert row_ends.tolist() == ends.tolist()
     assert by_queue(requests[:0], 2)[1].tolist() == [0, 0]
     for number in (-1, 11):
         requests["queue"][77] = number
         with pytest.raises(ValueError, match=f"of queue {number}, of 11"):
             by_queue(requests, 11)
+        with pytest.raises(ValueError, match=f"of queue {number}, of 11"):
+            sort_requests(requests, 11)
 
 
 def test_the_file_may_begin_anywhere_in_the_log():

@@ -13,7 +13,7 @@ import numpy as np
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
 from rocketstore.kernels.commit_log import OK
-from rocketstore.kernels.dispatch import MULTI_DISPATCH
+from rocketstore.kernels.dispatch import MULTI_DISPATCH, sort_requests
 from rocketstore.kernels.layout import BATCH_UNIT, UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
@@ -77,10 +77,8 @@ class QueueVerifier:
         """Compare the dispatch requests of a chunk of the log with the units of their queues."""
         if len(requests) == 0:
             return []
-        numbers = requests["queue"]
-        order = np.argsort(numbers, kind="stable") if numbers.min() != numbers.max() else slice(None)
-        rows = requests[order]
-        bounds = [0, *(np.flatnonzero(np.diff(rows["queue"])) + 1).tolist(), len(rows)]
+        rows, ends = sort_requests(requests, len(names))
+        bounds = [0, *ends[np.diff(ends, prepend=0) > 0].tolist()]
         packed = packed_as(UNIT, rows)
         found = self._compare_light(requests[requests["flags"] & MULTI_DISPATCH != 0], names) if self.multi else []
         for first, last in pairwise(bounds):
