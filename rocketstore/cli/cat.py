@@ -1,14 +1,14 @@
 """``rocketstore cat``: show the messages of a commit log."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, report, write_rows
-from rocketstore.cli.messages import BODY_RULE, for_people
-from rocketstore.cli.options import scan_conditions, selection_options, store_argument
+from rocketstore.cli.formats import finish, format_option, report
+from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
+from rocketstore.cli.options import COUNT, scan_conditions, selection_options, store_argument
 from rocketstore.cli.store_notes import (
     left_out,
     note_bad_bodies,
@@ -21,7 +21,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.scan import Scan
-from rocketstore.messages.text_rows import Row, message_rows, row_names
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["cat"]
@@ -34,8 +34,11 @@ POLL_SECONDS = 0.2
 @store_argument
 @selection_options
 @click.option("--follow", "-f", is_flag=True, help="At the end of the log, wait for more messages until Ctrl-C.")
+@click.option("--limit", type=COUNT, help="Largest number of messages.")
+@view_options
 @format_option
-def cat(store: MessageStore, follow: bool, output_format: str | None, **options: Any) -> None:
+def cat(store: MessageStore, follow: bool, limit: int | None, view: MessageView, output_format: str | None,
+        **options: Any) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
     The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
@@ -45,23 +48,28 @@ def cat(store: MessageStore, follow: bool, output_format: str | None, **options:
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
     conditions["begin_offset"] = max(conditions["begin_offset"] or 0, log.min_phy_offset)
+    if view.fields is not None:
+        conditions["columns"] = dict.fromkeys([*view.fields, "topic"])  # the topic shows which topics have messages
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
     unseen, found, left = set(conditions["topics"] or ()), 0, 0
 
-    def batches() -> Iterator[Sequence[Row]]:
+    def batches() -> Iterator[MessageBatch]:
         nonlocal found, left
         for part in scans:
             for batch in part:
-                rows = message_rows(batch)
+                rows = batch if limit is None else batch[: limit - found]
                 found += len(rows)
-                unseen.difference_update(row["topic"] for row in rows)
+                if unseen:
+                    unseen.difference_update(message.topic for message in rows)
                 yield rows
+                if found == limit:
+                    return
             note_bad_bodies(part.bad_bodies)
             for problem in left_out(log, part):
                 report(problem)
                 left += 1
 
-    write_rows(batches(), output_format, for_people, columns=row_names())
+    write_messages(batches(), output_format, view.asked_by(conditions))
     note_leftovers(log)
     places = conditions["topics"], conditions["queue_ids"]
     finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen)), *places))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, write_list
+from rocketstore.cli.formats import finish, format_option, paths_below, write_list
 from rocketstore.cli.options import PATH, STORE, write_elsewhere_option
 from rocketstore.cli.text import note
 from rocketstore.config import StoreConfig
@@ -28,7 +28,7 @@ def check_command(store: Path, output_format: str | None) -> None:
     """Read every file of STORE/config and show each problem. The exit status is 1 if there is a problem."""
     require_config(store)
     problems = check(store)
-    write_problems(problems, output_format)
+    write_problems(store, problems, output_format)
     if problems:
         raise click.exceptions.Exit(1)
     directory = store / "config"
@@ -51,14 +51,15 @@ def repair_command(store: Path, dry_run: bool, write_elsewhere: bool, output_for
         if not dry_run:
             stack.enter_context(lock_for_writing(store, StoreConfig(write_elsewhere=write_elsewhere)))
         repaired = repair(store, dry_run)
-    write_problems(repaired, output_format)
+    write_problems(store, repaired, output_format)
     paths = {problem.path for problem in repaired}
     remaining = BrokerConfig.open(store).problems
     finish(f"{problem.path}: {problem.what}" for problem in remaining if problem.path not in paths)
 
 
-def write_problems(problems: list[ConfigProblem], output_format: str | None) -> None:
-    write_list(("file", "what"), ((str(problem.path), problem.what) for problem in problems), output_format)
+def write_problems(store: Path, problems: list[ConfigProblem], output_format: str | None) -> None:
+    rows = ((str(problem.path), problem.what) for problem in problems)
+    write_list(("file", "what"), rows, output_format, paths_below(store, "file"))
 
 
 def require_config(path: Path) -> None:

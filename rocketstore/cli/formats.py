@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
 
 __all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "Row", "csv_line", "error_text", "finish", "format_option"]
-__all__ += ["json_line", "line_writer", "report", "write_list", "write_parts", "write_rows"]
+__all__ += ["json_line", "line_writer", "paths_below", "report", "write_list", "write_parts", "write_rows"]
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
@@ -59,9 +60,25 @@ def write_rows(
         sys.stdout.write(csv_line(columns))
 
 
-def write_list(columns: Sequence[str], values: Iterable[Iterable[Any]], output_format: str | None) -> None:
-    """Write rows that are given as values in the order of the columns."""
-    write_rows([[dict(zip(columns, row, strict=True)) for row in values]], output_format, columns=columns)
+def write_list(
+    columns: Sequence[str], values: Iterable[Iterable[Any]], output_format: str | None,
+    for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None,
+) -> None:
+    """Write rows that are given as values in the order of the columns.
+
+    Parameters: for_people: as for ``write_rows``.
+    """
+    rows = [dict(zip(columns, row, strict=True)) for row in values]
+    write_rows([rows], output_format, for_people, columns=columns)
+
+
+def paths_below(root: Path, column: str = "path") -> Callable[[Sequence[Row]], Sequence[Row]]:
+    """Return the function that makes the paths of a column relative to a directory, for people."""
+    def relative(text: str) -> str:
+        path = Path(text)
+        return str(path.relative_to(root)) if path.is_relative_to(root) else text
+
+    return lambda rows: [row | {column: relative(row[column])} for row in rows]
 
 
 def json_line(row: Row) -> str:

@@ -3,8 +3,8 @@
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
-from rocketstore.cli.formats import finish, format_option, write_rows
-from rocketstore.cli.messages import BODY_RULE, result_for_people
+from rocketstore.cli.formats import finish, format_option
+from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
 from rocketstore.cli.text import command
@@ -12,7 +12,6 @@ from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.queue.units import ConsumeQueueUnits
 from rocketstore.store.message_store import MessageStore
@@ -26,11 +25,12 @@ __all__ = ["get"]
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
 @click.argument("queue_offset", metavar="OFFSET", type=OFFSET)
-@click.option("--max", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
+@click.option("--limit", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
+@view_options
 @format_option
 def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_num: int, tags: str | None,
-        output_format: str | None) -> None:
+        view: MessageView, output_format: str | None) -> None:
     """Show messages of a queue of STORE, beginning at a queue offset.
 
     The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
@@ -45,7 +45,8 @@ def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_n
     log = store.commit_log
     bad_bodies = BadBodies()
     batches = log.with_bodies(found.messages, INT_MAX, bad_bodies)
-    write_rows(map(message_rows, batches), output_format, result_for_people, columns=row_names())
+    asked = {"topics": (topic,), "queue_ids": (queue_id,), "tags": tags}
+    write_messages(batches, output_format, view.asked_by(asked), is_result=True)
     note_bad_bodies(bad_bodies)
     units = store.consume_queue(topic, queue_id)[queue_offset : found.next_begin_offset]
     problems = [f"{place} {number}: the record at physical offset {at} cannot be read: "

@@ -1,30 +1,133 @@
-"""The columns of messages that a table shows to people."""
+"""The columns of messages that a command shows, and how a table shows their values to people."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from rocketstore.messages.text_rows import BODY_ERROR, Row
+import click
 
-__all__ = ["BODY_RULE", "for_people", "result_for_people"]
+from rocketstore.cli.formats import write_rows
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.messages.message import Message
+from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
+from rocketstore.text_values import find_similar
+
+__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "columns_option", "view_options", "write_messages"]
 
 BODY_RULE = (
     'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
     'If the body cannot be decoded, both are null, and "bodyError" has the reason.'
 )
-SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys")
-SHOWN_BODY = 60  # characters of the body that a table shows
+BODY, BASE64 = "body", "bodyBase64"
+SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
+MOST = 60  # characters of a body, and of keys, that a table shows
+COLUMNS = {field.name: name for name, field in MESSAGE_FIELDS.items() if name in {*message_fields(), "body_error"}}
+ASKED = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # conditions of a scan: columns
 
 
-def for_people(rows: Sequence[Row]) -> list[Row]:
-    """Return the columns that a table of messages shows, with the beginning of each body."""
-    return [{name: row[name] for name in SHOWN} | {"body": body_start(row)} for row in rows]
+class MessageView(NamedTuple):
+    """How a command shows messages.
+
+    Attributes: columns: the columns that the user chose, by their names in tables; None without a choice. is_full:
+    whether tables show complete values. asked: columns that have the same value in all rows, since the user asked for
+    this value. Tables show them last.
+    """
+
+    columns: tuple[str, ...] | None
+    is_full: bool
+    asked: tuple[str, ...] = ()
+
+    def asked_by(self, conditions: dict[str, Any]) -> "MessageView":
+        """Return the view of messages that meet the conditions of a scan."""
+        asked = (ASKED[name] for name, value in conditions.items() if name in ASKED and is_single(value))
+        return self._replace(asked=tuple(asked))
+
+    @property
+    def fields(self) -> list[str] | None:
+        """The chosen columns, by their names in a batch; None without a choice."""
+        return None if self.columns is None else [COLUMNS[name] for name in self.columns]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns of JSON and CSV."""
+        if self.columns is None:
+            return row_names()
+        return [part for name in self.columns for part in ((BODY, BASE64) if name == BODY else (name,))]
+
+    def rows(self, messages: Iterable[Message]) -> list[Row]:
+        rows = message_rows(messages)
+        return rows if self.columns is None else [{name: row[name] for name in self.names} for row in rows]
+
+    def for_people(self, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows of a table of messages."""
+        names = self.columns or [*(name for name in SHOWN if name not in self.asked), *self.asked]
+        return [{name: self.cell(row, name) for name in names} for row in rows]
+
+    def result_for_people(self, rows: Sequence[Row]) -> list[Row]:
+        """Return all columns of a single message, or the rows of a table if there are more messages."""
+        if len(rows) > 1 or self.columns is not None:
+            return self.for_people(rows)
+        names = [name for name in rows[0] if name not in (BASE64, BODY_ERROR)]
+        return [{name: self.value(row, name) for name in names} for row in rows]
+
+    def cell(self, row: Row, name: str) -> Any:
+        """Return a value for a table, without the end of a long body or of many keys."""
+        value = self.value(row, name)
+        if self.is_full or name not in (BODY, "keys"):
+            return value
+        text = value if isinstance(value, str) else ", ".join(value)
+        return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+
+    def value(self, row: Row, name: str) -> Any:
+        """Return a value for a table: of a body the text, or the number of its bytes, or why it cannot be decoded."""
+        if name != BODY or row[BODY] is not None:
+            return row[name]
+        digits = row[BASE64]
+        if digits is None:
+            return f"({row.get(BODY_ERROR) or 'cannot be decoded'})"
+        return digits if self.is_full else f"<{len(digits) // 4 * 3 - digits.count('='):,} bytes>"
 
 
-def result_for_people(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return all columns of a single message, or the columns of a table if there are more messages."""
-    return rows if len(rows) == 1 else for_people(rows)
+def is_single(value: Any) -> bool:
+    """Return whether a condition allows only one value."""
+    return value is not None and (len(value) == 1 if isinstance(value, tuple) else "||" not in value)
 
 
-def body_start(row: Row) -> str:
-    shown = (row[name] for name in ("body", "bodyBase64") if row[name] is not None)
-    text: str = next(shown, f"({row[BODY_ERROR]})")
-    return text if len(text) <= SHOWN_BODY else text[: SHOWN_BODY - 1] + "…"
+def parse_columns(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Return names of columns in tables. The text has them, or names of columns in a batch, separated by commas."""
+    if text is None:
+        return None
+    by_any_name = {name: name for name in COLUMNS} | {batch_name: name for name, batch_name in COLUMNS.items()}
+    names = []
+    for name in filter(None, map(str.strip, text.split(","))):
+        if name not in by_any_name:
+            similar = find_similar(name, by_any_name)
+            hint = f"did you mean {similar!r}?" if similar else f"the columns are {', '.join(COLUMNS)}"
+            raise click.BadParameter(f"there is no column {name!r}: {hint}", ctx, param)
+        names.append(by_any_name[name])
+    if not names:
+        raise click.BadParameter(f"the columns are {', '.join(COLUMNS)}", ctx, param)
+    return tuple(dict.fromkeys(names))
+
+
+columns_option = click.option(
+    "--columns", metavar="A,B", callback=parse_columns, help="Only these columns, in this order: storeTimestamp,body."
+)
+
+
+def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--columns`` and ``--full``. The command gets a MessageView as ``view``."""
+    @functools.wraps(command)
+    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, **options: Any) -> Any:
+        return command(*args, view=MessageView(columns, full), **options)
+
+    full = click.option("--full", is_flag=True, help="Show long bodies, many keys and bytes completely in a table.")
+    return columns_option(full(with_view))
+
+
+def write_messages(
+    batches: Iterable[Iterable[Message]], output_format: str | None, view: MessageView, *, is_result: bool = False
+) -> None:
+    """Write messages to standard output. Parameters: is_result: a table of one message has a line for each column."""
+    for_people = view.result_for_people if is_result else view.for_people
+    write_rows(map(view.rows, batches), output_format, for_people, columns=view.names)

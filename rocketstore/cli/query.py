@@ -8,9 +8,9 @@ import click
 import numpy as np
 
 from rocketstore.cli.completion import complete_topics
-from rocketstore.cli.formats import finish, format_option, write_list, write_rows
+from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.messages import BODY_RULE, result_for_people
+from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import (
     COUNT,
     geometry_options,
@@ -29,7 +29,6 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
 
@@ -66,11 +65,12 @@ class Question(NamedTuple):
 @tags_option('Messages with one of these tags: "a || b". RocketMQ indexes tags since 5.4.0.')
 @once_option("--id", help="The offset message id. It needs no topic.")
 @time_options
-@click.option("--max", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
+@click.option("--limit", "most", type=COUNT, default=64, show_default=True, help="Largest number of messages.")
 @geometry_options
+@view_options
 @format_option
 def query(path: MessageStore | Path, most: int, since: int | None, until: int | None, topic: str | None,
-          geometry: IndexGeometry | None, output_format: str | None, **names: str | None) -> None:
+          geometry: IndexGeometry | None, view: MessageView, output_format: str | None, **names: str | None) -> None:
     """Find messages in PATH: a store, an index directory or an index file.
 
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
@@ -83,7 +83,7 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
     """
     asked = question_of(names, topic, since, until, most)
     if isinstance(path, MessageStore):
-        query_store(path, asked, output_format)
+        query_store(path, asked, view, output_format)
     else:
         query_index_files(path, asked, geometry, output_format)
 
@@ -107,16 +107,18 @@ def question_of(
 # ---- a store ---------------------------------------------------------------------------------------------
 
 
-def query_store(store: MessageStore, asked: Question, output_format: str | None) -> None:
-    """Show the answer of a store, and whether more messages were found than --max allows."""
+def query_store(store: MessageStore, asked: Question, view: MessageView, output_format: str | None) -> None:
+    """Show the answer of a store, and whether more messages were found than --limit allows."""
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
     found, problems = ask(store, asked, one_more)
     shown, bad_bodies = found[: asked.most], BadBodies()
-    write_rows([message_rows(shown)], output_format, result_for_people, columns=row_names())
+    kind = "keys" if asked.by == "key" else asked.by
+    conditions = {"topics": asked.topic and (asked.topic,), kind: tuple(asked.values)}
+    write_messages([shown], output_format, view.asked_by(conditions), is_result=True)
     bad_bodies.add(error for message in shown if (error := message.find_body_error()) is not None)
     note_bad_bodies(bad_bodies)
-    more = ", the limit of --max; there are more" if len(found) > asked.most else ""
+    more = "; there are more: --limit N shows up to N" if len(found) > asked.most else ""
     if found:
         note(f"{min(len(found), asked.most)} found{more}")
     note_elsewhere(store, None if asked.topic is None else [asked.topic])
@@ -175,7 +177,7 @@ def query_index_files(
     if asked.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
     if asked.most > MAX_MSGS_NUM_BATCH:
-        raise click.UsageError(f"--max: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
+        raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
     limits, index_type = (asked.most, *asked.time_limits), INDEX_TYPES[asked.by]
     topic = asked.topic or ""
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]

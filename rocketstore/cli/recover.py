@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list
+from rocketstore.cli.formats import format_option, paths_below, write_list
 from rocketstore.cli.options import (
     PATH,
     broker_conf_option,
@@ -44,7 +44,7 @@ def recover(
     config = config_with(broker_config(ctx, compat), store, compat=compat, write_elsewhere=write_elsewhere)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
-    write_list(("what", "path", "offset", "size"), steps, output_format)
+    write_list(("what", "path", "offset", "size"), steps, output_format, paths_below(store))
     note(summary_of(report))
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)

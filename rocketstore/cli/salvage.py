@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list
+from rocketstore.cli.formats import format_option, paths_below, write_list
 from rocketstore.cli.options import PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
@@ -32,7 +32,7 @@ def salvage(ctx: click.Context, /, store: Path, out: Path, output_format: str | 
     with byte_progress("salvage") as progress:
         report = salvage_store(store, out, config=broker_config(ctx), progress=progress)
     lost = ((str(part.path), *part[1:]) for part in report.lost)
-    write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format)
+    write_list(("path", "offset", "size", "phyOffset", "reason"), lost, output_format, paths_below(store))
     note(summary(report))
     if report.lost:
         raise click.exceptions.Exit(1)

@@ -16,9 +16,12 @@ from rocketstore.text_values import format_time
 __all__ = ["cell", "print_table", "table_of", "write_tables"]
 
 NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file or a pipe is not folded
+KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column
+WHOLE = ("severity", "kind", "mend")  # columns of text that are left out rather than folded
+STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severities
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
 GAP = 2  # characters between columns
-LEAST, LEAST_LAST = 8, 20  # characters: the least width of a column of text, and of the last one, often the longest
+LEAST, LEAST_KEPT = 12, 20  # characters: the least width of a column of text, and of the column that is always shown
 
 
 class Output(Console):
@@ -87,12 +90,13 @@ def table_of_rows(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
 def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], width: int) -> dict[str, int]:
     """Return the width of each column that fits, in characters.
 
-    Columns of text shrink down to a least width first. Then columns are left out, beginning before the last one.
+    Columns of text shrink down to a least width first. Then columns are left out, beginning at the end.
     """
+    kept = next((name for name in KEPT if name in columns), [*columns][-1])
     widths = {name: max(cell_len(name), *(text.cell_len for text in cells)) for name, cells in columns.items()}
-    *others, last = widths
+    others = [name for name in widths if name != kept]
     least = {
-        name: size if name in numbers else min(size, max(LEAST_LAST if name == last else LEAST, len(name)))
+        name: size if name in numbers.union(WHOLE) else min(size, max(LEAST_KEPT if name == kept else LEAST, len(name)))
         for name, size in widths.items()
     }
     while others and sum(least[name] + GAP for name in widths) - GAP > width:
@@ -112,4 +116,5 @@ def cell(name: str, value: Any) -> Text:
         value = ", ".join(value)
     if isinstance(value, bool):
         value = "yes" if value else "no"
-    return Text("-" if value is None else printable(str(value)))
+    style = STYLES.get(str(value), "") if name == "severity" else ""
+    return Text("-" if value is None else printable(str(value)), style)

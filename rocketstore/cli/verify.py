@@ -1,19 +1,21 @@
 """``rocketstore verify``: check whether a store is sound."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from rocketstore.cli.formats import format_option, write_list, write_rows
+from rocketstore.cli.formats import Row, format_option, paths_below, write_list, write_rows
 from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import command, note
-from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.kinds import KINDS, SALVAGE
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
 
 __all__ = ["verify"]
 
+SHOWN = ("severity", "kind", "path", "offset", "detail", "mend", "atNextStart")  # in a table
 COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart", "mend")
 
 
@@ -43,13 +45,23 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
         report = verify_store(
             store, quick=quick, threads=threads, config=broker_config(ctx), progress=progress
         )
-    write_rows([[finding.to_dict() for finding in report.findings]], output_format, columns=COLUMNS)
+    rows = [finding.to_dict() for finding in report.findings]
+    write_rows([rows], output_format, lambda rows: for_people(rows, store), columns=COLUMNS)
     note(summary_of(report))
-    for mend in dict.fromkeys(finding.mend for finding in report.findings if finding.severity != "info"):
-        if mend is not None:
-            note(f"To mend: {command(*mend.split(), store)}")
+    mends = dict.fromkeys(finding.mend for finding in report.findings if finding.severity != "info" and finding.mend)
+    for mend in [SALVAGE] if SALVAGE in mends else mends:  # salvage also builds new queues and a new index
+        note(f"To mend: {command(*str(mend).split(), store)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
+
+
+def for_people(rows: Sequence[Row], store: Path) -> list[Row]:
+    """Return the rows of a table: short columns first, and paths below the store."""
+    shown = []
+    for row in paths_below(store)(rows):
+        more = f" (and {row['more']:,} more)" if row["more"] else ""
+        shown.append({name: row[name] for name in SHOWN} | {"detail": row["detail"] + more})
+    return shown
 
 
 def summary_of(report: VerifyReport) -> str:

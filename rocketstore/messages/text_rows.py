@@ -32,11 +32,15 @@ EXAMPLES = {"+l": '["a", "b"]', "+m": '{"a": "b"}'}
 
 
 def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list[Row]:
-    """Return messages as rows. Parameters: raw_body: add the bodies as they are stored."""
+    """Return messages as rows. A body that was not read is null.
+
+    Parameters: raw_body: add the bodies as they are stored.
+    """
     rows: list[Row] = []
     for message in messages:
         row = message.to_dict()
-        body, body_error = row["body"], row.pop(BODY_ERROR, None)
+        body: Any = row.get("body")
+        body_error = row.pop(BODY_ERROR, None)
         try:
             row["body"], row["bodyBase64"] = None if body is None else body.decode(), None
         except UnicodeDecodeError:

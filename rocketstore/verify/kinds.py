@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["KINDS", "SEVERITIES", "Kind"]
+__all__ = ["KINDS", "SALVAGE", "SEVERITIES", "Kind"]
 
 SEVERITIES = ("error", "warning", "info")
 
@@ -39,7 +39,7 @@ LEAVES_UNIT = "leaves it; records behind a queue's end that it dispatches again 
 MAKES_QUEUE = "makes it of the records that it dispatches again, and leaves out older ones"
 GOES_PAST = "reads on behind the gap, and logs it"
 ERROR, WARNING, INFO = SEVERITIES
-SALVAGE, RECOVER, REPAIR = "salvage --out NEW", "recover", "config repair"
+SALVAGE, RECOVER, REPAIR, REBUILD = "salvage --out NEW", "recover", "config repair", "rebuild"
 QUEUES, INDEX = "rebuild --consume-queue", "rebuild --index"
 
 # Kinds are named after RocketMQ's files. Docs, --help and tests read this table.
@@ -68,13 +68,13 @@ KINDS = {
     "log-property-crc": Kind(ERROR, "a record does not have its CRC: its bytes changed",
                              f"{CUTS}, with forceVerifyPropCRC", SALVAGE),
     "log-property-crc-missing": Kind(WARNING, "a record lacks the CRC property that this store's writer adds",
-                                     f"{KEEPS}; {CUTS}, with forceVerifyPropCRC", SALVAGE),
+                                     f"{KEEPS}; {CUTS}, with forceVerifyPropCRC"),
     "log-phy-offset": Kind(ERROR, "the physical offset in a record is not its place",
                            "dispatches it to the place it says", SALVAGE),
     "log-delay": Kind(ERROR, "the property DELAY is no number", CUTS, SALVAGE),
     "log-inner-batch": Kind(ERROR, "the property INNER_NUM or INNER_BASE is no number", CUTS, SALVAGE),
     "log-light-offset": Kind(ERROR, "a queue offset in a light queue is no number",
-                             "does not start if it dispatches this record; if it runs, it dispatches no more", SALVAGE),
+                             "does not start if it dispatches this record; if it runs, it dispatches no more"),
     "log-queue-offset-gap": Kind(ERROR, "a queue has records before and after missing queue offsets",
                                  "appends the unit all the same", SALVAGE),
     "log-queue-offset-again": Kind(ERROR, "two records of a queue have one queue offset", "gives the record no unit",
@@ -93,7 +93,8 @@ KINDS = {
                      RECOVER),
     "log-leftovers": Kind(WARNING, "records are left behind the end of the log, where a broker cut them off",
                           "ends the log before them, and writes over them", RECOVER),
-    "log-torn-record": Kind(WARNING, "the last record ends in zeros, like a half written record", "accepts it"),
+    "log-torn-record": Kind(WARNING, "the last record ends in zeros, like a half written record", "accepts it",
+                            RECOVER),
     # consume queues
     "queue-no-directory": Kind(ERROR, "a file stands where the directory of a queue should be",
                                "starts without the queue, and cannot make it"),
@@ -101,7 +102,8 @@ KINDS = {
     "topic-deleted": Kind(INFO, "a topic was deleted: its records are in the log, but in no queue",
                           "makes queues of those that recovery reads after a crash"),
     "queue-behind": Kind(INFO, "a queue's last records have no units yet", "dispatches them", RECOVER),
-    "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS),
+    "queue-wrong-root": Kind(ERROR, "a queue is in the directory of another type than topics.json says", STOPS,
+                             QUEUES),
     "queue-file-size": Kind(ERROR, "a file has another length than the others", STOPS, QUEUES),
     "queue-file-name": Kind(ERROR, "a file's name is no multiple of the files' length", "reads units at wrong offsets",
                             QUEUES),
@@ -192,18 +194,19 @@ KINDS = {
                                   "does not start, from 5.1 on and with enableCompaction=true, which is the default"),
     "checkpoint-missing": Kind(WARNING, "the checkpoint is missing",
                                "takes zeros: after a crash it reads the last commitLogRecoverMaxNum files again "
-                               "(10 by default), and all files before 5.4"),
+                               "(10 by default), and all files before 5.4", REBUILD),
     "checkpoint-size": Kind(INFO, "the checkpoint has another length than 4096 bytes",
-                            "fills a shorter one with zeros, and ignores what is behind"),
+                            "fills a shorter one with zeros, and ignores what is behind", REBUILD),
     "checkpoint-damaged": Kind(ERROR, "the checkpoint cannot be read", STOPS),
-    "checkpoint-negative": Kind(WARNING, "a number of the checkpoint is negative", "uses it as a time or an offset"),
+    "checkpoint-negative": Kind(WARNING, "a number of the checkpoint is negative", "uses it as a time or an offset",
+                                REBUILD),
     "checkpoint-ahead": Kind(WARNING, "the checkpoint is ahead of the log: its end was lost",
-                             "dispatches too little after a crash"),
-    "checkpoint-offset": Kind(WARNING, "an offset of the checkpoint is not where a record begins", KEEPS),
+                             "dispatches too little after a crash", REBUILD),
+    "checkpoint-offset": Kind(WARNING, "an offset of the checkpoint is not where a record begins", KEEPS, REBUILD),
     "checkpoint-index-ahead": Kind(WARNING, "the checkpoint is ahead of the index: its newest files were lost",
-                                   "keeps a later file after a crash that may not be whole"),
+                                   "keeps a later file after a crash that may not be whole", REBUILD),
     "checkpoint-index-behind": Kind(WARNING, "the checkpoint does not know of a full index file",
-                                    "deletes that file after a crash"),
+                                    "deletes that file after a crash", REBUILD),
     "config-damaged": Kind(ERROR, "a file of config cannot be read, and no .bak replaces it",
                            "deletes the file, but no .bak, and starts without what it had"),
     "config-bak-damaged": Kind(ERROR, "a file of config and its .bak cannot be read",

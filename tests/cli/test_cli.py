@@ -206,7 +206,7 @@ def test_programs_get_every_character(hostile):
         ["query", ".", *QUERY, "--since", "1763712000"],
         ["query", ".", *QUERY, "--since", "2024-01-02", "--until", "2024-01-02"],
         ["query", ".", *QUERY, "--since", str(2**63)],
-        ["query", ".", *QUERY, "--max", "65"],
+        ["query", ".", *QUERY, "--limit", "65"],
         ["query", ".", *QUERY, "--tag", "t"],
         ["query", ".", "--key", "k"],
         ["query", ".", "--since", "0"],
@@ -228,7 +228,7 @@ def test_programs_get_every_character(hostile):
         ["export", "STORE", "out"],
         ["cat", "STORE", "--topic", "\udcff"],
         ["cat", "STORE", "--queue", str(2**31)],
-        ["get", "STORE", "T", "0", "0", "--max", str(2**31)],
+        ["get", "STORE", "T", "0", "0", "--limit", str(2**31)],
     ],
     ids=lambda arguments: ascii(" ".join(arguments)),
 )

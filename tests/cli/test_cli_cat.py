@@ -79,20 +79,21 @@ def test_a_table_shows_the_beginning_of_bodies():
     status, text = on_terminal("cat", golden(RICH), "--topic", "TopicTest")
     assert status == 0
     header, *lines = text.splitlines()
-    assert header.split() == ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "body"]
+    shown = ["storeTimestamp", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", "body", "topic"]
+    assert header.split() == shown
     assert len(lines) >= len(expected(RICH, lambda m: m["topic"] == "TopicTest"))
-    assert lines[0].startswith("2026-11-21T11:54:36.799Z  TopicTest        2            0       2379  TagB")
+    assert lines[0].startswith("2026-11-21T11:54:36.799Z        2            0       2379  TagB")
 
 
 @pytest.mark.parametrize(("columns", "missing"), [
-    (60, "queueId, queueOffset, phyOffset, tags, keys"), (80, "phyOffset, tags, keys"), (103, "keys"), (110, None),
+    (60, "queueOffset, phyOffset, tags, keys, size"), (80, "phyOffset, tags, keys, size"), (103, "keys, size"), (116, None),
 ])
 def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(columns, missing):
     status, text = on_terminal("cat", golden(STEP), "--end-offset", 2000, columns=columns)
     assert status == 0
     header, *lines = text.splitlines()
     assert max(map(len, [header, *lines[:-1]])) <= columns
-    shown = ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "body"]
+    shown = ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", "body"]
     assert header.split() == [name for name in shown if name not in (missing or "").split(", ")]
     assert lines[-1].startswith(f"{columns} columns are too few for {missing}: ") or missing is None
     assert len(lines) < 40
@@ -167,7 +168,7 @@ def test_what_expires_while_it_is_read_is_named(more, tmp_path, monkeypatch):
             path.unlink(missing_ok=True)
         return message_rows(batch)
 
-    monkeypatch.setattr("rocketstore.cli.cat.message_rows", rows_of_what_has_expired)
+    monkeypatch.setattr("rocketstore.cli.messages.message_rows", rows_of_what_has_expired)
     monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 1)
     result = run("cat", root, *more)
     assert rows(result, exit_code=1)[0]["phyOffset"] == 0

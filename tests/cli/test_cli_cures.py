@@ -77,8 +77,8 @@ def test_lost_queues_are_made_by_the_command_in_the_error(sound, tmp_path):
 
 
 MENDED = [
-    "missing_queue", "unit_with_another: size", "missing_index", "abort_file", "noise_over_records",
-    "bytes_behind_the_end",
+    "missing_queue", "unit_with_another: size", "missing_index", "abort_file", "missing_checkpoint",
+    "noise_over_records", "bytes_behind_the_end",
 ]
 
 

@@ -105,7 +105,7 @@ def test_query_in_one_file(index):
 
 
 def test_query_finds_no_more_than_asked_for(index):
-    assert offsets(run("query", index, "--topic", "T", "--key", "k1", "--max", "2")) == [99_900, 50_100]
+    assert offsets(run("query", index, "--topic", "T", "--key", "k1", "--limit", "2")) == [99_900, 50_100]
 
 
 def test_query_finds_nothing(index):

@@ -244,7 +244,8 @@ def test_get_reads_what_rocketmq_reads(name):
     asked = [row for row in stores.reads(name)["get"] if row["status"] == "FOUND" and 0 < row["max"] < 4]
     for row in asked[:: max(len(asked) // 10, 1)]:
         tags = ["--tag", row["tags"]] if row["tags"] else []
-        found = rows(run("get", golden(name), row["topic"], row["queueId"], row["offset"], "--max", row["max"], *tags))
+        place = row["topic"], row["queueId"], row["offset"]
+        found = rows(run("get", golden(name), *place, "--limit", row["max"], *tags))
         assert [message["phyOffset"] for message in found][: len(row["phyOffsets"])] == row["phyOffsets"]
 
 
@@ -283,13 +284,13 @@ def test_get_names_a_record_that_cannot_be_read(most, tmp_path):
     at = messages[2]["physicalOffset"]
     data[at + 4 : at + 8] = bytes(4)
     file.write_bytes(data)
-    result = run("get", root, "TopicTest", 0, 2, "--max", most)
+    result = run("get", root, "TopicTest", 0, 2, "--limit", most)
     found = [row["phyOffset"] for row in rows(result, exit_code=1)]
     assert found == [m["physicalOffset"] for m in messages[3 : 2 + most]]
     assert_one_line(result, f"TopicTest, queue 0, offset 2: the record at physical offset {at} cannot be read")
 
 
-@pytest.mark.parametrize("question", [["get", "T", 0, 0, "--max", 2], ["query", "--topic", "T", "--key", "k"]])
+@pytest.mark.parametrize("question", [["get", "T", 0, 0, "--limit", 2], ["query", "--topic", "T", "--key", "k"]])
 def test_a_body_that_does_not_decompress_hides_no_other_message(question, tmp_path):
     with open_store(tmp_path) as store:
         bad = store.put_message(Message("T", b"no zlib", sys_flag=1, keys=["k"], queue_id=0))
@@ -322,7 +323,7 @@ def put_bodies(store_path, bodies, **fields):
 @pytest.mark.parametrize("asked", [["--key", "k"], ["--tag", "a||b"]])
 def test_query_counts_the_bad_bodies_of_the_messages_that_it_shows(asked, bodies, bad, more, tmp_path):
     put_bodies(tmp_path, bodies, keys=["k"], tags="a")
-    result = run("query", tmp_path, "--topic", "T", *asked, "--max", 2)
+    result = run("query", tmp_path, "--topic", "T", *asked, "--limit", 2)
     newest = [None if body == "bad" else body for body in bodies[:-3:-1]]
     assert [row["body"] for row in rows(result)] == newest
     assert (result.stderr.count("cannot be decoded"), "there are more" in result.stderr) == (int(bad > 0), more)
@@ -364,7 +365,7 @@ def test_get_on_a_terminal_has_a_line_for_each_field():
 def test_query_finds_verified_messages_newest_first(name):
     asked = [row for row in stores.queries(name) if row["begin"] == 0 and "type" not in row and row["messageOffsets"]]
     for row in asked[:: max(len(asked) // 8, 1)]:
-        question = ["query", golden(name), "--topic", row["topic"], "--key", row["key"], "--max", row["max"]]
+        question = ["query", golden(name), "--topic", row["topic"], "--key", row["key"], "--limit", row["max"]]
         expected = [
             m["physicalOffset"]
             for m in stores.dump(name)["message"]
@@ -394,7 +395,7 @@ def test_query_by_unique_key_and_by_id():
 def test_query_by_tag():
     messages = [m for m in stores.dump(BASIC)["message"] if m["topic"] == "TopicTest"]
     wanted = [m for m in messages if m["properties"].get("TAGS") == "TagB"]
-    found = rows(run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--max", 1000))
+    found = rows(run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--limit", 1000))
     assert [row["phyOffset"] for row in found] == [m["physicalOffset"] for m in reversed(wanted)]
     assert wanted
 
@@ -402,11 +403,11 @@ def test_query_by_tag():
 def test_query_says_that_there_are_more_than_it_shows():
     count = len(stores.dump(BASIC)["message"])
     assert run("query", golden(BASIC), "--since", 0).stderr == (
-        "64 found, the limit of --max; there are more\n"
+        "64 found; there are more: --limit N shows up to N\n"
     )
-    assert run("query", golden(BASIC), "--since", 0, "--max", count).stderr == f"{count} found\n"
-    by_tag = run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--max", 1)
-    assert by_tag.stderr.startswith("1 found, the limit of --max")
+    assert run("query", golden(BASIC), "--since", 0, "--limit", count).stderr == f"{count} found\n"
+    by_tag = run("query", golden(BASIC), "--topic", "TopicTest", "--tag", "TagB", "--limit", 1)
+    assert by_tag.stderr.startswith("1 found; there are more")
 
 
 def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
@@ -426,15 +427,16 @@ def test_a_message_is_shown_once_however_often_its_tag_is_given(tmp_path):
         result = run("query", tmp_path, "--topic", "T", *options)
         assert [row["body"] for row in rows(result)] == ["two", "one"]
         assert result.stderr == "2 found\n"
-        assert run("query", tmp_path, "--topic", "T", *options, "--max", 1).stderr.startswith("1 found, the limit")
+        one = run("query", tmp_path, "--topic", "T", *options, "--limit", 1)
+        assert one.stderr.startswith("1 found; there are more")
 
 
 # ---- tags --------------------------------------------------------------------------------------------------
 
 TAGS_COMMANDS = {
-    "get": ["get", "STORE", "TopicTest", 0, 0, "--max", 1000],
+    "get": ["get", "STORE", "TopicTest", 0, 0, "--limit", 1000],
     "cat": ["cat", "STORE", "--topic", "TopicTest", "--queue", 0],
-    "query": ["query", "STORE", "--topic", "TopicTest", "--max", 1000],
+    "query": ["query", "STORE", "--topic", "TopicTest", "--limit", 1000],
 }
 
 
@@ -484,8 +486,8 @@ def test_query_by_time_gives_the_oldest_first():
     since, until = messages[50]["storeTimestamp"], messages[150]["storeTimestamp"]
     expected = [m["physicalOffset"] for m in messages if since <= m["storeTimestamp"] < until]
     question = ["query", golden("step-5.5.0"), "--since", since, "--until", until]
-    assert [row["phyOffset"] for row in rows(run(*question, "--max", 1000))] == expected
-    assert [row["phyOffset"] for row in rows(run(*question, "--max", 3))] == expected[:3]
+    assert [row["phyOffset"] for row in rows(run(*question, "--limit", 1000))] == expected
+    assert [row["phyOffset"] for row in rows(run(*question, "--limit", 3))] == expected[:3]
 
 
 def test_query_by_time_leaves_out_damaged_records(tmp_path):
@@ -495,7 +497,7 @@ def test_query_by_time_leaves_out_damaged_records(tmp_path):
     data = bytearray(file.read_bytes())
     data[second : second + 8] = bytes(8)
     file.write_bytes(data)
-    result = run("query", root, "--since", 0, "--max", 1000)
+    result = run("query", root, "--since", 0, "--limit", 1000)
     assert len(rows(result, exit_code=1)) == len(stores.dump(BASIC)["message"]) - 1
     assert f"offsets {second} to" in result.stderr.splitlines()[1]
 

@@ -79,7 +79,7 @@ def test_a_bad_sector_of_the_log_is_an_error_that_names_file_and_offset(read, ro
 
 
 COMMANDS = {
-    "cat": ["cat"], "export": ["export", "OUT"], "get": ["get", "T", "0", "0", "--max", "600"],
+    "cat": ["cat"], "export": ["export", "OUT"], "get": ["get", "T", "0", "0", "--limit", "600"],
     "query": ["query", "--topic", "T", "--key", "k145"], "recover": ["recover", "--dry-run"], "rebuild": ["rebuild"],
 }
 

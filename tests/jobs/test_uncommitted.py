@@ -82,7 +82,7 @@ def test_queues_end_before_a_write_that_was_not_committed(killed):
     assert sum(row["maxOffset"] for row in queues) == COMMITTED
     found = cli.rows(cli.run("offset", root, "--topic", "T", "--queue", 0, "--time", BEGIN + 10**9))
     assert [row["queueOffset"] for row in found] == [n]
-    assert len(cli.rows(cli.run("get", root, "T", 0, 0, "--max", 32))) == n
+    assert len(cli.rows(cli.run("get", root, "T", 0, 0, "--limit", 32))) == n
     cli.assert_one_line(cli.run("get", root, "T", 0, n), "OFFSET_OVERFLOW_ONE")
     with rocketstore.open(root) as store:
         queue = store.consume_queue("T", 0)

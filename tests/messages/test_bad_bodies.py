@@ -195,7 +195,7 @@ def test_a_null_body_in_a_table_is_refused_with_its_row():
 # ---- the command line --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [["cat"], ["get", "T", 0, 0, "--max", 5],
+@pytest.mark.parametrize("command", [["cat"], ["get", "T", 0, 0, "--limit", 5],
                                      ["query", "--topic", "T", "--key", "k"], ["query", "--since", "2001-01-01"]])
 def test_commands_show_the_message_and_give_one_warning(root, bad, command):
     name, *words = command

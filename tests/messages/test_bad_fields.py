@@ -53,7 +53,8 @@ def root(request, tmp_path):
 
 
 def test_commands_have_the_message(root):
-    for command in (["cat", root], ["get", root, "T", 0, 0, "--max", 9], ["query", root, "--topic", "T", "--key", "k"]):
+    get, query = ["get", root, "T", 0, 0, "--limit", 9], ["query", root, "--topic", "T", "--key", "k"]
+    for command in (["cat", root], get, query):
         found = rows(run(*command))
         assert sorted(row["body"] for row in found) == ["first", "second", "third"], command
         assert len({row["msgId"] for row in found}) == 3

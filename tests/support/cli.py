@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -37,7 +38,8 @@ def start(*arguments, **options):
 
 
 def on_terminal(*arguments, columns=200):
-    """Run the command on a terminal. Return the exit status and the output, without the codes of bold headers."""
+    """Run the command on a terminal. Return the exit status and the output, without codes of colours and of bold text.
+    """
     main, terminal = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     process = start(*arguments, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
@@ -54,7 +56,7 @@ def on_terminal(*arguments, columns=200):
             break
         written += piece
     os.close(main)
-    return process.wait(60), written.decode().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    return process.wait(60), re.sub("\x1b\\[[0-9;]*m", "", written.decode())
 
 
 def rows(result, *, exit_code=0):

@@ -1,0 +1,161 @@
+"""Tables for people: which columns, how long values are, colours; ``--columns``, ``--full`` and ``--limit``."""
+
+import os
+import shutil
+
+import pytest
+from support import planted
+from support.cli import golden, on_terminal, rows, run
+from support.puts import open_store
+
+from rocketstore import Message
+
+RICH, STEP = "rich-5.5.0", "step-5.5.0"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tables") / "store"
+    with open_store(root) as opened:
+        opened.put_message(Message("Orders", b"paid", tags="A", keys=["k"], queue_id=0))
+        opened.put_message(Message("Orders", bytes(range(128, 256)) * 2, keys=["k"], queue_id=0))
+        long = [f"key-{n:03}" for n in range(40)]
+        opened.put_message(Message("Orders", b"text " * 50, keys=["k", *long], queue_id=1))
+    return root
+
+
+def table(*arguments, columns=300):
+    """The header and the lines of a table, split into words at two spaces."""
+    status, text = on_terminal(*arguments, columns=columns)
+    assert status == 0, text
+    header, *lines = text.splitlines()
+    return header.split(), lines
+
+
+def test_a_body_is_text_or_the_number_of_its_bytes(store):
+    header, lines = table("cat", store)
+    assert header == ["storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", "body"]
+    assert [line.split()[-1] for line in lines[:2]] == ["paid", "bytes>"]
+    assert lines[1].rstrip().endswith("<256 bytes>")
+    assert ("text " * 50)[:59] + "…" in lines[2]
+
+
+def test_the_size_is_that_of_the_record(store):
+    header, lines = table("cat", store, "--columns", "size,phyOffset")
+    assert header == ["size", "phyOffset"]
+    sizes = [int(line.split()[0]) for line in lines]
+    assert [int(line.split()[1]) for line in lines] == [0, sizes[0], sizes[0] + sizes[1]]
+
+
+def test_columns_that_were_asked_for_by_value_are_last(store):
+    header, _ = table("cat", store, "--topic", "Orders", "--queue", 0)
+    assert header == ["storeTimestamp", "queueOffset", "phyOffset", "tags", "keys", "size", "body", "topic", "queueId"]
+    header, _ = table("query", store, "--topic", "Orders", "--key", "k")
+    assert header[-3:] == ["body", "topic", "keys"]
+    header, _ = table("get", store, "Orders", 0, 0, "--limit", 2)
+    assert header[-3:] == ["body", "topic", "queueId"]
+    header, _ = table("cat", store, "--topic", "Orders", "--topic", "Orders", "--queue", 0, "--queue", 1)
+    assert header[-1] == "body"
+
+
+def test_long_keys_are_cut_like_bodies_unless_full(store):
+    _, lines = table("cat", store, columns=1000)
+    keys = ", ".join(["k", *(f"key-{n:03}" for n in range(40))])
+    assert f"{keys[:59]}…" in lines[2]
+    assert "key-039" not in lines[2]
+    _, lines = table("cat", store, "--full", columns=1000)
+    assert keys in lines[2]
+    assert "text " * 50 in f"{lines[2]} "
+    assert "gIGCg4SFhoeIiYqLjI2O" in lines[1]
+
+
+@pytest.mark.parametrize("names", ["storeTimestamp,body,queueOffset", "store_timestamp, body,queue_offset"])
+@pytest.mark.parametrize("command", [["cat"], ["get", "Orders", "0", "0"], ["query", "--since", "0"]], ids=" ".join)
+def test_columns_are_chosen_by_either_of_their_names(store, command, names):
+    name, *rest = command
+    first = rows(run(name, store, *rest, "--columns", names))[0]
+    assert list(first) == ["storeTimestamp", "body", "bodyBase64", "queueOffset"]
+    assert (first["body"], first["bodyBase64"], first["queueOffset"]) == ("paid", None, 0)
+    header = run(name, store, *rest, "--columns", names, "--format", "csv").stdout.splitlines()[0]
+    assert header == "storeTimestamp,body,bodyBase64,queueOffset"
+
+
+@pytest.mark.parametrize(("names", "words"), [
+    ("storeTimestmp", "there is no column 'storeTimestmp': did you mean 'storeTimestamp'?"),
+    ("zzz", "the columns are topic, queueId"), (",", "the columns are topic"),
+])  # fmt: skip
+def test_a_column_that_is_not_there_is_misuse(store, names, words):
+    result = run("cat", store, "--columns", names)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+
+
+def test_a_topic_without_messages_is_named_whatever_the_columns(store):
+    result = run("cat", store, "--topic", "Nope", "--topic", "Orders", "--columns", "body")
+    assert len(rows(result, exit_code=1)) == 3
+    assert "there is no queue of topic 'Nope'" in result.stderr
+
+
+def test_the_limit_ends_the_output_of_cat(monkeypatch):
+    every = rows(run("cat", golden(STEP)))
+    monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 3)
+    for limit in (1, 3, 4, 10**6):
+        assert rows(run("cat", golden(STEP), "--limit", limit)) == every[:limit]
+
+
+def test_a_single_wide_record_is_vertical_and_complete(store):
+    status, text = on_terminal("get", store, "Orders", 1, 0, columns=100)
+    assert status == 0
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines() if line[:1].isalpha() and " " in line.strip())
+    assert lines["topic"].strip() == "Orders"
+    assert "bodyBase64" not in lines
+    assert "key-039" in text
+    assert text.count("text ") == 50
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tables") / "damaged"
+    planted.build("plain", root)
+    for name in ("unit_with_another: size", "missing_checkpoint"):
+        planted.FAULTS[name][1](planted.Store(root))
+    return root
+
+
+def test_paths_in_a_table_are_below_the_store_and_those_for_programs_are_complete(damaged, tmp_path):
+    text = run("verify", damaged, "--format", "table").stdout
+    assert "  consumequeue/TopicTest/" in text
+    assert str(damaged) not in text
+    assert all(row["path"].startswith(str(damaged)) for row in rows(run("verify", damaged), exit_code=1))
+    root = shutil.copytree(damaged, tmp_path / "store")
+    (root / "config" / "topics.json").write_text("{")
+    assert run("config", "check", root, "--format", "table").stdout.splitlines()[1].startswith("config/topics.json")
+
+
+@pytest.mark.parametrize(("columns", "missing"), [(80, "mend, atNextStart"), (160, None)])
+def test_a_narrow_terminal_folds_no_kind_of_finding(damaged, columns, missing):
+    status, text = on_terminal("verify", damaged, columns=columns)
+    assert status == 1
+    assert all(kind in text for kind in ("unit-size", "checkpoint-missing"))
+    assert max(map(len, text.rpartition("\x1b[2K")[2].splitlines()[:4])) <= columns
+    assert (f"{columns} columns are too few for {missing}" in text) == (missing is not None)
+
+
+def test_severities_have_colours_on_a_terminal_only(damaged):
+    import pty
+
+    from support.cli import start
+
+    main, terminal = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment |= {"COLUMNS": "160", "TERM": "xterm-256color"}
+    with start("verify", damaged, stdout=terminal, env=environment) as process:
+        os.close(terminal)
+        written = b""
+        while b"checkpoint-missing" not in written:
+            written += os.read(main, 4096)
+        process.communicate(timeout=60)
+    os.close(main)
+    assert b"\x1b[1;31merror" in written
+    assert b"\x1b[33mwarning" in written
+    assert "\x1b" not in run("verify", damaged, "--format", "table").stdout
