@@ -6,6 +6,7 @@ Also names that are similar to a name that is unknown.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,8 @@ __all__ = ["find_similar", "format_time", "parse_integer", "parse_size", "parse_
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
+DAYS_AGO = {"today": 0, "yesterday": 1}
+UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # milliseconds
 SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -39,8 +42,16 @@ def parse_size(text: str) -> int:
 def parse_time(text: str) -> int:
     """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, UTC without a zone, or this number.
 
+    It may also be now, a time before now such as -90s, -5m, -1h or -2d, or the beginning of today or yesterday in UTC.
     Raises: ValueError, also for a number that is probably a year or a number of seconds.
     """
+    now = time.time_ns() // 1_000_000
+    if text in DAYS_AGO:
+        return now // UNITS["d"] * UNITS["d"] - DAYS_AGO[text] * UNITS["d"]
+    if match := re.fullmatch("-([0-9]{1,9})([smhd])", text):
+        return now - int(match[1]) * UNITS[match[2]]
+    if text == "now":
+        return now
     if re.fullmatch("[0-9]{4}|[0-9]{10}", text):
         meaning = "seconds" if len(text) == 10 else "a year"
         raise ValueError(f"{text!r} looks like {meaning}: give an ISO 8601 time or epoch milliseconds")
@@ -48,14 +59,15 @@ def parse_time(text: str) -> int:
     if is_number and len(text) != len("20261121"):
         return int(text)
     try:
-        time = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(text)
     except ValueError:
         if is_number:
             return int(text)
-        raise ValueError(f"{text!r} is neither an ISO 8601 time nor epoch milliseconds") from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return (time - EPOCH) // timedelta(milliseconds=1)
+        forms = "an ISO 8601 time, epoch milliseconds, now, -5m, -1h, -2d, today or yesterday"
+        raise ValueError(f"{text!r} is no time: give {forms}") from None
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return (instant - EPOCH) // timedelta(milliseconds=1)
 
 
 def format_time(timestamp: int) -> str | None:
@@ -63,10 +75,10 @@ def format_time(timestamp: int) -> str | None:
     if timestamp == 0:
         return None
     try:
-        time = EPOCH + timedelta(milliseconds=timestamp)
+        instant = EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:
         return f"{timestamp} ms"
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ import click
 
 from rocketstore.cli.formats import finish, format_option, report
 from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
-from rocketstore.cli.options import COUNT, scan_conditions, selection_options, store_argument
+from rocketstore.cli.options import COUNT, COUNT_OR_NONE, scan_conditions, selection_options, store_argument
 from rocketstore.cli.store_notes import (
     left_out,
     note_bad_bodies,
@@ -27,18 +27,21 @@ from rocketstore.store.message_store import MessageStore
 __all__ = ["cat"]
 
 BATCH_SIZE = 500  # messages in memory, and in one table
+LAST_PART = 1 << 20  # bytes of the log in which --tail searches first
 POLL_SECONDS = 0.2
 
 
 @click.command(epilog=BODY_RULE)
 @store_argument
 @selection_options
-@click.option("--follow", "-f", is_flag=True, help="At the end of the log, wait for more messages until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True,
+              help="Show new messages until Ctrl-C, from the end of the log or --tail, --since or --begin-offset on.")
+@click.option("--tail", type=COUNT_OR_NONE, help="Only the last N messages that meet the conditions, and new ones.")
 @click.option("--limit", type=COUNT, help="Largest number of messages.")
 @view_options
 @format_option
-def cat(store: MessageStore, follow: bool, limit: int | None, view: MessageView, output_format: str | None,
-        **options: Any) -> None:
+def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, view: MessageView,
+        output_format: str | None, **options: Any) -> None:
     """Show the messages of STORE that meet all conditions, in the order of the commit log.
 
     The exit status is 1 if no message is found. Damaged records, and records that are deleted before they are read, are
@@ -47,7 +50,7 @@ def cat(store: MessageStore, follow: bool, limit: int | None, view: MessageView,
     """
     conditions, log = scan_conditions(**options), store.commit_log
     note_elsewhere(store, conditions["topics"] or None)
-    conditions["begin_offset"] = max(conditions["begin_offset"] or 0, log.min_phy_offset)
+    conditions["begin_offset"] = first_offset(log, conditions, tail, follow)
     if view.fields is not None:
         conditions["columns"] = dict.fromkeys([*view.fields, "topic"])  # the topic shows which topics have messages
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
@@ -69,12 +72,39 @@ def cat(store: MessageStore, follow: bool, limit: int | None, view: MessageView,
                 report(problem)
                 left += 1
 
-    write_messages(batches(), output_format, view.asked_by(conditions))
+    write_messages(batches(), output_format, view.asked_by(conditions), is_stream=follow)
     note_leftovers(log)
     places = conditions["topics"], conditions["queue_ids"]
     finish(or_nothing_found(store, found + left, unknown_topics(store, sorted(unseen)), *places))
     if left:
         raise click.exceptions.Exit(1)
+
+
+def first_offset(log: CommitLog, conditions: dict[str, Any], tail: int | None, follow: bool) -> int:
+    """Return the physical offset at which the output begins."""
+    begin = max(conditions["begin_offset"] or 0, log.min_phy_offset)
+    is_told = conditions["begin_offset"] is not None or conditions["begin_timestamp"] is not None
+    if tail is None and follow and not is_told:
+        tail = 0
+    if tail is None:
+        return begin
+    end = LogEnd(log).find()
+    if conditions["end_offset"] is not None:
+        end = min(end, conditions["end_offset"])
+    return find_tail(log, conditions, begin, end, tail)
+
+
+def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, count: int) -> int:
+    """Return the physical offset of the last ``count``-th message. Search backward, in parts 8 times as large each."""
+    size, first = LAST_PART, end
+    while count and begin < first:
+        first, stop = max(begin, first - size), first
+        part = conditions | {"begin_offset": first, "end_offset": stop, "columns": ["phy_offset"]}
+        offsets = [offset for batch in scan(log, part) for offset in batch.phy_offset.tolist()]
+        if len(offsets) >= count:
+            return int(offsets[-count])
+        count, size = count - len(offsets), 8 * size
+    return first
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:

@@ -35,19 +35,21 @@ format_option = click.option(
 def write_rows(
     batches: Iterable[Sequence[Row]], output_format: str | None,
     for_people: Callable[[Sequence[Row]], Sequence[Row]] | None = None, *, columns: Sequence[str] = (),
+    is_stream: bool = False,
 ) -> None:
     """Write rows to standard output. Each batch is written before the next one is requested.
 
     Parameters: batches: lists of rows; the keys of a row are the columns. output_format: "table", "json", "csv",
     "csv-safe"; None writes a table to a terminal and JSON elsewhere. for_people: converts a batch to the rows of the
-    table. columns: the CSV header if the result has no rows.
+    table. columns: the CSV header if the result has no rows. is_stream: the tables of all batches have the header and
+    the widths of the first.
     """
     terminal = sys.stdout.isatty()
     form = output_format or ("table" if terminal else "json")
     if form == "table":
         from rocketstore.cli.tables import write_tables  # rich takes long to import
 
-        write_tables(map(for_people or list, filter(None, batches)))
+        write_tables(map(for_people or list, filter(None, batches)), is_stream=is_stream)
         return
     header = form in CSV_FORMS
     for rows in filter(None, batches):

@@ -126,8 +126,12 @@ def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def write_messages(
-    batches: Iterable[Iterable[Message]], output_format: str | None, view: MessageView, *, is_result: bool = False
+    batches: Iterable[Iterable[Message]], output_format: str | None, view: MessageView, *, is_result: bool = False,
+    is_stream: bool = False,
 ) -> None:
-    """Write messages to standard output. Parameters: is_result: a table of one message has a line for each column."""
+    """Write messages to standard output.
+
+    Parameters: is_result: a table of one message has a line for each column. is_stream: as for ``write_rows``.
+    """
     for_people = view.result_for_people if is_result else view.for_people
-    write_rows(map(view.rows, batches), output_format, for_people, columns=view.names)
+    write_rows(map(view.rows, batches), output_format, for_people, columns=view.names, is_stream=is_stream)

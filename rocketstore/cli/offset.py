@@ -17,7 +17,8 @@ __all__ = ["offset"]
 
 @click.command()
 @store_argument
-@time_option("--time", "ISO 8601, UTC if it names no zone, or epoch ms.", required=True)
+@time_option("--time", "ISO 8601, UTC if it names no zone; epoch ms; or a time such as -1h, as for cat.",
+             required=True)
 @once_option("--topic", shell_complete=complete_topics,
              help="Show queue offsets of this topic, not the physical offset.")
 @click.option("--queue", "queue_ids", type=QUEUE_ID, multiple=True, shell_complete=complete_queue_ids,

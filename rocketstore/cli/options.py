@@ -19,10 +19,10 @@ from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import parse_size, parse_time
 
-__all__ = ["COUNT", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options", "once_option"]
+__all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options"]
 __all__ += ["broker_config", "config_with", "refusing", "scan_conditions", "selection_options", "size_option"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["write_elsewhere_option"]
+__all__ += ["once_option", "write_elsewhere_option"]
 
 Command = Callable[..., Any]
 BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
@@ -79,7 +79,7 @@ def compat_option(text: str) -> Callable[[Command], Command]:
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = number(0, LONG_MAX)
 QUEUE_ID = number(INT_MIN, INT_MAX)
-COUNT = number(1, INT_MAX)
+COUNT, COUNT_OR_NONE = number(1, INT_MAX), number(0, INT_MAX)
 
 
 def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Command:
@@ -131,7 +131,10 @@ def time_option(name: str, meaning: str, **settings: Any) -> Callable[[Command],
 
 def time_options(command: Command) -> Command:
     """Add ``--since`` and ``--until``."""
-    since = "Only messages stored at this time or later: ISO 8601, UTC without a zone, or epoch ms."
+    since = (
+        "Only messages stored at this time or later: ISO 8601, UTC without a zone; epoch ms; now, -90s, -5m, -1h, -2d; "
+        "today or yesterday, in UTC."
+    )
     until = "Only messages stored before this time."
     return with_all(command, time_option("--since", since), time_option("--until", until))
 

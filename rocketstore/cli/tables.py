@@ -19,6 +19,7 @@ NOT_A_TERMINAL = 1000  # characters a line: wide enough that a table in a file o
 KEPT = ("body", "detail", "meaning")  # columns that a narrow terminal shows in any case; without one, the last column
 WHOLE = ("severity", "kind", "mend")  # columns of text that are left out rather than folded
 STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}  # of severities
+STREAM_WIDTHS = {"topic": 16, "queueOffset": 11, "phyOffset": 12, "tags": 8, "keys": 16, "size": 7, "body": 20}
 WIDE = 10  # columns; a single row with more of them is shown with one line for each column
 GAP = 2  # characters between columns
 LEAST, LEAST_KEPT = 12, 20  # characters: the least width of a column of text, and of the column that is always shown
@@ -38,15 +39,24 @@ def print_table(table: Table) -> None:
     Output().print(table)
 
 
-def write_tables(batches: Iterable[Sequence[Row]]) -> None:
-    """Print a table for each batch. At the end, also after Ctrl-C, name the columns that did not fit the terminal."""
+def write_tables(batches: Iterable[Sequence[Row]], *, is_stream: bool = False) -> None:
+    """Print a table for each batch. At the end, also after Ctrl-C, name the columns that did not fit the terminal.
+
+    Parameters: is_stream: all tables have the header and the widths of the first, which are wide enough for later rows.
+    """
     console = Output()
     left_out: dict[str, None] = {}
+    widths: dict[str, int] | None = None
     try:
         for rows in batches:
-            table, missing = table_of_rows(rows, console.width)
-            left_out |= dict.fromkeys(missing)
-            console.print(table)
+            if len(rows) == 1 and len(rows[0]) > WIDE:
+                console.print(vertical_table(rows[0]))
+                continue
+            has_header = not (is_stream and widths)
+            if has_header:
+                widths = column_widths(rows, console.width, STREAM_WIDTHS if is_stream else {})
+                left_out |= {name: None for name in rows[0] if name not in widths}
+            console.print(table_of_rows(rows, widths or {}, has_header))
     finally:
         if left_out:
             hint = "use a wider terminal or --format json to see them"
@@ -63,37 +73,44 @@ def table_of(left: Sequence[str], right: Sequence[str], title: str | None = None
     return table
 
 
-def table_of_rows(rows: Sequence[Row], width: int) -> tuple[Table, list[str]]:
-    """Return a table of rows that have the same columns, and the names of the columns that do not fit ``width``.
+def vertical_table(row: Row) -> Table:
+    """Return a table with one line for each column of a row. Times are UTC."""
+    table = table_of(["field", "value"], [])
+    for name, value in row.items():
+        table.add_row(name, cell(name, value))
+    return table
 
-    A single row of many columns is shown with one line for each column. Times are UTC.
-    """
-    if len(rows) == 1 and len(rows[0]) > WIDE:
-        table = table_of(["field", "value"], [])
-        for name, value in rows[0].items():
-            table.add_row(name, cell(name, value))
-        return table, []
-    columns = {name: [cell(name, row[name]) for row in rows] for name in rows[0]}
-    numbers = {name for name, value in rows[0].items() if isinstance(value, int) or name.endswith("Timestamp")}
-    widths = fitting_widths(columns, numbers, width)
+
+def table_of_rows(rows: Sequence[Row], widths: Mapping[str, int], has_header: bool) -> Table:
+    """Return a table of rows with these columns. Times are UTC. Parameters: widths: of the columns, in characters."""
+    numbers = number_columns(rows)
     table = table_of([], [])
+    table.show_header = has_header
     for name, size in widths.items():
-        is_number = name in numbers
-        table.add_column(
-            name, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold", width=size
-        )
-    for cells in zip(*(columns[name] for name in widths), strict=True):
-        table.add_row(*cells)
-    return table, [name for name in columns if name not in widths]
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold", width=size)
+    for row in rows:
+        table.add_row(*(cell(name, row[name]) for name in widths))
+    return table
 
 
-def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], width: int) -> dict[str, int]:
+def number_columns(rows: Sequence[Row]) -> set[str]:
+    return {name for name, value in rows[0].items() if isinstance(value, int) or name.endswith("Timestamp")}
+
+
+def column_widths(rows: Sequence[Row], width: int, wanted: Mapping[str, int]) -> dict[str, int]:
     """Return the width of each column that fits, in characters.
+
+    Parameters: width: of the table. wanted: the least widths of columns, if they fit. The others are as wide as their
+    values, but then the column that is always shown gets the rest of the line.
 
     Columns of text shrink down to a least width first. Then columns are left out, beginning at the end.
     """
-    kept = next((name for name in KEPT if name in columns), [*columns][-1])
-    widths = {name: max(cell_len(name), *(text.cell_len for text in cells)) for name, cells in columns.items()}
+    numbers = number_columns(rows)
+    kept = next((name for name in KEPT if name in rows[0]), [*rows[0]][-1])
+    widths = {
+        name: max(cell_len(name), wanted.get(name, 0), *(cell(name, row[name]).cell_len for row in rows))
+        for name in rows[0]
+    }
     others = [name for name in widths if name != kept]
     least = {
         name: size if name in numbers.union(WHOLE) else min(size, max(LEAST_KEPT if name == kept else LEAST, len(name)))
@@ -104,6 +121,8 @@ def fitting_widths(columns: Mapping[str, Sequence[Text]], numbers: set[str], wid
     for _ in range(sum(widths.values()) + GAP * (len(widths) - 1) - width):
         widest = max(widths, key=lambda name: (widths[name] > least[name], widths[name]))
         widths[widest] -= 1
+    if wanted and width < NOT_A_TERMINAL:
+        widths[kept] += max(width - sum(widths.values()) - GAP * (len(widths) - 1), 0)
     return widths
 
 

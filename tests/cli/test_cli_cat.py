@@ -86,7 +86,8 @@ def test_a_table_shows_the_beginning_of_bodies():
 
 
 @pytest.mark.parametrize(("columns", "missing"), [
-    (60, "queueOffset, phyOffset, tags, keys, size"), (80, "phyOffset, tags, keys, size"), (103, "keys, size"), (116, None),
+    (60, "queueOffset, phyOffset, tags, keys, size"), (80, "phyOffset, tags, keys, size"), (103, "keys, size"),
+    (116, None),
 ])
 def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(columns, missing):
     status, text = on_terminal("cat", golden(STEP), "--end-offset", 2000, columns=columns)
@@ -158,7 +159,7 @@ def test_bodies_with_a_wrong_crc_are_found_when_asked(tmp_path):
     assert_one_line(run("cat", root, "--verify-crc"), file, "bodyCrc")
 
 
-@pytest.mark.parametrize("more", [[], ["--follow", "--end-offset", 300_000]])
+@pytest.mark.parametrize("more", [[], ["--follow", "--since", 0, "--end-offset", 300_000]])
 def test_what_expires_while_it_is_read_is_named(more, tmp_path, monkeypatch):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     *expired, last = sorted((root / "commitlog").iterdir())[:3]
@@ -197,7 +198,7 @@ def test_follow_shows_new_messages_and_ends_with_ctrl_c(tmp_path):
     file = tmp_path / "commitlog" / f"{0:020}"
     write_file(tmp_path / "commitlog", 0, bytes(65536))
     append(file, b"first")
-    with start("cat", tmp_path, "--follow") as process:
+    with start("cat", tmp_path, "--follow", "--tail", 1) as process:
         assert json.loads(process.stdout.readline())["body"] == "first"
         for body in (b"second", b"\xff"):
             append(file, body)
@@ -212,7 +213,7 @@ def test_follow_goes_over_damage_and_names_it(tmp_path):
     first = build_record("T", b"first")
     third = build_record("T", b"third", phy_offset=2 * len(first))
     write_file(tmp_path / "commitlog", 0, (first + bytes(len(first)) + third).ljust(4096, b"\0"))
-    result = run("cat", tmp_path, "--follow", "--end-offset", 2 * len(first) + 1)
+    result = run("cat", tmp_path, "--follow", "--begin-offset", 0, "--end-offset", 2 * len(first) + 1)
     assert [row["body"] for row in rows(result, exit_code=1)] == ["first", "third"]
     assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")
 
@@ -228,13 +229,14 @@ def test_follow_names_damage_that_is_written_where_it_waits(tmp_path, monkeypatc
         file.write_bytes((first + bytes(len(first)) + third).ljust(4096, b"\0"))
 
     replace_sleep(monkeypatch, cat_module, go_on)
-    result = run("cat", tmp_path, "--follow", "--end-offset", 2 * len(first) + 1)
+    result = run("cat", tmp_path, "--follow", "--begin-offset", 0, "--end-offset", 2 * len(first) + 1)
     assert [row["body"] for row in rows(result, exit_code=1)] == ["first", "third"]
     assert_one_line(result, "magic", f"offsets {len(first)} to {2 * len(first)} are left out")
 
 
 def test_follow_up_to_an_offset_ends_there():
-    found = rows(run("cat", golden(RICH), "--follow", "--end-offset", 80_000, "--topic", "TopicTest"))
+    bounds = ["--begin-offset", 0, "--end-offset", 80_000]
+    found = rows(run("cat", golden(RICH), "--follow", *bounds, "--topic", "TopicTest"))
     assert [row["phyOffset"] for row in found] == expected(
         RICH, lambda m: m["topic"] == "TopicTest" and m["physicalOffset"] < 80_000
     )
