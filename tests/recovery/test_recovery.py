@@ -548,7 +548,7 @@ def test_damage_before_sound_records_is_refused_and_says_what_to_do(store, seed)
     start, position, _ = damages.records(root)[-3]
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
     before = everything(root)
-    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+    with pytest.raises(CorruptFileError, match=r"salvage.*--policy broker") as caught:
         recover(root, config=CONFIG)
     assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
     assert everything(root) == before
@@ -566,7 +566,7 @@ def test_without_a_checkpoint_damage_in_a_file_that_another_follows_is_refused(s
     torn = shutil.copytree(root, root.with_name("torn"))
     damages.change_log(root, before, place[before] + 4, b"\0\0\0\0")
     files = everything(root)
-    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+    with pytest.raises(CorruptFileError, match=r"salvage.*--policy broker") as caught:
         complete(root, config=CONFIG)
     assert (caught.value.path.name, caught.value.offset) == (f"{before:020d}", place[before])
     assert everything(root) == files | {root / "lock": b"lock"}
@@ -855,7 +855,7 @@ def test_directories_that_are_no_queues_are_left_as_they_are(store, name, mode):
 def test_a_record_that_cannot_be_dispatched_is_an_error_that_says_what_to_do(tmp_path):
     records = [{"topic": "SCHEDULE_TOPIC_XXXX", "properties": {"DELAY": delay}} for delay in ("1", "abc", "2")]
     offsets = make_commit_log(tmp_path / "commitlog", FILE, records)
-    with pytest.raises(CorruptFileError, match=r"DELAY.*salvage.*policy='broker'") as caught:
+    with pytest.raises(CorruptFileError, match=r"DELAY.*salvage.*--policy broker") as caught:
         complete_store(tmp_path, CONFIG)
     assert (caught.value.path, caught.value.offset) == (tmp_path / "commitlog" / f"{0:020d}", offsets[1])
 
@@ -873,7 +873,7 @@ def test_a_topic_that_is_no_name_of_a_directory_gets_no_queue_and_leads_nowhere(
 
 def test_a_queue_offset_that_no_queue_has_is_an_error_that_names_the_queue(tmp_path):
     make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "T", "queue_offset": -5}])
-    with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: a rec.*-5: salvage.*policy='broker'"):
+    with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: a rec.*-5: salvage.*--policy broker"):
         complete_store(tmp_path, CONFIG)
 
 
@@ -883,7 +883,7 @@ def test_damage_that_is_met_by_building_a_queue_again_is_an_error_that_says_what
     start, position, _ = damages.records(root)[1]
     damages.change_log(root, start, position + 4, b"\0\0\0\0")
     damages.missing_queues(root, None)
-    with pytest.raises(CorruptFileError, match=r"salvage.*policy='broker'") as caught:
+    with pytest.raises(CorruptFileError, match=r"salvage.*--policy broker") as caught:
         complete_store(root, CONFIG)
     assert (caught.value.path, caught.value.offset) == (root / "commitlog" / f"{start:020d}", position)
 
