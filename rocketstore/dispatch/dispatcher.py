@@ -31,7 +31,10 @@ logger = logging.getLogger("rocketstore")
 MAX_CHUNK = 32 << 20  # bytes of the log whose requests are in memory at the same time
 BEYOND_BODY = 65536  # bytes of a record besides its body, at most
 LEAST_DESCRIPTORS, MOST_DESCRIPTORS = 2, 128  # descriptors of queues that stay open
-QUEUE_OFFSET_ADVICE = "salvage gives it another; recover(policy='broker') leaves a negative one out, as a broker does"
+QUEUE_OFFSET_ADVICE = (
+    "rocketstore salvage STORE --out NEW gives it another; rocketstore recover STORE --policy broker leaves a negative "
+    "one out, as a broker does"
+)
 UNIT_COLUMNS = ("phy_offset", "size", "tags_code", "msg_base_offset")
 BATCH_COLUMNS = ("phy_offset", "size", "tags_code", "store_timestamp", "msg_base_offset", "batch_size")
 Writer = ConsumeQueueWriter | BatchConsumeQueueWriter

@@ -70,7 +70,7 @@ def find_queue_ends(store: StoreFiles) -> list[QueueEnd]:
         require_log_directory(store.root, store.config)
         raise StoreError(
             f"{store.root}: the commit log is gone, but its queues are there: restore it, "
-            "or recover(policy='broker'), which deletes them, as a broker does at its next start"
+            "or let rocketstore recover STORE --policy broker delete them, as a broker does at its next start"
         )
     return queues
 
