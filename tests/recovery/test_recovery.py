@@ -873,7 +873,7 @@ def test_a_topic_that_is_no_name_of_a_directory_gets_no_queue_and_leads_nowhere(
 
 def test_a_queue_offset_that_no_queue_has_is_an_error_that_names_the_queue(tmp_path):
     make_commit_log(tmp_path / "commitlog", FILE, [{"topic": "T", "queue_offset": -5}])
-    with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: a rec.*-5: salvage.*--policy broker"):
+    with pytest.raises(StoreError, match=r"queue 0 of 'T' cannot have a unit: a rec.*-5: .*salvage.*--policy broker"):
         complete_store(tmp_path, CONFIG)
 
 
