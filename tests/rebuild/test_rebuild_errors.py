@@ -229,7 +229,7 @@ def test_a_store_that_a_broker_runs_on_is_left_alone(store, tmp_path, out):
     command = [sys.executable, "-c", HOLDER, str(store / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        refused(store, StoreLockedError, "lock|stop the broker", out=out and tmp_path / out)
+        refused(store, StoreLockedError, "lock|stop the rocketstore writer, or the broker", out=out and tmp_path / out)
         process.stdin.close()
     assert not (tmp_path / "out").exists()
     rebuild(store, config=CONFIG)
