@@ -1,7 +1,7 @@
 """``rocketstore cat``: show the messages of a commit log."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -21,6 +21,7 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.log.scan import Scan
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_store import MessageStore
 
@@ -52,14 +53,14 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     note_elsewhere(store, conditions["topics"] or None)
     conditions["begin_offset"] = first_offset(log, conditions, tail, follow)
     if view.fields is not None:
-        conditions["columns"] = dict.fromkeys([*view.fields, "topic"])  # the topic shows which topics have messages
+        conditions["columns"] = view.fields
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
     unseen, found, left = set(conditions["topics"] or ()), 0, 0
 
-    def batches() -> Iterator[MessageBatch]:
+    def batches() -> Iterator[MessageBatch | Sequence[Message]]:
         nonlocal found, left
         for part in scans:
-            for batch in part:
+            for batch in view.messages(log, part):
                 rows = batch if limit is None else batch[: limit - found]
                 found += len(rows)
                 if unseen:

@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.cli.formats import write_rows
+from rocketstore.cli.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
 from rocketstore.text_values import find_similar
 
@@ -30,11 +33,12 @@ class MessageView(NamedTuple):
 
     Attributes: columns: the columns that the user chose, by their names in tables; None without a choice. is_full:
     whether tables show complete values. asked: columns that have the same value in all rows, since the user asked for
-    this value. Tables show them last.
+    this value. Tables show them last. has_containers: whether an inner batch is one message.
     """
 
     columns: tuple[str, ...] | None
     is_full: bool
+    has_containers: bool
     asked: tuple[str, ...] = ()
 
     def asked_by(self, conditions: dict[str, Any]) -> "MessageView":
@@ -44,8 +48,14 @@ class MessageView(NamedTuple):
 
     @property
     def fields(self) -> list[str] | None:
-        """The chosen columns, by their names in a batch; None without a choice."""
-        return None if self.columns is None else [COLUMNS[name] for name in self.columns]
+        """The columns to read, by their names in a batch; None without a choice of columns."""
+        if self.columns is None:
+            return None
+        return list(dict.fromkeys([*(COLUMNS[name] for name in self.columns), *NEEDED_COLUMNS, "topic"]))
+
+    def messages(self, log: CommitLog, batches: Iterable[MessageBatch]) -> Iterable[MessageBatch | Sequence[Message]]:
+        """Return batches with the messages to show."""
+        return batches if self.has_containers else without_containers(log, batches)
 
     @property
     def names(self) -> list[str]:
@@ -116,13 +126,15 @@ columns_option = click.option(
 
 
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--columns`` and ``--full``. The command gets a MessageView as ``view``."""
+    """Add ``--columns``, ``--full`` and ``--containers``. The command gets a MessageView as ``view``."""
     @functools.wraps(command)
-    def with_view(*args: Any, columns: tuple[str, ...] | None, full: bool, **options: Any) -> Any:
-        return command(*args, view=MessageView(columns, full), **options)
+    def with_view(
+        *args: Any, columns: tuple[str, ...] | None, full: bool, containers: bool, **options: Any
+    ) -> Any:
+        return command(*args, view=MessageView(columns, full, containers), **options)
 
     full = click.option("--full", is_flag=True, help="Show long bodies, many keys and bytes completely in a table.")
-    return columns_option(full(with_view))
+    return columns_option(full(containers_option(with_view)))
 
 
 def write_messages(

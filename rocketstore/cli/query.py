@@ -10,6 +10,7 @@ import numpy as np
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.index_files import find_offsets
+from rocketstore.cli.inner_batches import messages_of
 from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import (
     COUNT,
@@ -112,6 +113,9 @@ def query_store(store: MessageStore, asked: Question, view: MessageView, output_
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
     found, problems = ask(store, asked, one_more)
+    if not view.has_containers:
+        order = 1 if asked.by == "time" else -1
+        found = [one for message in found for one in messages_of(store.commit_log, message)[::order]]
     shown, bad_bodies = found[: asked.most], BadBodies()
     kind = "keys" if asked.by == "key" else asked.by
     conditions = {"topics": asked.topic and (asked.topic,), kind: tuple(asked.values)}

@@ -6,9 +6,18 @@ from pathlib import Path
 import click
 
 from rocketstore.cli.formats import Row, format_option, paths_below, write_list, write_rows
-from rocketstore.cli.options import COUNT, PATH, broker_conf_option, broker_config
+from rocketstore.cli.options import (
+    COUNT,
+    PATH,
+    broker_conf_option,
+    broker_config,
+    config_with,
+    geometry_options,
+    geometry_settings,
+)
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import command, note
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.verify.kinds import KINDS, SALVAGE
 from rocketstore.verify.report import VerifyReport
 from rocketstore.verify.verify import verify as verify_store
@@ -24,11 +33,12 @@ COLUMNS = ("kind", "severity", "path", "offset", "detail", "more", "atNextStart"
 @click.option("--quick", is_flag=True, help="Check only headers, ends and samples.")
 @click.option("--threads", type=COUNT, help="Parts of the log to check at once.  [default: processors, at most 4]")
 @click.option("--list", "lists_kinds", is_flag=True, help="Only list all kinds of findings.")
+@geometry_options
 @broker_conf_option
 @format_option
 @click.pass_context
 def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int | None, lists_kinds: bool,
-           output_format: str | None) -> None:
+           geometry: IndexGeometry | None, output_format: str | None) -> None:
     """Compare log, queues, index and checkpoint of STORE with each other, and show each problem. Change nothing.
 
     A broker may be running. The exit status is 1 if there is a finding of severity error.
@@ -42,9 +52,8 @@ def verify(ctx: click.Context, /, store: Path | None, quick: bool, threads: int 
     if store is None:
         raise click.UsageError("Missing argument 'STORE'.", ctx)
     with byte_progress("verify") as progress:
-        report = verify_store(
-            store, quick=quick, threads=threads, config=broker_config(ctx), progress=progress
-        )
+        config = config_with(broker_config(ctx), store, **geometry_settings(geometry))
+        report = verify_store(store, quick=quick, threads=threads, config=config, progress=progress)
     rows = [finding.to_dict() for finding in report.findings]
     write_rows([rows], output_format, lambda rows: for_people(rows, store), columns=COLUMNS)
     note(summary_of(report))
@@ -70,6 +79,7 @@ def summary_of(report: VerifyReport) -> str:
                       if report.count(severity))
     looked = "samples of" if report.quick else "all of"
     return (
-        f"{report.messages:,} messages, {looked} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
-        f"{report.queues:,} queues, {report.index_files:,} index files: {found or 'nothing is wrong'}"
+        f"{report.messages:,} messages in {report.queues:,} queues, {report.records:,} records, "
+        f"{looked} {report.max_phy_offset - report.min_phy_offset:,} bytes of log, "
+        f"{report.index_files:,} index files: {found or 'nothing is wrong'}"
     )

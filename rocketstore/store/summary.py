@@ -15,7 +15,7 @@ from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.missing import missing_parts
 from rocketstore.store.parts import StoreParts
 
-__all__ = ["StoreSummary", "describe", "summarize"]
+__all__ = ["StoreSummary", "count_queues", "describe", "summarize"]
 
 COUNTED_QUEUES = 1000  # a repr counts the messages of at most this many queues
 

@@ -66,7 +66,8 @@ class VerifyReport:
     ----------
     findings : errors first, then sorted by path.
     min_phy_offset, max_phy_offset : begin and end of the log, bytes.
-    messages, queues, index_files : how many were checked.
+    messages : the number of messages in all queues, as ``MessageStore.summary`` counts them.
+    records, queues, index_files : how many were checked.
     last_exit_ok : the store was stopped cleanly: no file ``abort`` exists.
     is_locked : a broker, or another writer, has the store open.
     quick : only samples were checked.
@@ -76,6 +77,7 @@ class VerifyReport:
     min_phy_offset: int
     max_phy_offset: int
     messages: int
+    records: int
     queues: int
     index_files: int
     last_exit_ok: bool

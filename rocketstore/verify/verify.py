@@ -16,7 +16,7 @@ from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.disk.small_file import read_file_start
 from rocketstore.disk.storage import local_path
 from rocketstore.dispatch.light_queues import with_light_queues
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.jobs.intent import intent_path
 from rocketstore.kernels.layout import RECORD_HEAD, RECORD_MAGICS, read_field
 from rocketstore.kernels.queue_id import QueueId
@@ -32,6 +32,7 @@ from rocketstore.state.broker_config import BrokerConfig, TopicConfig, batch_top
 from rocketstore.state.checkpoint import FILE_SIZE, StoreCheckpoint
 from rocketstore.state.config_values import OFFSETS
 from rocketstore.store.message_store import MessageStore
+from rocketstore.store.summary import count_queues
 from rocketstore.verify.checkpoint import check_checkpoint, find_lost_end
 from rocketstore.verify.config import kind_of_problem
 from rocketstore.verify.file_listing import FileListing, is_lock_held
@@ -171,9 +172,15 @@ class Verification:
             check_checkpoint(self.checkpoint, self.root / "checkpoint", self.findings, log, checked, index)
         self._check_consumers(queues, quick)
         return VerifyReport(
-            self.findings.sorted(), checked.begin, checked.end, checked.n_records, len(queues.queues), len(index.files),
-            self.last_exit_ok, self.is_locked, quick,
+            self.findings.sorted(), checked.begin, checked.end, self._count_messages(), checked.n_records,
+            len(queues.queues), len(index.files), self.last_exit_ok, self.is_locked, quick,
         )
+
+    def _count_messages(self) -> int:
+        """Return the number of messages in the queues that can be read."""
+        with contextlib.suppress(StoreError, OSError), MessageStore.open(self.root, config=self.config) as store:
+            return count_queues(store, list(store.queues()), [])[0]
+        return 0
 
     def _find_cut(self, log: CommitLog) -> int | None:
         """Find where a broker cut the log before it was stopped cleanly; None if no record is behind its end."""

@@ -39,7 +39,7 @@ def import_(source, store, *options):
 
 
 def export(store, target):
-    result = run("export", store, target)
+    result = run("export", store, target, "--containers")
     assert result.exit_code == 0, result.stderr
     return target
 

@@ -230,7 +230,7 @@ def test_verify_names_the_bad_sector_of_a_queue_or_an_index_file(part, root, dis
     report = rocketstore.verify(root, config=CONFIG)
     found = [(each.kind, each.path, each.offset // PAGE * PAGE) for each in report.findings]
     assert ("disk-unreadable", path, PAGE) in found
-    assert report.messages == MESSAGES
+    assert report.records == MESSAGES
 
 
 def put_some(store, acknowledged):

@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +17,7 @@ import click
 
 from rocketstore.arrow import message_schema
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer
+from rocketstore.cli.inner_batches import containers_option, without_containers
 from rocketstore.cli.messages import BODY_RULE
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
@@ -33,11 +34,12 @@ from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
 from rocketstore.extras import import_extra
-from rocketstore.kernels.message_columns import message_fields
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, values_of
 from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.store.message_store import MessageStore
@@ -55,6 +57,7 @@ BATCH_SIZE = 8192
 # The result of one piece. rows: number of messages; problems: texts on messages that were left out; unseen: requested
 # topics without a message in the piece; bad_bodies: the count and the first error of BadBodies.
 PieceResult = dict[str, Any]
+Write = Callable[[MessageBatch | Sequence[Message]], object]
 format_option = click.option(
     "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
@@ -67,11 +70,14 @@ format_option = click.option(
 @click.argument("target", type=PATH)
 @selection_options
 @format_option
-@click.option("--raw-body", is_flag=True, help="Add bodies as they are stored, for an import of the same bytes.")
+@containers_option
+@click.option("--raw-body", is_flag=True,
+              help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.")
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
-    store: MessageStore, target: Path, form: str | None, raw_body: bool, resume: bool, force: bool, **options: Any
+    store: MessageStore, target: Path, form: str | None, raw_body: bool, containers: bool, resume: bool, force: bool,
+    **options: Any,
 ) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
@@ -91,8 +97,10 @@ def export(
     note_elsewhere(store, conditions["topics"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
     conditions["columns"] = [*message_fields(), *extra]
+    has_containers = containers or raw_body
     if target != STANDARD_OUTPUT:
-        asked = json.loads(json.dumps({"store": str(store.path), "format": form, **conditions}))
+        asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
+        asked = json.loads(json.dumps(asked))
         export_file(store, conditions, asked, target, resume, force)
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
@@ -100,11 +108,11 @@ def export(
         write = text_writer(sys.stdout, form, conditions["columns"], is_first=True)
         log, begin = store.commit_log, conditions["begin_offset"] or 0
         conditions["begin_offset"] = max(begin, log.min_phy_offset)
-        report_results(store, target, conditions, [copy_messages(log, conditions, write)])
+        report_results(store, target, conditions, [copy_messages(log, conditions, has_containers, write)])
 
 
 def copy_messages(
-    log: CommitLog, conditions: dict[str, Any], write: Callable[[MessageBatch], object],
+    log: CommitLog, conditions: dict[str, Any], has_containers: bool, write: Write,
     progress: Callable[[int], object] = lambda position: None,
 ) -> PieceResult:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
@@ -112,8 +120,9 @@ def copy_messages(
     scan.warns = False  # the command writes one warning for all pieces together
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
-        write(batch)
-        rows += len(batch)
+        for messages in [batch] if has_containers else without_containers(log, [batch]):
+            write(messages)
+            rows += len(messages)
         if unseen:
             unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
@@ -235,6 +244,7 @@ def piece_paths(work: Path) -> list[Path]:
 def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> None:
     """Write the pieces that are missing, one for each file of the log."""
     start, end, form = state["begin"], state["end"], state["asked"]["format"]
+    has_containers = state["asked"]["containers"]
     complete = piece_paths(work)
     position = int(complete[-1].stem.split("-")[1]) if complete else start
     with bar() as progress:
@@ -248,7 +258,7 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
             with open_piece(work / "piece.tmp", form, conditions["columns"], is_first=position == start) as write:
-                state["pieces"][str(position)] = copy_messages(log, conditions | bounds, write, show)
+                state["pieces"][str(position)] = copy_messages(log, conditions | bounds, has_containers, write, show)
             save_state(work, state)
             publish(work / "piece.tmp", work / f"{position:020}-{stop:020}.piece")
             position = stop
@@ -257,19 +267,28 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
 @contextmanager
 def open_piece(
     path: Path, form: str, columns: list[str], *, is_first: bool
-) -> Iterator[Callable[[MessageBatch], object]]:
+) -> Iterator[Write]:
     """Open a new piece in a ``with`` block. Yield the function that writes a batch to it."""
     if form in TABLES:
         with table_writer(path, form, columns) as table:
-            yield lambda batch: table.write(batch.to_arrow())
+            yield lambda messages: table.write(to_arrow(messages, columns))
         return
     with path.open("w", encoding="utf-8", newline="") as file:
         yield text_writer(file, form, columns, is_first=is_first)
 
 
+def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str]) -> Any:
+    """Return messages as a record batch of pyarrow."""
+    if isinstance(messages, MessageBatch):
+        return messages.to_arrow()
+    names = {MESSAGE_FIELDS[name].name: name for name in columns}
+    rows = [{name: getattr(message, field) for name, field in names.items()} for message in messages]
+    return import_extra("pyarrow", "arrow").RecordBatch.from_pylist(rows, message_schema(columns))
+
+
 def text_writer(
     file: TextIO, form: str, columns: list[str], *, is_first: bool
-) -> Callable[[MessageBatch], object]:
+) -> Write:
     """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header."""
     is_terminal = file.isatty()
     if form in CSV_FORMS and is_first:

@@ -1,0 +1,49 @@
+"""Show the messages of inner batches in place of the records that contain them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+
+from rocketstore.errors import StoreError
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.compression import BODY_ERRORS
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
+
+__all__ = ["NEEDED_COLUMNS", "containers_option", "messages_of", "without_containers"]
+
+NEEDED_COLUMNS = ("phy_offset", "sys_flag")  # of the batches that ``without_containers`` gets
+
+
+def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--containers``, for commands that else show the messages of an inner batch."""
+    text = "Show the record of an inner batch as one message, not the messages in it."
+    return click.option("--containers", is_flag=True, help=text)(command)
+
+
+def without_containers(
+    log: CommitLog, batches: Iterable[MessageBatch]
+) -> Iterator[MessageBatch | Sequence[Message]]:
+    """Yield batches in which the messages of each inner batch replace the record of the inner batch."""
+    for batch in batches:
+        has_containers = bool(len(batch)) and bool((batch.sys_flag & INNER_BATCH).any())
+        yield [one for message in batch for one in messages_of(log, message)] if has_containers else batch
+
+
+def messages_of(log: CommitLog, message: Message) -> list[Message]:
+    """Return the messages of an inner batch. Return any other message, and one that cannot be decoded, itself.
+
+    Parameters: message: with ``NEEDED_COLUMNS``; the record is read again for its other fields.
+    """
+    if not message.sys_flag & INNER_BATCH:
+        return [message]
+    try:
+        record = log.find_message(message.phy_offset)
+        found = [] if record is None else record.decode_batch()
+    except (StoreError, *BODY_ERRORS):
+        return [message]
+    for one in found:
+        one.sys_flag &= ~(INNER_BATCH | NEEDS_UNWRAP)
+    return found or [message]

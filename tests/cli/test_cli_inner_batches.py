@@ -1,0 +1,117 @@
+"""Inner batches: commands show the messages in them, and ``--containers`` shows the records."""
+
+import json
+
+import pytest
+from support import stores
+from support.cli import golden, rows, run
+from support.puts import open_store
+
+import rocketstore
+from rocketstore import Message
+from rocketstore.messages.message import inner_messages
+
+BATCH = "batch-5.5.0"
+INNER = 0x80
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A plain message, a batch of three, and another plain message; all have the key k."""
+    root = tmp_path_factory.mktemp("inner") / "store"
+    with open_store(root) as opened:
+        opened.create_topic("Batches", 1, queue_type="BatchCQ")
+        opened.put_message(Message("Plain", b"first", queue_id=0))
+        parts = [Message("Batches", b"part %d" % n, keys=[f"k{n}"], tags="A") for n in range(3)]
+        opened.put_message(Message.batch("Batches", parts, queue_id=0, keys=["k"], compress="zlib"))
+        opened.put_message(Message("Plain", b"last", queue_id=0))
+    return root
+
+
+def bodies(result, **options):
+    return [row["body"] for row in rows(result, **options)]
+
+
+def test_cat_shows_the_messages_in_a_batch(store):
+    found = rows(run("cat", store))
+    assert [row["body"] for row in found] == ["first", "part 0", "part 1", "part 2", "last"]
+    parts = found[1:4]
+    assert [row["queueOffset"] for row in parts] == [0, 1, 2]
+    assert [row["keys"] for row in parts] == [["k0"], ["k1"], ["k2"]]
+    assert {row["sysFlag"] & 0xC0 for row in parts} == {0}
+    assert len({row["phyOffset"] for row in parts}) == 1
+
+
+def test_containers_are_shown_if_asked_for(store):
+    _, container, _ = rows(run("cat", store, "--containers"))
+    assert container["sysFlag"] & INNER
+    assert container["properties"]["INNER_NUM"] == "3"
+
+
+def test_limits_and_columns_are_those_of_messages(store):
+    assert bodies(run("cat", store, "--limit", 3)) == ["first", "part 0", "part 1"]
+    found = rows(run("cat", store, "--topic", "Batches", "--columns", "keys,queueOffset"))
+    assert found == [{"keys": [f"k{n}"], "queueOffset": n} for n in range(3)]
+
+
+def test_get_begins_within_a_batch(store):
+    assert bodies(run("get", store, "Batches", 0, 1, "--limit", 2)) == ["part 1", "part 2"]
+    assert bodies(run("get", store, "Batches", 0, 0)) == ["part 0"]
+    (container,) = rows(run("get", store, "Batches", 0, 1, "--containers"))
+    assert container["sysFlag"] & INNER
+
+
+def test_query_shows_the_messages_of_a_batch_newest_first(store):
+    query = ["query", store, "--topic", "Batches", "--key", "k"]
+    result = run(*query)
+    assert bodies(result) == ["part 2", "part 1", "part 0"]
+    assert result.stderr == "3 found\n"
+    assert bodies(run(*query, "--limit", 1)) == ["part 2"]
+    assert bodies(run("query", store, "--since", 0)) == ["first", "part 0", "part 1", "part 2", "last"]
+    assert len(rows(run(*query, "--containers"))) == 1
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+def test_export_writes_the_messages_of_batches(store, tmp_path, form):
+    result = run("export", store, tmp_path / f"out.{form}")
+    assert result.stderr.endswith(": 5 messages\n")
+    assert run("import", tmp_path / f"out.{form}", tmp_path / "new", "--small").exit_code == 0
+    new, old = (rows(run("cat", root)) for root in (tmp_path / "new", store))
+    assert [(row["topic"], row["body"], row["properties"]) for row in new] == [
+        (row["topic"], row["body"], row["properties"]) for row in old
+    ]
+    assert run("export", store, tmp_path / f"raw.{form}", "--raw-body").stderr.endswith(": 3 messages\n")
+    assert run("export", store, tmp_path / f"containers.{form}", "--containers").stderr.endswith(": 3 messages\n")
+
+
+def test_cat_shows_what_rocketmq_put_into_batches():
+    found = rows(run("cat", golden(BATCH), "--columns", "phyOffset,queueOffset"))
+    with rocketstore.open(golden(BATCH)) as opened:
+        expected = 0
+        for message in stores.dump(BATCH)["message"]:
+            is_inner = message["sysFlag"] & INNER
+            record = opened.look_message_by_offset(message["physicalOffset"])
+            expected += len(list(inner_messages(record.body, 0))) if is_inner else 1
+    assert len(found) == expected > len(stores.dump(BATCH)["message"])
+
+
+def test_a_batch_that_cannot_be_decoded_is_shown_as_it_is(tmp_path):
+    with open_store(tmp_path) as opened:
+        opened.create_topic("Batches", 1, queue_type="BatchCQ")
+        opened.put_message(Message.batch("Batches", [Message("Batches", b"x" * 40)], queue_id=0))
+    path = min((tmp_path / "commitlog").iterdir())
+    data = bytearray(path.read_bytes())
+    data[88:92] = (7).to_bytes(4, "big")  # the size of the first message in the body
+    path.write_bytes(data)
+    (row,) = rows(run("cat", tmp_path))
+    assert row["sysFlag"] & INNER
+
+
+@pytest.mark.parametrize("name", [BATCH, "rich-5.5.0", "lmq-5.5.0"])
+def test_messages_is_the_same_number_in_info_ls_and_verify(name, tmp_path):
+    counted = sum(row["messages"] for row in rows(run("ls", golden(name))))
+    (info,) = rows(run("info", golden(name)))
+    assert info["messages"] == counted
+    assert run("verify", golden(name)).stderr.split()[0] == f"{counted:,}"
+    report = json.loads(json.dumps(rocketstore.verify(golden(name)).to_dict()))
+    assert (report["messages"], report["records"]) == (counted, len(stores.dump(name)["message"]))
