@@ -79,12 +79,14 @@ class StoreLockedError(StoreError):
 class SettingError(ValueError):
     """A size or a directory must be given, or the files contradict it.
 
-    Attributes: ``settings``, the fields of ``StoreConfig`` to set.
+    Attributes: ``settings``, the fields of ``StoreConfig`` to set; ``suggested``, the probable values of these fields,
+    from the files or RocketMQ's defaults, or an empty dict.
     """
 
-    def __init__(self, reason: str, *settings: str) -> None:
+    def __init__(self, reason: str, *settings: str, suggested: dict[str, int] | None = None) -> None:
         super().__init__(reason, *settings)
         self.settings = settings
+        self.suggested = suggested or {}
 
     def __str__(self) -> str:
         return str(self.args[0])

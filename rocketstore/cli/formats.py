@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.text import escaped, note, printable
+from rocketstore.cli.text import WORDS, escaped, note, printable
+from rocketstore.cli.text import command as shell_command
 from rocketstore.config import camel_case
 from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
@@ -131,15 +132,20 @@ def error_text(error: object) -> str:
 
 def option_hint(error: object) -> str:
     """Return the options of the running command that set the settings an error names; an empty string without one."""
-    settings = error.settings if isinstance(error, SettingError) else ()
     context = click.get_current_context(silent=True)
-    if context is None or not settings:
+    if context is None or not isinstance(error, SettingError) or not error.settings:
         return ""
+    settings = error.settings
     command = context.command
     if isinstance(command, click.Group):
         command = command.get_command(context, context.invoked_subcommand or "") or command
     options = {name for parameter in command.params for name in parameter.opts}
     own = [OPTIONS[name] for name in settings if OPTIONS.get(name) in options]
+    words = context.meta.get(WORDS, [])
+    if words and len(own) == len(settings) and not set(own) & set(words):
+        values = (error.suggested.get(name, "N") for name in settings)
+        given = [str(word) for pair in zip(own, values, strict=True) for word in pair]
+        return f": {shell_command(words[0], *given, *words[1:])}"
     if len(own) < len(settings) and "--broker-conf" in options:
         return f" ({' and '.join(map(camel_case, settings))} in --broker-conf FILE)"
     return f" ({' and '.join(own)})" if own else ""

@@ -11,7 +11,7 @@ import click
 
 import rocketstore as package
 from rocketstore.cli import INTERRUPTED, NO_READER, is_of_cli_extra
-from rocketstore.cli.text import printable
+from rocketstore.cli.text import WORDS, printable
 from rocketstore.errors import StoreError
 from rocketstore.text_values import find_similar
 
@@ -68,9 +68,14 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        words = list(args)  # click removes words from the list
         with errors_in_one_line():
-            return super().make_context(*args, **settings)
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[WORDS] = words
+        return context
 
     def invoke(self, ctx: click.Context) -> object:
         with errors_in_one_line(ctx):

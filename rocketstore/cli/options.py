@@ -1,6 +1,6 @@
 """Options and arguments that several commands share."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ from rocketstore.config import StoreConfig
 from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.layout.geometry import known_config
+from rocketstore.layout.geometry import PATHS, read_saved, saved_path
 from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import parse_size, parse_time
 
 __all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options"]
-__all__ += ["broker_config", "config_with", "refusing", "scan_conditions", "selection_options", "size_option"]
+__all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
-__all__ += ["once_option", "write_elsewhere_option"]
+__all__ += ["once_option", "size_option", "write_elsewhere_option"]
 
 Command = Callable[..., Any]
 BROKER_CONF = "rocketstore.broker_conf"  # keys of click.Context.meta
@@ -162,16 +162,19 @@ def broker_config(ctx: click.Context, compat: str | None = None) -> StoreConfig 
     return None if path is None else StoreConfig.from_broker_conf(path, compat=compat or DEFAULT_COMPAT)
 
 
-def config_with(
-    config: StoreConfig | None, store: Path, *, replaced: Collection[str] = (), **settings: Any
-) -> StoreConfig | None:
+def config_with(config: StoreConfig | None, store: Path, **settings: Any) -> StoreConfig | None:
     """Return a configuration with the settings that an option gave. Without such a setting, return ``config`` itself.
 
-    Parameters: config: None stands for the known configuration of the store. replaced: as for ``known_config``.
-    settings: fields of StoreConfig; a setting that is None or False was not given.
+    Parameters: config: None stands for the settings that the store was last written with. settings: fields of
+    StoreConfig; a setting that is None or False was not given.
     """
     given = {name: value for name, value in settings.items() if value}
-    return replace(config or known_config(store, replaced=replaced), **given) if given else config
+    if not given:
+        return config
+    if config is None:  # the paths in a copy of a store lead to the original: they must be given
+        saved = read_saved(saved_path(store))
+        config = StoreConfig(**{name: value for name, value in saved.items() if name not in PATHS})
+    return replace(config, **given)
 
 
 def open_store(ctx: click.Context, param: click.Parameter, path: Path) -> MessageStore:
@@ -235,6 +238,13 @@ def geometry_options(command: Command) -> Command:
         option("--slots", 1, "The broker's maxHashSlotNum, if the index files do not show it."),
         option("--items", 2, "The broker's maxIndexNum. A file has room for one item less."),
     )
+
+
+def geometry_settings(geometry: IndexGeometry | None) -> dict[str, Any]:
+    """Return the fields of StoreConfig for the values of ``geometry_options``."""
+    if geometry is None:
+        return {}
+    return {"max_hash_slot_num": geometry.hash_slot_num, "max_index_num": geometry.index_num}
 
 
 def keep_geometry(ctx: click.Context, param: click.Parameter, value: int | None) -> None:

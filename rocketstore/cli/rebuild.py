@@ -13,13 +13,15 @@ from rocketstore.cli.options import (
     broker_config,
     compat_option,
     config_with,
+    geometry_options,
+    geometry_settings,
     refusing,
     size_option,
     write_elsewhere_option,
 )
 from rocketstore.cli.progress import byte_progress
 from rocketstore.cli.text import note
-from rocketstore.config import DEFAULT_SIZES
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.limits import LONG_MAX
 from rocketstore.rebuild.files import zone_of
 from rocketstore.rebuild.rebuild import rebuild as rebuild_store
@@ -39,13 +41,15 @@ __all__ = ["rebuild"]
               help="Time zone of the names of index files, for example UTC.  [default: local]")
 @size_option("--memory", 0, LONG_MAX, default="1G", show_default=True, help="Approximate limit of the memory.")
 @click.option("--threads", type=COUNT, metavar="N", help="Threads that read the log.  [default: one per processor]")
+@geometry_options
 @broker_conf_option
 @write_elsewhere_option
 @format_option
 @click.pass_context
 def rebuild(
     ctx: click.Context, /, store: Path, index: bool, consume_queue: bool, topics: tuple[str, ...], out: Path | None,
-    compat: str | None, write_elsewhere: bool, output_format: str | None, **options: Any,
+    compat: str | None, write_elsewhere: bool, geometry: IndexGeometry | None, output_format: str | None,
+    **options: Any,
 ) -> None:
     """Build the consume queues and the index of STORE from its commit log. Stop the broker of STORE first.
 
@@ -59,8 +63,8 @@ def rebuild(
     with byte_progress("rebuild") as options["progress"]:
         try:
             settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere}
-            # rebuild_store finds the file sizes of the parts that it keeps.
-            config = config_with(broker_config(ctx, compat), store, replaced=DEFAULT_SIZES, **settings)
+            settings |= geometry_settings(geometry)
+            config = config_with(broker_config(ctx, compat), store, **settings)
             report = rebuild_store(store, config=config, **options)
         except KeyboardInterrupt:
             note(f"{out or store}: was interrupted; run the same command again, it starts from the beginning")

@@ -1,6 +1,7 @@
 """``rocketstore recover``: make a store sound after a crash."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,9 +12,12 @@ from rocketstore.cli.options import (
     broker_config,
     compat_option,
     config_with,
+    geometry_options,
+    geometry_settings,
     write_elsewhere_option,
 )
 from rocketstore.cli.text import note
+from rocketstore.index.geometry import IndexGeometry
 from rocketstore.recovery.recover import POLICIES
 from rocketstore.recovery.recover import recover as recover_store
 from rocketstore.recovery.report import RecoveryReport
@@ -26,13 +30,14 @@ __all__ = ["recover"]
 @click.option("--policy", type=click.Choice(POLICIES), default="complete", show_default=True)
 @click.option("--dry-run", is_flag=True, help="Only show the steps.")
 @compat_option("The RocketMQ release to recover as.  [default: the release that STORE names as its writer, else 5.5.1]")
+@geometry_options
 @broker_conf_option
 @write_elsewhere_option
 @format_option
 @click.pass_context
 def recover(
     ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, write_elsewhere: bool,
-    output_format: str | None,
+    geometry: IndexGeometry | None, output_format: str | None,
 ) -> None:
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 
@@ -41,11 +46,14 @@ def recover(
 
     The exit status is 1 if the log was cut.
     """
-    config = config_with(broker_config(ctx, compat), store, compat=compat, write_elsewhere=write_elsewhere)
+    settings: dict[str, Any] = {"compat": compat, "write_elsewhere": write_elsewhere, **geometry_settings(geometry)}
+    config = config_with(broker_config(ctx, compat), store, **settings)
     report = recover_store(store, policy=policy, dry_run=dry_run, config=config)
     steps = ((action.what, str(action.path), action.offset, action.size) for action in report.actions)
     write_list(("what", "path", "offset", "size"), steps, output_format, paths_below(store))
     note(summary_of(report))
+    for text in report.notes:
+        note(text)
     if any(action.what in ("save", "undo") for action in report.actions):
         raise click.exceptions.Exit(1)
 

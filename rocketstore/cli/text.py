@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import click
 
-__all__ = ["command", "escaped", "note", "printable"]
+__all__ = ["WORDS", "command", "escaped", "note", "printable"]
+
+WORDS = "rocketstore.words"  # key of click.Context.meta: the words of the command line
 
 
 def printable(text: str) -> str:

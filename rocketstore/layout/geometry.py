@@ -30,6 +30,7 @@ from rocketstore.queue.queue_directories import queue_directories
 
 __all__ = [
     "known_config",
+    "planning_config",
     "read_saved",
     "require_batch_size",
     "require_sizes",
@@ -77,6 +78,23 @@ def writing_config(store_path_root_dir: str | os.PathLike[str], config: StoreCon
     return with_default_sizes(known)
 
 
+def planning_config(root: Path, config: StoreConfig | None) -> tuple[StoreConfig, tuple[str, ...]]:
+    """Return the configuration for a dry run, and notes on its sizes that no file shows for certain.
+
+    The files suggest these sizes. Without files they are RocketMQ's defaults. Raises: as ``writing_config``.
+    """
+    try:
+        return writing_config(root, config), ()
+    except SettingError as error:
+        if not error.suggested:
+            raise
+        sizes: dict[str, Any] = error.suggested
+    base = config or StoreConfig(**read_saved(saved_path(root)))
+    shown = ", ".join(f"{name}={size}" for name, size in sizes.items())
+    note = f"{root}: no file shows these sizes for certain, and the steps suppose them: {shown}"
+    return writing_config(root, replace(base, **sizes)), (note,)
+
+
 def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
     """Raise ValueError for unknown sizes: the broker would not load files that were made with another size."""
     unknown = [name for name in names if getattr(known, name) is None]
@@ -86,7 +104,7 @@ def require_sizes(root: Path, known: StoreConfig, names: Iterable[str]) -> None:
         raise SettingError(
             f"{root}: no file shows {', '.join(unknown)}: give them, or the broker's configuration "
             f"(StoreConfig.from_broker_conf); RocketMQ's defaults are {defaults}{hint}",
-            *unknown,
+            *unknown, suggested={name: DEFAULT_SIZES[name] for name in unknown},
         )
 
 
@@ -252,12 +270,13 @@ def _shown_geometry(paths: list[Path]) -> IndexGeometry:
     try:
         return geometry_of(paths, for_writing=True)
     except ValueError:
-        hint = ": config=StoreConfig(...)"
+        hint, suggested = ": config=StoreConfig(...)", {}
     with contextlib.suppress(ValueError, CorruptFileError):
         slots, items = geometry_of(paths[:1], for_writing=False)
         hint = f" (it looks like config=StoreConfig({SLOTS}={slots}, {ITEMS}={items}))"
+        suggested = {SLOTS: slots, ITEMS: items}
     reason = f"{paths[0].parent}: give {SLOTS} and {ITEMS}, which do not follow from the files{hint}"
-    raise SettingError(reason, SLOTS, ITEMS)
+    raise SettingError(reason, SLOTS, ITEMS, suggested=suggested)
 
 
 def _check_items(paths: list[Path], geometry: IndexGeometry) -> None:

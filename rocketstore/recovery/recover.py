@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from rocketstore.config import StoreConfig, require_config
+from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.storage import local_path
-from rocketstore.layout.geometry import require_batch_size, require_store, writing_config
+from rocketstore.layout.geometry import (
+    planning_config,
+    require_batch_size,
+    require_store,
+    save_geometry,
+    writing_config,
+)
 from rocketstore.layout.layout import look_at_store, require_file_log
 from rocketstore.layout.places import lock_for_writing, require_log_directory, require_own_places
 from rocketstore.recovery.apply import apply_plan
@@ -43,8 +49,9 @@ def recover(
         only the last 64 MiB of the log for records without units or items, and does not notice that the directory of a
         queue is missing. "broker" does what a broker of ``config.compat``, 5.3.3, 5.5.0 or 5.5.1, does at its next
         start. Bytes that it cuts off the log are saved too.
-    dry_run : change nothing, not even the lock file, and only report the steps.
-    config : sizes of files, as for ``open``.
+    dry_run : change nothing, not even the lock file, and only report the steps. Sizes that no file shows for certain
+        are supposed, and the notes of the report say so.
+    config : sizes of files, as for ``open``. The policy "complete" saves given sizes in ``config/rocketstore.json``.
 
     Returns
     -------
@@ -72,7 +79,8 @@ def recover(
     layout.require_config_files("read, and only the topics tell which queues are batch queues")
     require_log_directory(root, given)
     require_own_places(root, given)
-    config = writing_config(root, config)
+    has_sizes = any(getattr(given, name) is not None for name in DEFAULT_SIZES)
+    config, notes = planning_config(root, config) if dry_run else (writing_config(root, config), ())
     if batch_topics(read_topics(root, config)):
         require_batch_size(config)
     if policy == "broker":
@@ -82,10 +90,10 @@ def recover(
         raise ValueError(f"compat={config.compat!r}: policy 'broker' supports {known}")
     if dry_run:
         if policy == "broker":
-            return dry_run_as_broker(root, config)
+            return replace(dry_run_as_broker(root, config), notes=notes)
         plan = plan_recovery(root, config)
         with plan.store.log:
-            return plan.report(dry_run=True)
+            return replace(plan.report(dry_run=True), notes=notes)
     with lock_for_writing(root, given):
         if policy == "broker":
             report = recover_as_broker(root, config)
@@ -94,6 +102,8 @@ def recover(
             with plan.store.log:
                 apply_plan(plan)
                 report = plan.report()
+            if has_sizes:
+                save_geometry(root, config)
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
         return report

@@ -36,7 +36,7 @@ class RecoveryReport:
 
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
-    dry_run: whether nothing was changed.
+    dry_run: whether nothing was changed. notes: what a dry run supposed, because no file shows it.
     """
 
     policy: str
@@ -45,3 +45,4 @@ class RecoveryReport:
     max_phy_offset: int
     actions: Sequence[RecoveryAction]
     dry_run: bool = False
+    notes: Sequence[str] = ()

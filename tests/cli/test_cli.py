@@ -342,9 +342,9 @@ def imported(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["query", "STORE", "--topic", "T", "--key", "k"], ["--slots and --items"]),
-        (["import", "in.json", "STORE"], ["--slots and --items"]),
-        (["recover", "STORE"], ["maxHashSlotNum and maxIndexNum in --broker-conf FILE"]),
+        (["query", "STORE", "--topic", "T", "--key", "k"], [": rocketstore query --slots N --items N STORE --topic T"]),
+        (["import", "in.json", "STORE"], [": rocketstore import --slots N --items N in.json STORE"]),
+        (["recover", "STORE"], [": rocketstore recover --slots N --items N STORE"]),
         (["salvage", "STORE", "--out", "store/x"], ["store/x is inside"]),
     ],
     ids=lambda value: value[0],
@@ -352,7 +352,7 @@ def imported(tmp_path):
 def test_an_error_about_settings_names_the_options_of_the_command(arguments, words, imported, monkeypatch):
     monkeypatch.chdir(imported.parent)
     result = run(*(imported if argument == "STORE" else argument for argument in arguments))
-    assert_one_line(result, *words)
+    assert_one_line(result, *(word.replace("STORE", str(imported)) for word in words))
 
 
 def test_a_writer_that_is_in_the_way_is_named_without_the_librarys_modes(imported):

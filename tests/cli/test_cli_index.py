@@ -69,7 +69,7 @@ def test_info_of_one_file(index):
 
 def test_info_of_an_empty_file_says_that_there_is_no_time(tmp_path):
     IndexFile.create(tmp_path / "1", hash_slot_num=97, index_num=1000).close()
-    assert_one_line(run("info", tmp_path / "1"), tmp_path / "1", "--slots and --items")
+    assert_one_line(run("info", tmp_path / "1"), tmp_path / "1", "rocketstore info --slots N --items N ")
     (row,) = rows(run("info", tmp_path / "1", *GEOMETRY))
     assert (row["items"], row["beginTimestamp"], row["endTimestamp"]) == (0, None, None)
 

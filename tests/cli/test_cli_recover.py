@@ -148,4 +148,4 @@ def test_an_index_of_unknown_geometry_is_reported_with_the_options_of_the_comman
     (store / "config" / "rocketstore.json").unlink()
     result = run("recover", store)
     assert_one_line(result, "it looks like config=StoreConfig(max_hash_slot_num=100, max_index_num=1000)",
-                    "(maxHashSlotNum and maxIndexNum in --broker-conf FILE)")
+                    f": rocketstore recover --slots 100 --items 1000 {store}")

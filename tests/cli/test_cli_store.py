@@ -413,7 +413,7 @@ def test_query_says_that_there_are_more_than_it_shows():
 def test_query_takes_the_geometry_of_an_index_that_does_not_show_it(tmp_path):
     make_store(tmp_path, [{"topic": "T", "body": b"b"}])
     question = ["query", tmp_path, "--topic", "T", "--key", "k"]
-    assert_one_line(run(*question), "--slots and --items")
+    assert_one_line(run(*question), "rocketstore query --slots N --items N ")
     assert_one_line(run(*question, "--slots", 97, "--items", 400), "no message was found")
     assert_one_line(run(*question, "--slots", 9, "--items", 100), "9 slots and 100 items")
     assert_one_line(run("info", tmp_path, "--slots", 9, "--items", 100), "9 slots and 100 items")

@@ -24,6 +24,7 @@ from rocketstore.cli.options import (
     broker_config,
     config_with,
     geometry_options,
+    geometry_settings,
     size_option,
     write_elsewhere_option,
 )
@@ -130,8 +131,7 @@ def config_of(
     given: dict[str, Any] = {}
     if log_file_size is not None:
         given["mapped_file_size_commit_log"] = log_file_size
-    if geometry is not None:
-        given |= {"max_hash_slot_num": geometry.hash_slot_num, "max_index_num": geometry.index_num}
+    given |= geometry_settings(geometry)
     if small or given:
         config = replace(config or (StoreConfig.small() if small else StoreConfig()), **given)
     return config
