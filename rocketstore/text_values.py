@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["find_similar", "format_time", "parse_integer", "parse_size", "parse_time"]
+__all__ = ["find_similar", "format_duration", "format_time", "parse_integer", "parse_size", "parse_time"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
@@ -79,6 +79,16 @@ def format_time(timestamp: int) -> str | None:
     except OverflowError:
         return f"{timestamp} ms"
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_duration(seconds: int) -> str:
+    """Return a duration in its two largest units, such as 45s, 3m 5s, 2h 0m or 4d 7h."""
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
+    first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2])
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:

@@ -17,7 +17,7 @@ from rocketstore.errors import SettingError, StoreError, text_of
 from rocketstore.messages.text_rows import Row
 
 __all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "Row", "csv_line", "error_text", "finish", "format_option"]
-__all__ += ["json_line", "line_writer", "paths_below", "report", "write_list", "write_parts", "write_rows"]
+__all__ += ["is_table", "json_line", "line_writer", "paths_below", "report", "write_list", "write_parts", "write_rows"]
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
@@ -46,8 +46,8 @@ def write_rows(
     the widths of the first.
     """
     terminal = sys.stdout.isatty()
-    form = output_format or ("table" if terminal else "json")
-    if form == "table":
+    form = output_format or "json"
+    if is_table(output_format):
         from rocketstore.cli.tables import write_tables  # rich takes long to import
 
         write_tables(map(for_people or list, filter(None, batches)), is_stream=is_stream)
@@ -61,6 +61,11 @@ def write_rows(
         sys.stdout.flush()
     if header and columns:
         sys.stdout.write(csv_line(columns))
+
+
+def is_table(output_format: str | None) -> bool:
+    """Return whether rows are written as a table. Parameters: output_format: None for the default."""
+    return output_format == "table" or (output_format is None and sys.stdout.isatty())
 
 
 def write_list(

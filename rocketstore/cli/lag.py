@@ -1,9 +1,13 @@
 """``rocketstore lag``: show how far consumers are behind."""
 
+import time
+from collections.abc import Sequence
+from itertools import groupby
+
 import click
 
 from rocketstore.cli.completion import complete_groups
-from rocketstore.cli.formats import finish, format_option, write_list
+from rocketstore.cli.formats import Row, finish, format_option, is_table, write_rows
 from rocketstore.cli.options import store_argument
 from rocketstore.cli.store_notes import note_elsewhere
 from rocketstore.cli.text import command, note
@@ -11,17 +15,25 @@ from rocketstore.config import camel_case
 from rocketstore.state.config_values import LMQ_OFFSETS, OFFSETS
 from rocketstore.store.lag import ConsumerLag
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import find_similar
+from rocketstore.text_values import find_similar, format_duration
 
 __all__ = ["lag"]
+
+AGE = "oldestAgeSeconds"
+COLUMNS = [*map(camel_case, ConsumerLag._fields), AGE]
+TOTALS = ["group", "topics", "queues", "lag", "oldestTimestamp", AGE]
 
 
 @click.command()
 @store_argument
 @click.option("--group", shell_complete=complete_groups, help="Only this consumer group.")
+@click.option("--totals", is_flag=True, help="Only show the sum for each group.")
 @format_option
-def lag(store: MessageStore, group: str | None, output_format: str | None) -> None:
+def lag(store: MessageStore, group: str | None, totals: bool, output_format: str | None) -> None:
     """Show the number of messages that each consumer group has not consumed yet, for each queue.
+
+    A table also has the sum for each group; --totals shows only the sums. The age is that of the oldest message that
+    the group has not consumed. topicExists is false for offsets of a topic that was deleted.
 
     The offsets are read from config/consumerOffset.json. A broker with enableLmq keeps them in
     config/lmqConsumerOffset.json instead.
@@ -41,5 +53,47 @@ def lag(store: MessageStore, group: str | None, output_format: str | None) -> No
              f"broker's properties file has enableLmq=true. A broker with enableLmq=true reads {LMQ_OFFSETS}, any "
              f"other broker reads {OFFSETS}.")
     note_elsewhere(store, {entry.topic for entry in lags})
-    write_list([camel_case(name) for name in ConsumerLag._fields], lags, output_format)
+    now = time.time_ns() // 1_000_000
+    if not totals:
+        write_rows([[row_of(entry, now) for entry in lags]], output_format, for_people, columns=COLUMNS)
+    if totals or is_table(output_format):
+        write_rows([total_rows(lags, now)], output_format, totals_for_people, columns=TOTALS)
     finish([*problems, *(entry.problem for entry in lags if entry.problem is not None)])
+
+
+def row_of(entry: ConsumerLag, now: int) -> Row:
+    return dict(zip(COLUMNS, (*entry, age(entry.oldest_timestamp, now)), strict=True))
+
+
+def age(timestamp: int | None, now: int) -> int | None:
+    """Return the age of a message in seconds; None without a message. Parameters: timestamp, now: epoch ms."""
+    return None if timestamp is None else max(now - timestamp, 0) // 1000
+
+
+def total_rows(lags: Sequence[ConsumerLag], now: int) -> list[Row]:
+    """Return a row for each group. A queue whose lag is unknown does not count."""
+    rows = []
+    for group, entries in groupby(lags, key=lambda entry: entry.group):
+        own = list(entries)
+        oldest = min((entry.oldest_timestamp for entry in own if entry.oldest_timestamp is not None), default=None)
+        counted = sum(entry.lag or 0 for entry in own)
+        values = group, len({entry.topic for entry in own}), len(own), counted, oldest, age(oldest, now)
+        rows.append(dict(zip(TOTALS, values, strict=True)))
+    return rows
+
+
+def for_people(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a table; problems are on standard error."""
+    return [{
+        "group": row["group"], "topic": row["topic"] + ("" if row["topicExists"] else " (does not exist)"),
+        "queueId": row["queueId"], "consumerOffset": row["consumerOffset"], "maxOffset": row["maxOffset"],
+        "lag": row["lag"], "age": age_text(row),
+    } for row in rows]
+
+
+def totals_for_people(rows: Sequence[Row]) -> list[Row]:
+    return [{name: row[name] for name in TOTALS[:-2]} | {"age": age_text(row)} for row in rows]
+
+
+def age_text(row: Row) -> str | None:
+    return None if row[AGE] is None else format_duration(row[AGE])

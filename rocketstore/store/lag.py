@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ class ConsumerLag(NamedTuple):
 
     ``problem`` says why the group cannot continue: the queue cannot be read, is lost, or ends before
     ``consumer_offset``. If the queue cannot be read or is lost, the two bounds and ``lag`` are None.
+    ``oldest_timestamp`` is the store time of the oldest message that the group has not consumed, epoch ms; None without
+    such a message, or if it cannot be read. ``topic_exists``: whether topics.json or the queues have the topic; offsets
+    of a deleted topic stay in the files.
     """
 
     group: str
@@ -27,16 +31,21 @@ class ConsumerLag(NamedTuple):
     max_offset: int | None
     lag: int | None
     problem: str | None = None
+    oldest_timestamp: int | None = None
+    topic_exists: bool = True
 
 
 def consumer_lag(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
     """Yield the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
     store.layout.require_config_files("read")
     config = store.broker_config
+    topics = set(config.topics)
+    with contextlib.suppress(StoreError, OSError):  # queues in RocksDB; a missing directory
+        topics |= {topic for topic, _ in store.queues()}
     for name, topic, queue_id, offset in config.next_offsets():
         if group in (None, name):
-            is_known = topic in config.topics  # offsets of a deleted topic stay in the files
-            yield lag_in_queue(store, ConsumerLag(name, topic, queue_id, offset, None, None, None), is_known)
+            lag = ConsumerLag(name, topic, queue_id, offset, None, None, None, topic_exists=topic in topics)
+            yield lag_in_queue(store, lag, topic in config.topics)
 
 
 def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool) -> ConsumerLag:
@@ -53,7 +62,19 @@ def lag_in_queue(store: StoreParts, lag: ConsumerLag, is_known: bool) -> Consume
     if offset > end:
         queue = f"{store.path}: {lag.topic}/{lag.queue_id}"
         problem = f"{queue}: consumer offset {offset} is beyond the queue's end, {end}"
-    return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0), problem=problem)
+    oldest = oldest_timestamp(store, lag, max(offset, least)) if offset < end else None
+    lag = lag._replace(problem=problem, oldest_timestamp=oldest)
+    return lag._replace(min_offset=least, max_offset=end, lag=max(end - offset, 0))
+
+
+def oldest_timestamp(store: StoreParts, lag: ConsumerLag, queue_offset: int) -> int | None:
+    """Return the store time of the message at a queue offset, epoch ms; None if its record cannot be read."""
+    with contextlib.suppress(StoreError, OSError, IndexError, KeyError):
+        unit = store.consume_queue(lag.topic, lag.queue_id)[queue_offset]
+        message = store.commit_log.find_message(unit.phy_offset)
+        if message is not None:
+            return int(message.store_timestamp)
+    return None
 
 
 def queue_bounds(store: StoreParts, topic: str, queue_id: int, had_messages: bool) -> tuple[int, int] | None:

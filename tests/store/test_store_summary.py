@@ -957,7 +957,8 @@ def test_consumer_lag_is_what_a_group_has_not_consumed_yet(tmp_path):
         rows = list(store.consumer_lag())
         asked = [("G", "T0", 0, 1), ("G", "T0", 2, 0), ("G", "T1", 1, 2), ("H", "Gone", 0, 7)]
         assert [row[:4] for row in rows] == asked
-        assert [row[4:] for row in rows] == [(0, 2, 1, None), (0, 2, 2, None), (0, 2, 0, None), (0, 0, 0, None)]
+        assert [row[4:8] for row in rows] == [(0, 2, 1, None), (0, 2, 2, None), (0, 2, 0, None), (0, 0, 0, None)]
+        assert [row.topic_exists for row in rows] == [True, True, True, False]
         assert list(store.consumer_lag("H")) == rows[3:]
         assert list(store.consumer_lag("Nobody")) == []
 
