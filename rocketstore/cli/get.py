@@ -1,11 +1,21 @@
 """``rocketstore get``: show messages by queue offset."""
 
+import contextlib
+
 import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import finish, format_option
 from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
-from rocketstore.cli.options import COUNT, OFFSET, QUEUE_ID, store_argument, tags_option
+from rocketstore.cli.options import (
+    COUNT,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    CommandOfOffsets,
+    offset_from_end,
+    store_argument,
+    tags_option,
+)
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
 from rocketstore.cli.text import command
 from rocketstore.limits import INT_MAX
@@ -20,22 +30,25 @@ from rocketstore.store.missing import describe_unknown_queue
 __all__ = ["get"]
 
 
-@click.command(epilog=BODY_RULE)
+@click.command(epilog=BODY_RULE, cls=CommandOfOffsets)
 @store_argument
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("queue_id", metavar="QUEUE", type=QUEUE_ID, shell_complete=complete_queue_ids)
-@click.argument("queue_offset", metavar="OFFSET", type=OFFSET)
+@click.argument("queue_offset", metavar="OFFSET", type=QUEUE_OFFSET)
 @click.option("--limit", "max_num", type=COUNT, default=1, show_default=True, help="Largest number of messages.")
 @tags_option('Only messages with one of these tags: "a || b".')
 @view_options
 @format_option
 def get(store: MessageStore, topic: str, queue_id: int, queue_offset: int, max_num: int, tags: str | None,
         view: MessageView, output_format: str | None) -> None:
-    """Show messages of a queue of STORE, beginning at a queue offset.
+    """Show messages of a queue of STORE, beginning at a queue offset. -1 is the last message, -2 the one before.
 
     The exit status is 1 if no message is found, and RocketMQ's status gives the reason. It is also 1 if a record is
     damaged.
     """
+    if queue_offset < 0:
+        with contextlib.suppress(KeyError):  # get_message answers for a missing queue
+            queue_offset = offset_from_end(store.consume_queue(topic, queue_id), queue_offset)
     found = store.get_message(topic, queue_id, queue_offset, max_num, tags=tags)
     note_elsewhere(store, [topic])
     place = f"{topic}, queue {queue_id}, offset"

@@ -5,8 +5,10 @@ from ipaddress import ip_address
 
 import click
 
+from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import Row, finish, format_option, write_rows
-from rocketstore.cli.options import store_argument
+from rocketstore.cli.options import CommandOfOffsets, offset_from_end, store_argument
+from rocketstore.cli.text import note
 from rocketstore.errors import CorruptFileError
 from rocketstore.kernels.commit_log import END
 from rocketstore.kernels.layout import (
@@ -32,11 +34,13 @@ from rocketstore.messages.system_flags import (
     TRANSACTION_TYPE,
 )
 from rocketstore.store.message_store import MessageStore
-from rocketstore.text_values import format_time
+from rocketstore.store.missing import describe_unknown_queue
+from rocketstore.text_values import format_time, parse_integer
 
 __all__ = ["hexdump"]
 
 MAGICS = {MAGIC_V1: "a message, V1", MAGIC_V2: "a message, V2", MAGIC_BLANK: "blank to the end of the file"}
+NEAR = 8 << 20  # bytes before an offset in which the record of the offset is searched first
 MAX_RECORD = 64 << 20  # bytes; a record with a larger size is read only up to the end of its fixed fields
 FLAGS = {0x1: "compressed", BORN_HOST_V6: "born host V6", STORE_HOST_V6: "store host V6", 0x80: "inner batch"}
 TRANSACTIONS = {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
@@ -45,22 +49,26 @@ FILE_NAME = 20  # the largest number of digits of an offset
 SHOWN = 256  # bytes of a field that a table shows
 
 
-@click.command()
+@click.command(cls=CommandOfOffsets)
 @store_argument
-@click.argument("where", metavar="OFFSET|ID")
+@click.argument("where", nargs=-1, required=True, metavar="OFFSET | ID | TOPIC QUEUE OFFSET",
+                shell_complete=complete_topics)
 @format_option
-def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
-    """Show one record of STORE field by field. The record is given by physical offset or by offset message id.
+def hexdump(store: MessageStore, where: tuple[str, ...], output_format: str | None) -> None:
+    """Show one record of STORE field by field.
+
+    The record is given by the physical offset of one of its bytes, by its offset message id, or by topic, queue id and
+    queue offset. The queue offset -1 is the last message of the queue.
 
     A damaged record is shown up to the field that does not fit, and the exit status is 1. A table shows the first 256
     bytes of each field.
     """
-    try:
-        offset = int(where) if where.isdecimal() and len(where) <= FILE_NAME else phy_offset_of(where)
-    except ValueError as error:
-        raise click.UsageError(f"{error}, or a physical offset") from error
     log = store.commit_log
+    offset = offset_of_queue(store, *where) if len(where) == 3 else phy_offset_in(where)
     log.ending.rule = None  # also show bytes after the end of the log
+    if (begin := find_begin(log, offset)) is not None:
+        note(f"{store.path}: byte {offset} is byte {offset - begin} of the record at {begin}")
+        offset = begin
     record = Record(record_bytes(log, offset), offset)
     try:
         record.read_fields()
@@ -72,6 +80,45 @@ def hexdump(store: MessageStore, where: str, output_format: str | None) -> None:
             log.get_messages([offset], columns=["phy_offset"], verify_crc=True)
         except (CorruptFileError, IndexError) as error:
             finish([error])
+
+
+def phy_offset_in(where: tuple[str, ...]) -> int:
+    """Return the physical offset that one word gives. Raises: UsageError."""
+    if len(where) != 1:
+        raise click.UsageError("give a physical offset, an offset message id, or TOPIC QUEUE OFFSET")
+    try:
+        return int(where[0]) if where[0].isdecimal() and len(where[0]) <= FILE_NAME else phy_offset_of(where[0])
+    except ValueError as error:
+        raise click.UsageError(f"{error}, or a physical offset") from error
+
+
+def offset_of_queue(store: MessageStore, topic: str, queue_id: str, queue_offset: str) -> int:
+    """Return the physical offset of the record at a queue offset. Raises: ClickException, UsageError."""
+    try:
+        number, at = parse_integer(queue_id), parse_integer(queue_offset)
+    except ValueError as error:
+        raise click.UsageError(f"QUEUE and OFFSET: {error}") from None
+    if problem := describe_unknown_queue(store, topic, number):
+        raise click.ClickException(problem)
+    queue = store.consume_queue(topic, number)
+    try:
+        return int(queue[offset_from_end(queue, at)].phy_offset)
+    except IndexError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def find_begin(log: CommitLog, offset: int) -> int | None:
+    """Return where the record begins that has a byte after its first at a physical offset; None without one."""
+    file = log.queue.find(offset)
+    if file is None or log.begins_record(offset):
+        return None
+    for begin in dict.fromkeys((max(file.file_from_offset, offset - NEAR), file.file_from_offset)):
+        scan = log.scan(begin, offset + 1, columns=["phy_offset", "size"], on_corrupt="skip")
+        for batch in scan:
+            inside = (batch.phy_offset < offset) & (offset < batch.phy_offset + batch.size)
+            if inside.any():
+                return int(batch.phy_offset[inside][0])
+    return None
 
 
 def record_bytes(log: CommitLog, offset: int) -> bytes:

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,13 @@ from rocketstore.disk.storage import local_path, to_path
 from rocketstore.errors import StoreError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.layout.geometry import PATHS, read_saved, saved_path
-from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX
+from rocketstore.limits import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
+from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.message_store import MessageStore
 from rocketstore.text_values import parse_size, parse_time
 
-__all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "STORE", "compat_option", "geometry_options"]
+__all__ = ["COUNT", "COUNT_OR_NONE", "OFFSET", "PATH", "QUEUE_ID", "QUEUE_OFFSET", "STORE", "CommandOfOffsets"]
+__all__ += ["compat_option", "geometry_options", "offset_from_end"]
 __all__ += ["broker_config", "config_with", "geometry_settings", "refusing", "scan_conditions", "selection_options"]
 __all__ += ["store_argument", "store_or_index_argument", "tags_option", "time_option", "time_options", "time_range"]
 __all__ += ["once_option", "size_option", "write_elsewhere_option"]
@@ -79,7 +82,21 @@ def compat_option(text: str) -> Callable[[Command], Command]:
 PATH, STORE = StorePath(remote=False), StorePath(remote=True)
 OFFSET = number(0, LONG_MAX)
 QUEUE_ID = number(INT_MIN, INT_MAX)
+QUEUE_OFFSET = number(LONG_MIN, LONG_MAX)
 COUNT, COUNT_OR_NONE = number(1, INT_MAX), number(0, INT_MAX)
+
+
+class CommandOfOffsets(click.Command):
+    """A command with an argument that may be a negative number, which click would take for an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(re.fullmatch("-[0-9]+", arg) for arg in args)
+        return super().parse_args(ctx, args)
+
+
+def offset_from_end(queue: ConsumeQueue, queue_offset: int) -> int:
+    """Return a queue offset. A negative number counts from the end of the queue: -1 is the last message."""
+    return queue_offset if queue_offset >= 0 else max(queue.max_queue_offset + queue_offset, queue.min_queue_offset, 0)
 
 
 def with_all(command: Command, *decorators: Callable[[Command], Command]) -> Command:

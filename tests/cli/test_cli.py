@@ -213,7 +213,7 @@ def test_programs_get_every_character(hostile):
         ["info", ".", "--slots", "5"],
         ["info", ".", "--items", "5"],
         ["info", ".", "--format", "xml"],
-        ["get", "STORE", "T", "0", "-1"],
+        ["get", "STORE", "T", "0", "-1x"],
         ["recover", ""],
         ["cat", "STORE", "--until", "5", "--since", "6"],
         ["cat", "STORE", "--begin-offset", "-1"],

@@ -45,10 +45,47 @@ def test_the_blank_at_the_end_of_a_file():
     assert [row["value"] for row in found] == [str(blank["size"]), "blank to the end of the file"]
 
 
-def test_a_place_where_no_record_is():
-    result = run("hexdump", golden(RICH), 100)
-    assert rows(result, exit_code=1)[1]["value"] == "no record begins here"
-    assert_one_line(result, "byte 100", "no message begins here")
+def test_a_place_where_no_record_is(tmp_path):
+    root = shutil.copytree(golden(RICH), tmp_path / "store")
+    file = min((root / "commitlog").iterdir())
+    data = bytearray(file.read_bytes())
+    data[4:8] = bytes(4)
+    file.write_bytes(data)
+    for offset in (0, 100):
+        result = run("hexdump", root, offset)
+        assert rows(result, exit_code=1)[1]["value"] == "no record begins here"
+        assert_one_line(result, f"byte {offset}", "no message begins here")
+
+
+def test_any_byte_of_a_record_shows_it(monkeypatch):
+    messages = stores.dump(RICH)["message"]
+    for message in messages[3::40]:
+        at, size = message["physicalOffset"], message["totalSize"]
+        expected = rows(run("hexdump", golden(RICH), at))
+        for offset in (at + 1, at + size // 2, at + size - 1):
+            result = run("hexdump", golden(RICH), offset)
+            assert rows(result) == expected
+            assert result.stderr == f"{golden(RICH)}: byte {offset} is byte {offset - at} of the record at {at}\n"
+    monkeypatch.setattr("rocketstore.cli.hexdump.NEAR", 1)
+    assert rows(run("hexdump", golden(RICH), at + 1)) == expected
+
+
+def test_a_record_is_given_by_its_place_in_a_queue():
+    for offset in (0, 5, -1, -2):
+        found = rows(run("hexdump", golden(RICH), "RichTopic", 1, offset))
+        (message,) = rows(run("get", golden(RICH), "RichTopic", 1, offset))
+        assert found == rows(run("hexdump", golden(RICH), message["phyOffset"]))
+
+
+@pytest.mark.parametrize(("place", "status", "words"), [
+    (["RichTopic", 9, 0], 1, "its queue ids are 0 to 2"), (["Richtopic", 0, 0], 1, "did you mean 'RichTopic'?"),
+    (["RichTopic", 0, 10**6], 1, "no unit"), (["RichTopic", "a", 0], 2, "QUEUE and OFFSET"),
+    (["RichTopic", 0], 2, "TOPIC QUEUE OFFSET"), (["--frmat", "json", 0], 2, "--frmat"),
+])  # fmt: skip
+def test_a_place_that_is_not_there_is_explained(place, status, words):
+    result = run("hexdump", golden(RICH), *place)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert words in result.stderr
 
 
 def test_an_offset_can_be_written_as_files_are_named():

@@ -270,6 +270,15 @@ def test_get_beyond_the_end_says_where_the_queue_is():
     assert_one_line(result, "RichTopic, queue 0, offset 99", "OFFSET_OVERFLOW_BADLY", "offsets 0 to 35")
 
 
+def test_get_counts_negative_offsets_from_the_end():
+    every = rows(run("get", golden(RICH), "RichTopic", 0, 0, "--limit", 100))
+    assert rows(run("get", golden(RICH), "RichTopic", 0, -1)) == every[-1:]
+    assert rows(run("get", golden(RICH), "RichTopic", 0, -3, "--limit", 2)) == every[-3:-1]
+    assert rows(run("get", golden(RICH), "RichTopic", 0, -(10**6), "--limit", 100)) == every
+    assert_one_line(run("get", golden(RICH), "nope", 0, -1), "there is no queue of topic 'nope'")
+    assert "No such option '--frmat'" in run("get", golden(RICH), "RichTopic", 0, 0, "--frmat", "csv").stderr
+
+
 def test_get_of_a_queue_that_is_missing():
     reason = "there is no queue of topic 'nope'"
     assert_one_line(run("get", golden(RICH), "nope", 0, 0), "NO_MATCHED_LOGIC_QUEUE", reason)
