@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from reference.commit_log import write_file
@@ -124,6 +125,22 @@ def test_tables_and_resumed_exports_do_not_go_to_standard_output(options, tmp_pa
     monkeypatch.chdir(tmp_path)
     assert run("export", golden(RICH), "-", *options).exit_code == 2
     assert files_in(tmp_path) == []
+
+
+def test_the_names_of_a_finished_export_reach_the_disk(tmp_path, monkeypatch):
+    """Its file is synced before it gets its name, and its directory afterwards, before the pieces are removed."""
+    from rocketstore.cli.transfer import export as module
+
+    calls = []
+    sync, replace, rmtree = module.sync_path, Path.replace, module.shutil.rmtree
+    monkeypatch.setattr(module, "sync_path", lambda path: calls.append(("sync", path.name)) or sync(path))
+    monkeypatch.setattr(Path, "replace", lambda old, new: calls.append(("rename", new.name)) or replace(old, new))
+    monkeypatch.setattr(module.shutil, "rmtree", lambda path: calls.append(("remove", path.name)) or rmtree(path))
+    export(RICH, tmp_path / "out.jsonl")
+    named = calls.index(("rename", "out.jsonl"))
+    assert calls[named - 1 : named + 3] == [
+        ("sync", "whole.tmp"), ("rename", "out.jsonl"), ("sync", tmp_path.name), ("remove", "out.jsonl.partial"),
+    ]
 
 
 # ---- whole or not at all -----------------------------------------------------------------------------------

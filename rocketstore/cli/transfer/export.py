@@ -231,9 +231,10 @@ def save_state(work: Path, state: dict[str, Any]) -> None:
 
 
 def publish(temporary: Path, path: Path) -> None:
-    """Flush a file to the disk, then rename it."""
+    """Flush a file to the disk, rename it, and flush the new name."""
     sync_path(temporary)
     temporary.replace(path)
+    sync_path(path.parent)
 
 
 def piece_paths(work: Path) -> list[Path]:
