@@ -77,7 +77,7 @@ $(VENV)/pip:
 
 $(VENV)/installed: pyproject.toml setup.py | $(VENV)/pip
 	$(PIP) --group build --group test
-	$(PIP) --no-build-isolation --editable '.[arrow,cli,codecs,spark]'
+	$(PIP) --no-build-isolation --editable '.[arrow,cli,codecs,report,spark]'
 	touch $(VENV)/built $@
 
 $(VENV)/built: $(EXTENSIONS)

@@ -34,6 +34,7 @@ COMMANDS = {  # their help in the group, in the order in which they are listed
     "import": "Put the messages of a file into a store.",
     "hexdump": "Show a record byte by byte.",
     "verify": "Check a store and show each problem.",
+    "report": "Write a page with charts about a store.",
     "recover": "Make a store sound after a crash.",
     "rebuild": "Build queues and index from the log alone.",
     "salvage": "Copy the sound messages of damaged files into a new store.",

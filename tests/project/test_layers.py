@@ -14,9 +14,9 @@ PACKAGE = Path(rocketstore.__file__).parent
 ROOMS = [  # each imports only itself and those before it
     "errors", "extras", "lazy", "limits", "text_values", "broker_file", "compat", "kernels", "disk", "messages",
     "config", "state", "log", "queue", "index", "layout", "dispatch", "jobs", "query", "recovery", "store",
-    "rebuild", "verify", "salvage", "__init__", "arrow", "spark", "cli", "__main__",
+    "rebuild", "verify", "salvage", "__init__", "report", "arrow", "spark", "cli", "__main__",
 ]
-THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec"]
+THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec", "vl_convert"]
 CYTHON_IMPORT = re.compile(r"^\s*(?:from\s+(\S+)\s+c?import|c?import\s+(\S+))", re.MULTILINE)
 
 SOURCES = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".pyi", ".pyx", ".pxd"))

@@ -1,0 +1,92 @@
+"""Make the report page of a store: the entry of this room."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import rocketstore
+from rocketstore.config import StoreConfig
+from rocketstore.errors import StoreError, text_of
+from rocketstore.extras import import_extra
+from rocketstore.report import sections
+from rocketstore.report.log_numbers import SAMPLES, LogNumbers
+from rocketstore.report.page import Section, render_page
+from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import format_time
+
+__all__ = ["SAMPLE", "make_report"]
+
+SAMPLE = 10 << 30  # bytes of the log that are read at most
+
+
+def make_report(
+    store: MessageStore,
+    *,
+    sample: int = SAMPLE,
+    config: StoreConfig | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
+) -> str:
+    """Make one HTML page about a store: its messages, queues, index, consumers, what may expire, and findings.
+
+    The page needs no other file and no network. The store is only read, and a broker may be running. A part that
+    cannot be read has the error instead of its charts.
+
+    Parameters
+    ----------
+    store : an open store.
+    sample : read at most this many bytes of the log, at least 160. If the log is larger, ranges spread evenly over it
+        are read, verify checks samples only, and the page says so.
+    config : for verify: as for ``rocketstore.verify``.
+    progress : called with the name of a step, the bytes that were read, and the bytes in total.
+
+    Returns
+    -------
+    The page. Encode it as UTF-8 with errors="backslashreplace", since paths may have bytes that are no UTF-8.
+
+    Raises
+    ------
+    ModuleNotFoundError : vl-convert-python is missing; the error names the extra. ValueError : ``sample`` is too small.
+
+    Source: none.
+    """
+    scripts: str = import_extra("vl_convert", "report").javascript_bundle()
+    if sample < SAMPLES:
+        raise ValueError(f"sample={sample}: at least {SAMPLES} bytes are needed")
+
+    def step(name: str) -> Callable[[int, int], None]:
+        def show(done: int, total: int) -> None:
+            if progress is not None:
+                progress(name, done, total)
+
+        return show
+
+    summary = store.summary()
+    found: list[Section] = [sections.summary_section(summary)]
+    size = (summary.max_phy_offset or 0) - (summary.min_phy_offset or 0)
+    quick = size > sample
+    found.append(part("Findings of verify",
+                      lambda: sections.findings_section(store, config, quick=quick, progress=step("verify"))))
+    numbers: LogNumbers | None = None
+    try:
+        numbers = sections.read_numbers(store, summary, sample, step("read"))
+    except (StoreError, OSError, ValueError) as error:
+        found.append(Section("Messages and bytes over time", problems=[text_of(error)]))
+    if numbers is not None:
+        found += [make(numbers) for make in (sections.time_section, sections.body_section, sections.gaps_section)]
+    found += [
+        part("Queues and their coverage", lambda: sections.queues_section(store)),
+        part("Index files", lambda: sections.index_section(store, summary)),
+        part("Consumer lag", lambda: sections.lag_section(store)),
+        part("What may expire", lambda: sections.expiry_section(store)),
+    ]
+    made = format_time(time.time_ns() // 1_000_000)
+    return render_page(str(store.path), f"Report of rocketstore {rocketstore.__version__}, made {made}", found, scripts)
+
+
+def part(title: str, make: Callable[[], Section]) -> Section:
+    """Return a section. If its part of the store cannot be read, the section has the error."""
+    try:
+        return make()
+    except (StoreError, OSError, ValueError, KeyError) as error:
+        return Section(title, problems=[text_of(error)])

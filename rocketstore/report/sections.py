@@ -1,0 +1,295 @@
+"""The sections of a report page: each reads one part of the store, and describes it with texts, charts and tables."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rocketstore.config import StoreConfig
+from rocketstore.disk.storage import is_remote
+from rocketstore.report import charts
+from rocketstore.report.log_numbers import LATEST, MAX_GAPS, LogNumbers, read_log
+from rocketstore.report.page import Section, Table
+from rocketstore.report.parts import LONGEST, find_expiry, read_index, read_queues
+from rocketstore.store.message_store import MessageStore
+from rocketstore.store.summary import StoreSummary
+from rocketstore.text_values import format_time
+from rocketstore.verify.kinds import KINDS
+from rocketstore.verify.report import VerifyReport
+from rocketstore.verify.verify import verify
+
+__all__ = ["body_section", "expiry_section", "findings_section", "gaps_section", "index_section", "lag_section"]
+__all__ += ["queues_section", "read_numbers", "summary_section", "time_section", "with_unit"]
+
+MAX_ROWS = 200
+Progress = Callable[[int, int], None]
+Row = tuple[str | int | None, ...]
+
+
+def with_unit(size: float) -> str:
+    """Return a number of bytes with a unit, such as 1.5 GB; kB, MB, GB and TB are powers of 1024."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TB"
+
+
+def or_unknown(value: int | str | None) -> str:
+    if value is None:
+        return "unknown"
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def time_text(timestamp: int | None) -> str:
+    text = None if timestamp is None else format_time(timestamp)
+    return or_unknown(text and text.replace("T", " "))
+
+
+def shortened(caption: str, columns: Sequence[str], rows: list[Row], *, is_folded: bool = True) -> Table:
+    """Return a table of the first ``MAX_ROWS`` rows."""
+    return Table(caption, columns, rows[:MAX_ROWS], is_folded, max(len(rows) - MAX_ROWS, 0))
+
+
+def summary_section(summary: StoreSummary) -> Section:
+    size = None
+    if summary.min_phy_offset is not None and summary.max_phy_offset is not None:
+        size = summary.max_phy_offset - summary.min_phy_offset
+    section = Section("Summary", problems=[*dict.fromkeys(summary.problems)], texts=[*summary.notes])
+    state = "stopped cleanly" if summary.last_exit_ok else "crashed"
+    section.facts = {
+        "topics": or_unknown(summary.topics),
+        "queues": or_unknown(summary.queues),
+        "messages in queues": or_unknown(summary.messages),
+        "log": "unknown" if size is None else with_unit(size),
+        "first message": time_text(summary.begin_timestamp),
+        "last message": time_text(summary.end_timestamp),
+        "state": "a broker runs" if summary.is_locked else state,
+    }
+    return section
+
+
+def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: bool, progress: Progress) -> Section:
+    """Verify the store, or samples of it. Raises: StoreError, OSError."""
+    section = Section("Findings of verify")
+    if is_remote(store.path):
+        section.texts.append("A remote store is not checked: verify needs a local copy.")
+        return section
+    report = verify(store.path, quick=quick, config=config, progress=progress)
+    counts = ((report.count(severity), severity) for severity in ("error", "warning", "info"))
+    found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
+    looked = "samples of " if quick else ""
+    section.texts.append(f"Checked {looked}{report.records:,} records, {report.queues:,} queues and "
+                         f"{report.index_files:,} index files: {found or 'nothing is wrong'}.")
+    if quick:
+        section.problems.append(f"Only samples were checked. This command checks everything: "
+                                f"rocketstore verify {shlex.quote(str(store.path))}")
+    section.tables = findings_tables(report, store.path) if report.findings else []
+    return section
+
+
+def findings_tables(report: VerifyReport, root: Path) -> list[Table]:
+    """Return a table of the kinds of findings with their cures, and a table of all findings."""
+    counts: dict[str, int] = defaultdict(int)
+    findings: list[Row] = []
+    for finding in report.findings:
+        counts[finding.kind] += 1 + finding.more
+        path = finding.path.relative_to(root) if finding.path.is_relative_to(root) else finding.path
+        more = f" (and {finding.more:,} more)" if finding.more else ""
+        findings.append((finding.severity, finding.kind, str(path), finding.offset, finding.detail + more))
+    kinds: list[Row] = []
+    for name, count in counts.items():
+        kind = KINDS[name]
+        cure = kind.mend and f"rocketstore {kind.mend} {shlex.quote(str(root))}"
+        kinds.append((kind.severity, name, count, kind.meaning, cure, kind.at_next_start))
+    columns = ("severity", "kind", "findings", "meaning", "cure", "at its next start, a broker")
+    return [
+        shortened("Kinds of findings and their cures", columns, kinds, is_folded=False),
+        shortened("All findings", ("severity", "kind", "path", "offset", "detail"), findings),
+    ]
+
+
+# ---- the log ---------------------------------------------------------------------------------------------
+
+
+def read_numbers(store: MessageStore, summary: StoreSummary, most: int, progress: Progress) -> LogNumbers:
+    """Read the log, or a sample of it. Raises: StoreError, OSError."""
+    begin = summary.begin_timestamp or 0
+    end = begin if summary.end_timestamp is None else summary.end_timestamp
+    return read_log(store.commit_log, (min(begin, end), max(begin, end)), most, progress)
+
+
+def sample_text(numbers: LogNumbers) -> list[str]:
+    if not numbers.is_sampled:
+        return []
+    share = numbers.read_bytes / (numbers.end - numbers.begin)
+    read, size = with_unit(numbers.read_bytes), with_unit(numbers.end - numbers.begin)
+    return [f"Sampled: {read} of {size} of the log were read ({share:.2%}), in ranges spread evenly over it. All "
+            "counts of messages and bytes are estimates."]
+
+
+def time_section(numbers: LogNumbers) -> Section:
+    section = Section("Messages and bytes over time", problems=sample_text(numbers))
+    section.problems += [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped]
+    messages = round(numbers.messages * numbers.scale)
+    section.texts.append(f"{messages:,} messages of {len(numbers.topics):,} topics. Each bar of the charts is "
+                         f"{step_text(numbers.step)} long. Times are store times in UTC.")
+    if numbers.outside:
+        section.texts.append(f"{numbers.outside:,} messages are older than the first or newer than the last message "
+                             "of the log. The first and the last bar include them.")
+    if not numbers.messages:
+        return section
+    section.charts = [
+        ("Messages by topic", charts.over_time(numbers, "messages", "messages")),
+        ("Bytes of records by topic", charts.over_time(numbers, "size", "bytes")),
+    ]
+    sums = {topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
+            for topic, counts in numbers.topics.items()}
+    rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
+    section.tables.append(shortened("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
+    tags = sorted(numbers.tags.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+    tag_rows = [(topic, tag, round(count * numbers.scale)) for (topic, tag), count in tags]
+    if numbers.other_tags:
+        tag_rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
+    section.tables.append(shortened("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))
+    return section
+
+
+def step_text(step: int) -> str:
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if step >= size:
+            return f"{step // size} {unit}"
+    return f"{step} ms"
+
+
+def body_section(numbers: LogNumbers) -> Section:
+    section = Section("Body sizes", problems=sample_text(numbers))
+    section.texts.append("Sizes of bodies as they are stored; some bodies may be compressed. Each bar ends where the "
+                         "next one begins.")
+    if numbers.messages:
+        section.charts.append(("Messages by size of the body", charts.body_sizes(numbers)))
+    return section
+
+
+def gaps_section(numbers: LogNumbers) -> Section:
+    section = Section("Gaps in store time", problems=sample_text(numbers))
+    if numbers.is_sampled:
+        section.texts.append("Gaps between the ranges that were read are not known.")
+    if numbers.gaps:
+        section.texts.append("Times of at least a second without a message; the longest ones, at most "
+                             f"{MAX_GAPS}.")
+        section.charts.append(("When each gap began, and its length in seconds", charts.gaps(numbers)))
+        rows: list[Row] = [
+            (f"{gap.length / 1000:,.3f} s", format_time(gap.begin), gap.phy_offset) for gap in numbers.gaps
+        ]
+        section.tables.append(shortened("Gaps, the longest first", ("length", "after", "next message at offset"), rows))
+    else:
+        section.texts.append("No gap of a second or more.")
+    if numbers.backward:
+        section.texts.append(f"{numbers.backward:,} messages are older than the message before them, by up to "
+                             f"{numbers.most_backward:,} ms: the clock of the broker went back.")
+    return section
+
+
+# ---- queues, index, consumers ----------------------------------------------------------------------------
+
+
+def queues_section(store: MessageStore) -> Section:
+    """Raises: StoreError, OSError."""
+    queues, total = read_queues(store)
+    log = store.commit_log
+    section = Section("Queues and their coverage")
+    section.problems = [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem][:20]
+    if len(queues) < total:
+        section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
+    section.texts.append(f"{total:,} queues. A bar begins at the first and ends at the last record of a queue. A queue "
+                         "that ends early has no newer messages, or lacks units; verify tells which.")
+    if any(queue.begin is not None for queue in queues):
+        spec = charts.coverage(queues, log.min_phy_offset, log.max_phy_offset)
+        section.charts.append(("The part of the log that each of the largest queues covers, by physical offset", spec))
+    rows: list[Row] = [
+        (queue.topic, queue.queue_id, queue.messages, queue.min_offset, queue.max_offset, queue.begin, queue.end)
+        for queue in sorted(queues, key=lambda queue: (-queue.messages, queue.topic, queue.queue_id))
+    ]
+    columns = ("topic", "queue", "messages", "min offset", "max offset", "first record at", "last record at")
+    section.tables.append(shortened("Queues, the largest first", columns, rows))
+    return section
+
+
+def index_section(store: MessageStore, summary: StoreSummary) -> Section:
+    """Raises: StoreError, OSError, ValueError."""
+    files, total = read_index(store)
+    section = Section("Index files")
+    if not files:
+        section.texts.append("The store has no index, or it has no items.")
+        return section
+    if len(files) < total:
+        section.problems.append(f"Sampled: {len(files)} of {total:,} index files were read.")
+    section.texts.append(
+        f"{total:,} index files, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
+        f"{or_unknown(summary.index_end_phy_offset)} of the log. Theory: if keys are distinct, each item chooses its "
+        "slot at random, and the lengths of chains have the Poisson distribution. Repeated keys make longer chains and "
+        "leave more slots empty. A query reads the whole chain of its slot.")
+    section.charts = [
+        ("Slots in use of each file. The tick is the expected share.", charts.slot_use(files)),
+        (f"Slots by the number of their items, up to {LONGEST}; longer chains are counted there",
+         charts.chain_lengths(files)),
+    ]
+    rows: list[Row] = [
+        (file.name, file.items, file.capacity, file.slots, file.used, round(file.expected_used), file.longest)
+        for file in files
+    ]
+    columns = ("file", "items", "room for", "slots", "slots in use", "expected", "longest chain")
+    section.tables.append(shortened("Index files, the oldest first", columns, rows))
+    return section
+
+
+def lag_section(store: MessageStore) -> Section:
+    """Raises: StoreError, OSError."""
+    lags = list(store.consumer_lag())
+    section = Section("Consumer lag")
+    if not lags:
+        section.texts.append("No consumer group has saved an offset.")
+        return section
+    section.problems = [f"{entry.group}: {entry.problem}" for entry in lags if entry.problem][:20]
+    behind: dict[str, int] = defaultdict(int)
+    for entry in lags:
+        behind[entry.group] += entry.lag or 0
+    late = sum(1 for count in behind.values() if count)
+    section.texts.append(f"{late:,} of {len(behind):,} groups are behind the ends of their queues.")
+    section.charts.append(("Messages that each group has not consumed, by topic", charts.lag(lags)))
+    rows: list[Row] = [
+        (entry.group, entry.topic if entry.topic_exists else f"{entry.topic} (deleted)", entry.queue_id,
+         entry.consumer_offset, entry.max_offset, entry.lag, time_text(entry.oldest_timestamp) if entry.lag else None)
+        for entry in sorted(lags, key=lambda entry: -(entry.lag or 0))
+    ]
+    columns = ("group", "topic", "queue", "next offset", "end of queue", "lag", "oldest message not consumed")
+    section.tables.append(shortened("Lag of each queue, the largest first", columns, rows))
+    return section
+
+
+def expiry_section(store: MessageStore) -> Section:
+    """Raises: StoreError, OSError, ValueError."""
+    found = find_expiry(store)
+    now = time.time_ns() // 1_000_000
+    section = Section("What may expire")
+    section.texts.append(
+        f"A broker deletes a file of the log {found.hours} hours after its last change (fileReservedTime), at the hour "
+        "of deleteWhen, or earlier if the disk becomes full. Queues and index lose their oldest files with it. The "
+        "last file of the log stays.")
+    if not found.files:
+        section.texts.append("The log has no file that can expire.")
+        return section
+    size = sum(file.size for file in found.files[:found.now])
+    section.texts.append(f"Now {found.now:,} of {len(found.files):,} files may be deleted, {with_unit(size)}.")
+    shown = [file._replace(timestamp=min(file.timestamp, LATEST)) for file in found.files]
+    spec = charts.expiry(found._replace(files=shown), now)
+    section.charts.append(("Bytes of the log that may be deleted by a time; the dashed line is now", spec))
+    rows: list[Row] = [
+        (file.name, with_unit(file.size), format_time(file.timestamp)) for file in found.files
+    ]
+    section.tables.append(shortened("Files, the oldest first", ("file", "size", "may be deleted from"), rows))
+    return section

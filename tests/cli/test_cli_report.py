@@ -1,0 +1,51 @@
+"""``rocketstore report``: the file that it writes, and when it refuses to write it."""
+
+import sys
+
+import pytest
+from support import cli, report_store
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cli-report") / "store"
+    report_store.build(root)
+    return root
+
+
+def test_the_page_is_written(root, tmp_path):
+    pytest.importorskip("vl_convert", reason="needs vl-convert-python, from the extra 'report'")
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    output = tmp_path / "report.html"
+    result = cli.run("report", root, "-o", output)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"{output}: {output.stat().st_size:,} bytes\n"
+    assert output.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert [*tmp_path.iterdir()] == [output]
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_a_file_is_replaced_only_with_force(root, tmp_path):
+    pytest.importorskip("vl_convert", reason="needs vl-convert-python, from the extra 'report'")
+    output = tmp_path / "report.html"
+    output.write_text("mine")
+    cli.assert_one_line(cli.run("report", root, "-o", output), output, "exists", "--force")
+    assert output.read_text() == "mine"
+    assert cli.run("report", root, "-o", output, "--force").exit_code == 0
+    assert output.stat().st_size > 500_000
+
+
+def test_what_is_no_file_is_refused_also_with_force(root, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    for output in (tmp_path, tmp_path / "link"):
+        cli.assert_one_line(cli.run("report", root, "-o", output, "--force"), output, "not a regular file")
+    cli.assert_one_line(cli.run("report", root, "-o", tmp_path / "none" / "report.html"), "no such directory")
+    assert cli.run("report", root, "-o", "-").exit_code == 2
+    assert cli.run("report", root).exit_code == 2
+
+
+def test_a_missing_extra_is_named_before_the_store_is_read(root, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    result = cli.run("report", root, "-o", tmp_path / "report.html")
+    cli.assert_one_line(result, "vl_convert is missing", "pip install rocketstore[report]")
+    assert [*tmp_path.iterdir()] == []
