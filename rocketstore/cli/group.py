@@ -40,7 +40,9 @@ COMMANDS = {  # their help in the group, in the order in which they are listed
     "salvage": "Copy the sound messages of damaged files into a new store.",
     "config": "Check and repair the broker's configuration.",
 }
-MODULES = {"export": "transfer.export", "import": "transfer.import_"}  # in this room, where the name is another
+MODULES = {  # in this room, where the name is another
+    "export": "transfer.export", "import": "transfer.import_", "report": "transfer.report",
+}
 
 
 class Commands(click.Group):

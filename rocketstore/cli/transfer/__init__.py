@@ -1,4 +1,5 @@
-"""The commands ``export`` and ``import``, which copy messages between a store and a file.
+"""The commands that write or read a file outside the store: ``export`` and ``import`` copy messages,
+``report`` writes a page with charts.
 
-Both keep their state in a file, so that ``--resume`` continues an interrupted run.
+``export`` and ``import`` keep their state in a file, so that ``--resume`` continues an interrupted run.
 """
