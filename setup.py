@@ -26,6 +26,8 @@ if sanitizer not in SANITIZERS:
 compile_args = ["-std=c11", "-O3", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused", "-Wno-unused-parameter"]
 if sanitizer:
     compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZERS[sanitizer]]
+elif not checks:
+    compile_args.append("-g0")  # many Pythons compile with -g, which makes a wheel three times as large
 if not checks:
     compile_args.append("-DNDEBUG")
 
