@@ -13,5 +13,5 @@ def import_extra(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        text = f"{error.name} is missing: pip install rocketstore[{extra}]"
+        text = f'{error.name} is missing: pip install "rocketstore[{extra}]"'
         raise ModuleNotFoundError(text, name=error.name) from None

@@ -48,7 +48,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if not is_of_cli_extra(error):
             raise
-        print(f"Error: {error.name} is missing: pip install rocketstore[cli]", file=sys.stderr)
+        print(f'Error: {error.name} is missing: pip install "rocketstore[cli]"', file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:  # before the command began, or after it ended
         sys.exit(INTERRUPTED)

@@ -9,7 +9,7 @@ try:
     import pyspark
 except ImportError as error:
     raise ImportError(
-        f"rocketstore.spark needs pyspark, pandas and pyarrow ({error}): pip install rocketstore[spark]"
+        f'rocketstore.spark needs pyspark, pandas and pyarrow ({error}): pip install "rocketstore[spark]"'
     ) from error
 
 from rocketstore.spark.build.build_index import build_index

@@ -250,13 +250,13 @@ def test_without_its_extra_the_command_names_it():
     answer = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60, check=False)
     assert answer.returncode == 2
     assert answer.stdout == ""
-    assert answer.stderr == "Error: click is missing: pip install rocketstore[cli]\n"
+    assert answer.stderr == 'Error: click is missing: pip install "rocketstore[cli]"\n'
 
 
 def test_an_extra_that_a_command_lacks_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     result = run("export", golden(BASIC), tmp_path / "out.parquet")
-    assert_one_line(result, "pyarrow is missing: pip install rocketstore[arrow]")
+    assert_one_line(result, 'pyarrow is missing: pip install "rocketstore[arrow]"')
     assert list(tmp_path.iterdir()) == []
     assert run("export", golden(BASIC), tmp_path / "out.csv").exit_code == 0
 

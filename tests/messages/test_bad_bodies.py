@@ -45,7 +45,7 @@ def bad(request, monkeypatch):
         yield raw[:-4], sys_flag, f"body: does not decompress with {codec}: "
     else:
         monkeypatch.setitem(sys.modules, module, None)
-        yield raw, sys_flag, f"{module} is missing: pip install rocketstore[codecs]"
+        yield raw, sys_flag, f'{module} is missing: pip install "rocketstore[codecs]"'
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_verify_says_which_package_it_needs_to_check_a_body(module, number, tmp_
         store.put_message(Message("T", b"plain", sys_flag=COMPRESSED | number << 8))
     (finding,) = rocketstore.verify(tmp_path).findings
     assert (finding.kind, finding.severity) == ("not-checked", "info")
-    assert f"{module} is missing: pip install rocketstore[codecs]" in finding.detail
+    assert f'{module} is missing: pip install "rocketstore[codecs]"' in finding.detail
 
 
 def test_verify_counts_the_bodies_that_do_not_decompress(tmp_path):

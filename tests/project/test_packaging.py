@@ -1,9 +1,11 @@
 """What surrounds the code agrees with it: versions, stubs, workflows, and the files of a wheel."""
 
-import importlib
+import importlib.util
 import os
 import pkgutil
 import re
+import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -72,7 +74,7 @@ def test_a_kernel_that_python_sees_has_a_stub(name):
 # ---- workflows ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["ci.yml", "wheels.yml"])
+@pytest.fixture(params=["ci.yml", "release.yml", "rocketmq.yml", "wheels.yml"])
 def workflow(request):
     """The text of a workflow."""
     if not WORKFLOWS.is_dir():
@@ -82,7 +84,7 @@ def workflow(request):
 
 @in_the_tree
 def test_there_are_no_other_workflows():
-    assert {path.name for path in WORKFLOWS.iterdir()} == {"ci.yml", "wheels.yml"}
+    assert {path.name for path in WORKFLOWS.iterdir()} == {"ci.yml", "release.yml", "rocketmq.yml", "wheels.yml"}
 
 
 def test_every_step_runs_a_make_target(workflow):
@@ -104,13 +106,26 @@ def test_every_job_has_a_timeout_and_the_least_permissions(workflow):
 def test_every_action_is_pinned_to_a_major_version(workflow):
     actions = re.findall(r"uses:\s*(\S+)", workflow)
     assert actions
-    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in actions)
+    others = {"pypa/gh-action-pypi-publish@release/v1", "./.github/workflows/wheels.yml"}
+    assert [name for name in actions if not re.fullmatch(r"actions/[a-z-]+@v\d+", name) and name not in others] == []
+
+
+@in_the_tree
+def test_only_two_jobs_have_more_permissions_than_reading():
+    """The job that publishes may prove its identity, and the job of the GitHub release may write it."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in WORKFLOWS.iterdir()}
+    found = {(name, line.split()[0]) for name, text in texts.items() for line in text.splitlines() if ": write" in line}
+    assert found == {("release.yml", "id-token:"), ("release.yml", "contents:")}
 
 
 # ---- the wheel ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif("ROCKETSTORE_WHEEL" not in os.environ, reason="make wheel runs it on what it has built")
+needs_a_wheel = pytest.mark.skipif("ROCKETSTORE_WHEEL" not in os.environ, reason="make wheel names the wheel")
+
+
+@needs_a_wheel
+@in_the_tree
 def test_a_wheel_holds_the_package_and_no_more():
     with zipfile.ZipFile(os.environ["ROCKETSTORE_WHEEL"]) as archive:
         names = [Path(name) for name in archive.namelist()]
@@ -119,6 +134,26 @@ def test_a_wheel_holds_the_package_and_no_more():
     assert {name.suffix for name in names if name.parts[0] == "rocketstore"} == IN_A_WHEEL
     built = {name.name.partition(".")[0] for name in names if name.suffix == ".so"}
     assert built == {path.stem for path in (TREE / "rocketstore" / "kernels").glob("*.pyx")}
+
+
+@needs_a_wheel
+def test_a_wheel_is_small_and_has_no_debug_information():
+    wheel = Path(os.environ["ROCKETSTORE_WHEEL"])
+    assert wheel.stat().st_size < 5_000_000
+    with zipfile.ZipFile(wheel) as archive:
+        libraries = {name: archive.read(name) for name in archive.namelist() if name.endswith(".so")}
+    assert [name for name, library in libraries.items() if b".debug_info" in library] == []
+
+
+def test_the_command_runs_or_names_the_command_that_installs_what_it_needs():
+    command = [sys.executable, "-m", "rocketstore", "--version"]
+    answer = subprocess.run(command, text=True, capture_output=True, timeout=60, check=False)
+    missing = [name for name in ("click", "rich") if importlib.util.find_spec(name) is None]
+    if missing:
+        assert answer.stderr == f'Error: {missing[0]} is missing: pip install "rocketstore[cli]"\n'
+        assert answer.returncode == 2
+    else:
+        assert answer.stdout == f"rocketstore, version {rocketstore.__version__}\n"
 
 
 def test_no_pattern_repeats_a_group_possessively():

@@ -485,4 +485,4 @@ def test_rocketstore_alone_imports_nothing_of_spark():
 def test_without_the_extra_the_import_says_what_to_install(missing):
     run = run_python(f"import sys; sys.modules[{missing!r}] = None; import rocketstore.spark")
     assert "ImportError: rocketstore.spark needs" in run.stderr
-    assert run.stderr.strip().endswith("pip install rocketstore[spark]")
+    assert run.stderr.strip().endswith('pip install "rocketstore[spark]"')
