@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels check-tag github-release check-rocketmq build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -207,19 +207,31 @@ build/soak/spark-versions/%: $(PACKAGE)
 
 # ---- distributions ----
 
-# The wheel is built from the sdist, and tested away from the tree with nothing but NumPy and pytest.
-wheel: build
+# A wheel for each CPython of this machine, built from the sdist and tested away from the tree with only NumPy and pytest.
+wheel: $(VENV)/wheel
 	rm -rf dist build/wheel
-	$(RUN) -m build
-	ROCKETSTORE_WHEEL=$$(ls dist/*.whl) $(RUN) -m pytest -q tests/project/test_packaging.py
-	$(RUN) -m venv build/wheel
-	build/wheel/bin/pip install --quiet numpy pytest dist/rocketstore-*.whl
-	away=$$(mktemp -d) && trap 'rm -rf "$$away"' EXIT && cp -r tests examples pyproject.toml "$$away" && cd "$$away" && \
-		$(CURDIR)/build/wheel/bin/python -m pytest -m "not slow and not interop and not java and not spark"
+	$(RUN) -m build --sdist
+	$(RUN) .ci/wheels.py dist/rocketstore-*.tar.gz
 
 # The wheels of this machine's platform, from dist's sdist. For CI.
 wheels: $(VENV)/lint
 	$(VENV)/bin/cibuildwheel --output-dir dist/wheels dist/rocketstore-*.tar.gz
+
+# ---- releases: docs/releasing.md ----
+
+TAG ?= $(shell git describe --tags --exact-match)
+
+check-tag:
+	$(PYTHON) .ci/release.py check "$(TAG)"
+
+# Needs GitHub's command gh.
+github-release: check-tag
+	mkdir -p build
+	$(PYTHON) .ci/release.py notes > build/notes.md
+	gh release create "$(TAG)" dist/* --verify-tag --title "rocketstore $(TAG)" --notes-file build/notes.md
+
+check-rocketmq:
+	$(PYTHON) .ci/release.py rocketmq
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info rocketstore/kernels/*.so
