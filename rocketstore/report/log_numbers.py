@@ -12,7 +12,8 @@ import numpy as np
 
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Skipped
-from rocketstore.messages.message_batch import MessageBatch, values_of
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.report.text_codes import TextCodes
 
 __all__ = ["LATEST", "MAX_GAPS", "SAMPLES", "Gap", "LogNumbers", "TopicNumbers", "read_log", "sample_ranges"]
 
@@ -95,14 +96,6 @@ class LogNumbers:
         return int(self.body_sizes.sum())
 
 
-class Codes(dict[str | None, int]):
-    """Numbers for names, in the order of their first use."""
-
-    def __missing__(self, name: str | None) -> int:
-        self[name] = code = len(self)
-        return code
-
-
 def sample_ranges(begin: int, end: int, most: int) -> list[tuple[int, int]]:
     """Return the ranges of a log to read: the whole log, or ranges of together ``most`` bytes, spread evenly over it.
 
@@ -161,7 +154,7 @@ class Counter:
 
     def __init__(self, numbers: LogNumbers) -> None:
         self.numbers = numbers
-        self._topics, self._tags = Codes(), Codes()
+        self._topics, self._tags = TextCodes(), TextCodes()
         self._cells: dict[int, list[int]] = defaultdict(lambda: [0, 0])  # by topic and bin: messages and bytes
         self._pairs: dict[tuple[int, int], int] = defaultdict(int)
         self._last: int | None = None  # time of the last message of the range
@@ -171,10 +164,9 @@ class Counter:
         self._last = None
 
     def add(self, batch: MessageBatch) -> None:
-        n = len(batch)
-        codes = np.fromiter(map(self._topics.__getitem__, values_of("topic", batch.topic, 0, n)), np.int64, n)
+        codes = self._topics.find(batch.topic)
         self._add_times(codes, batch.store_timestamp_ms, batch.size)
-        self._add_tags(codes, values_of("tags", batch.tags, 0, n))
+        self._add_tags(codes, self._tags.find(batch.tags))
         lengths = np.diff(batch.raw_body.offsets).astype(np.float64)
         self.numbers.body_sizes += np.bincount(np.frexp(lengths)[1], minlength=33)
         self._add_gaps(batch.store_timestamp_ms, batch.phy_offset)
@@ -192,22 +184,21 @@ class Counter:
             known[0] += count
             known[1] += n_bytes
 
-    def _add_tags(self, codes: np.ndarray, tags: list[str | None]) -> None:
-        pairs = codes << 32 | np.fromiter(map(self._tags.__getitem__, tags), np.int64, len(tags))
+    def _add_tags(self, codes: np.ndarray, tags: np.ndarray) -> None:
+        pairs = codes << 32 | tags
         for pair, count in zip(*(column.tolist() for column in np.unique(pairs, return_counts=True)), strict=True):
             key = pair >> 32, pair & 0xFFFFFFFF
             if key in self._pairs or len(self._pairs) < MAX_TAGS:
                 self._pairs[key] += count
             else:
                 self.numbers.other_tags += count
-        if len(self._tags) > 100 * MAX_TAGS:  # the names alone would fill the memory
+        if len(self._tags.names) > 100 * MAX_TAGS:  # the names alone would fill the memory
             self._close_tags()
 
     def _close_tags(self) -> None:
         """Move the counts by code to counts by name, and forget the codes."""
-        names = dict(enumerate(self._tags)), dict(enumerate(self._topics))
         for (topic, tag), count in self._pairs.items():
-            key = str(names[1][topic]), names[0][tag]
+            key = str(self._topics.names[topic]), self._tags.names[tag]
             self.numbers.tags[key] = self.numbers.tags.get(key, 0) + count
         self._pairs.clear()
         self._tags.clear()
@@ -227,7 +218,7 @@ class Counter:
 
     def finish(self) -> None:
         self._close_tags()
-        bins, names = self.numbers.bins, list(self._topics)
+        bins, names = self.numbers.bins, self._topics.names
         for cell, known in self._cells.items():
             code, place = divmod(cell, bins)
             topic = self.numbers.topics.setdefault(

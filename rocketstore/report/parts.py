@@ -20,7 +20,7 @@ __all__ = ["ExpiringFile", "Expiry", "IndexNumbers", "QueueBounds", "find_expiry
 MAX_QUEUES = 2000
 MAX_INDEX_FILES = 8
 LONGEST = 30  # items: longer chains are counted as chains of this length
-PART = 1 << 20  # items of an index file that are read at a time
+PART = 1 << 22  # items of an index file that are read at a time
 
 
 class QueueBounds(NamedTuple):
@@ -116,10 +116,10 @@ def read_index(store: MessageStore) -> tuple[list[IndexNumbers], int]:
 
 def read_index_file(file: IndexFile) -> IndexNumbers:
     count, slots = len(file), file.hash_slot_num
-    lengths = np.zeros(slots, np.int32)
+    lengths = np.zeros(slots, np.int64)
     for begin in range(1, count + 1, PART):
         hashes = file.items(begin, min(begin + PART, count + 1))["key_hash"].astype(np.int64)
-        np.add.at(lengths, hashes % slots, 1)
+        lengths += np.bincount(hashes % slots, minlength=slots)
     chains = np.bincount(np.minimum(lengths, LONGEST), minlength=LONGEST + 1)
     return IndexNumbers(
         file.path.name, count, file.index_num - 1, slots, slots - int(chains[0]), int(lengths.max()), chains
