@@ -1,8 +1,9 @@
 """``rocketstore query``: find messages by key, unique key, tag, id or time."""
 
+import contextlib
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -23,6 +24,7 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
 from rocketstore.cli.text import command, note
+from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.limits import INT_MAX, LONG_MAX
@@ -75,7 +77,7 @@ def query(path: MessageStore | Path, most: int, since: int | None, until: int | 
     """Find messages in PATH: a store, an index directory or an index file.
 
     In a store, search by --key, --unique-key or --tag (newest first), by --id, or by --since and --until alone (oldest
-    first). Each message that the index finds is compared with the question.
+    first). Each message that the index finds is compared with the question. Without --topic, all topics are searched.
 
     In index files, the result is physical offsets by hash and whole seconds, as a broker finds them. Offsets of
     messages with other keys may be among them.
@@ -98,8 +100,6 @@ def question_of(
         hint = "rocketstore cat shows messages of all keys and tags"
         raise click.UsageError(f"give one of --key, --unique-key, --tag, --id, or only --since or --until: {hint}")
     by, value = next(iter(wanted.items()), ("time", ""))
-    if by in INDEX_TYPES and topic is None:
-        raise click.UsageError("--key, --unique-key and --tag need --topic")
     if by == "id" and (topic, since, until) != (None, None, None):
         raise click.UsageError("--id names one message: give it without --topic, --since and --until")
     return Question(by, value.split("||") if by == "tags" else [value], topic, time_range(since, until), most)
@@ -143,15 +143,30 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
 
 def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
     times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
-    result = store.query_messages(asked.topic or "", asked.values, most, *times, index_type=index_type)
-    found = newest_first(store.commit_log, result.messages)
-    if not result.reasons:
+    topics = [asked.topic] if asked.topic is not None else known_topics(store)
+    questions: list[tuple[Any, Any]] = [(topic, asked.values) for topic in topics]
+    if index_type != "T":  # many topics in one search
+        questions = [([topic for topic, keys in questions for _ in keys], asked.values * len(topics))]
+    results = [store.query_messages(*pair, most, *times, index_type=index_type) for pair in questions]
+    found = sorted((message for result in results for message in newest_first(store.commit_log, result.messages)),
+                   key=lambda message: message.phy_offset or 0, reverse=True)
+    reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
+    if not reasons:
         return found[:most], []
     option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[asked.by]
-    scan = command("cat", store.path, "--topic", asked.topic, option, "||".join(asked.values))
-    more = f"; and {len(result.reasons) - SHOWN} more reasons" if len(result.reasons) > SHOWN else ""
-    text = f"the answer may be incomplete: {'; '.join(result.reasons[:SHOWN])}{more}"
+    of_topic = [] if asked.topic is None else ["--topic", asked.topic]
+    scan = command("cat", store.path, *of_topic, option, "||".join(asked.values))
+    more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
+    text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
     return found[:most], [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
+
+
+def known_topics(store: MessageStore) -> list[str]:
+    """Return all topics of a store: those of topics.json, and those that have queues."""
+    topics = set(store.broker_config.topics)
+    with contextlib.suppress(UnsupportedFormatError):
+        topics |= {topic for topic, _ in store.queues()}
+    return sorted(topics)
 
 
 def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
@@ -180,6 +195,8 @@ def query_index_files(
 ) -> None:
     if asked.by not in INDEX_TYPES:
         raise click.UsageError("index files can be searched only by --key, --unique-key or --tag")
+    if asked.topic is None:
+        raise click.UsageError("index files have hashes of topic and key: give --topic")
     if asked.most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
     limits, index_type = (asked.most, *asked.time_limits), INDEX_TYPES[asked.by]

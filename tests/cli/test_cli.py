@@ -208,7 +208,7 @@ def test_programs_get_every_character(hostile):
         ["query", ".", *QUERY, "--since", str(2**63)],
         ["query", ".", *QUERY, "--limit", "65"],
         ["query", ".", *QUERY, "--tag", "t"],
-        ["query", ".", "--key", "k"],
+        ["query", "STORE/index", "--key", "k"],
         ["query", ".", "--since", "0"],
         ["info", ".", "--slots", "5"],
         ["info", ".", "--items", "5"],
@@ -233,7 +233,7 @@ def test_programs_get_every_character(hostile):
     ids=lambda arguments: ascii(" ".join(arguments)),
 )
 def test_misuse_is_explained(arguments):
-    result = run(*(golden(BASIC) if argument == "STORE" else argument for argument in arguments))
+    result = run(*(argument.replace("STORE", str(golden(BASIC))) for argument in arguments))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Usage: ")
 

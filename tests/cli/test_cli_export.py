@@ -135,7 +135,7 @@ def test_the_names_of_a_finished_export_reach_the_disk(tmp_path, monkeypatch):
     sync, replace, rmtree = module.sync_path, Path.replace, module.shutil.rmtree
     monkeypatch.setattr(module, "sync_path", lambda path: calls.append(("sync", path.name)) or sync(path))
     monkeypatch.setattr(Path, "replace", lambda old, new: calls.append(("rename", new.name)) or replace(old, new))
-    monkeypatch.setattr(module.shutil, "rmtree", lambda path: calls.append(("remove", path.name)) or rmtree(path))
+    monkeypatch.setattr(module.shutil, "rmtree", lambda path, **_: calls.append(("remove", path.name)) or rmtree(path))
     export(RICH, tmp_path / "out.jsonl")
     named = calls.index(("rename", "out.jsonl"))
     assert calls[named - 1 : named + 3] == [

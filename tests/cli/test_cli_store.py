@@ -402,6 +402,24 @@ def test_query_by_unique_key_and_by_id():
     assert rows(by_id)[0]["uniqKey"] == unique
 
 
+@pytest.mark.parametrize("options", [["--key", "k"], ["--tag", "a"], ["--unique-key", "u1"]], ids=" ".join)
+def test_a_key_without_a_topic_is_looked_up_in_all_topics_by_the_index(options, tmp_path):
+    with open_store(tmp_path) as store:
+        for n, topic in enumerate(["Orders", "Payments", "Orders", "Other"]):
+            key = "k" if topic != "Other" else "x"
+            store.put_message(Message(topic, b"%d" % n, keys=[key], tags="a", uniq_key=f"u{n}", queue_id=0))
+    expected = {"--key": "210", "--tag": "3210", "--unique-key": "1"}[options[0]]
+    result = run("query", tmp_path, *options)
+    assert "".join(row["body"] for row in rows(result)) == expected
+    assert result.stderr == f"{len(expected)} found\n"
+    limited = run("query", tmp_path, *options, "--limit", 1)
+    assert [row["body"] for row in rows(limited)] == [expected[0]]
+    assert_one_line(run("query", tmp_path, options[0], "nope"), "no message was found")
+    shutil.rmtree(tmp_path / "index")
+    option = options[0].replace("unique-", "")
+    assert_one_line(run("query", tmp_path, *options), f"rocketstore cat {tmp_path} {option} {options[1]} reads the log")
+
+
 def test_query_by_tag():
     messages = [m for m in stores.dump(BASIC)["message"] if m["topic"] == "TopicTest"]
     wanted = [m for m in messages if m["properties"].get("TAGS") == "TagB"]
