@@ -22,6 +22,7 @@ __all__ = ["CONFIG", "body_sizes", "chain_lengths", "coverage", "expiry", "gaps"
 Spec = dict[str, Any]
 SHOWN_TOPICS = 7
 SHOWN_ROWS = 30
+AXIS_HEIGHT, LEGEND_HEIGHT = 48, 36  # pixels below the rows of a chart
 OTHERS = "(other topics)"  # no topic has a space in its name
 # Medium tones, which stand out from a white and from a black page. The last one is for all others.
 COLOURS = ["#2f7fc2", "#d9731a", "#2e9e6b", "#c2489b", "#8a6fd1", "#b08a12", "#d14b4b", "#808890"]
@@ -53,6 +54,12 @@ def chart(title: str, height: int, values: Sequence[Mapping[str, Any]], **parts:
         "description": title, "width": "container", "height": height, "data": {"values": list(values)},
         "autosize": {"type": "fit", "contains": "padding"}, **parts,
     }
+
+
+def chart_of_rows(title: str, step: int, values: Sequence[Mapping[str, Any]], **parts: Any) -> Spec:
+    """Return a specification of a chart with one row for each name. Parameters: step: the height of a row, pixels."""
+    below = AXIS_HEIGHT + LEGEND_HEIGHT * ("layer" in parts)
+    return chart(title, step * len(values) + below, values, **parts)
 
 
 def field(name: str, kind: str, title: str | None, **settings: Any) -> Spec:
@@ -152,8 +159,8 @@ def coverage(queues: Sequence[QueueBounds], begin: int, end: int) -> Spec:
          "messages": queue.messages}
         for queue in largest[:SHOWN_ROWS]
     ]
-    return chart(
-        "the part of the log that each queue covers, by physical offset", 40 + 20 * len(values), values,
+    return chart_of_rows(
+        "the part of the log that each queue covers, by physical offset", 20, values,
         mark={"type": "bar", "minBandSize": 2, "height": 11},
         encoding={
             "x": field("begin", "quantitative", "physical offset", scale={"domain": [begin, end], "nice": False},
@@ -182,8 +189,8 @@ def slot_use(files: Sequence[IndexNumbers]) -> Spec:
         field("expected", "quantitative", "expected", format=".3%"),
     ]
     share = {"scale": {"domainMin": 0}, "axis": {"format": "%", "tickCount": 5}}
-    return chart(
-        "slots in use of each index file, and the expected share", 40 + 26 * len(values), values,
+    return chart_of_rows(
+        "slots in use of each index file, and the expected share", 26, values,
         layer=[
             {"mark": {"type": "bar", "height": 12}, "encoding": {
                 "x": field("used", "quantitative", "slots in use", **share), "y": y, "tooltip": tooltip,
@@ -236,8 +243,8 @@ def lag(lags: Sequence[ConsumerLag]) -> Spec:
         {"name": f"{group}: {topic}", "group": group, "topic": topic, "lag": count}
         for (group, topic), count in largest
     ]
-    return chart(
-        "messages that each group has not consumed", 40 + 20 * len(values), values,
+    return chart_of_rows(
+        "messages that each group has not consumed", 20, values,
         mark={"type": "bar", "height": 11},
         encoding={
             "x": field("lag", "quantitative", "messages behind",

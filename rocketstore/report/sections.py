@@ -38,6 +38,10 @@ def with_unit(size: float) -> str:
     return f"{size:,.1f} TB"
 
 
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def or_unknown(value: int | str | None) -> str:
     if value is None:
         return "unknown"
@@ -82,8 +86,9 @@ def findings_section(store: MessageStore, config: StoreConfig | None, *, quick: 
     counts = ((report.count(severity), severity) for severity in ("error", "warning", "info"))
     found = ", ".join(f"{count:,} of severity {severity}" for count, severity in counts if count)
     looked = "samples of " if quick else ""
-    section.texts.append(f"Checked {looked}{report.records:,} records, {report.queues:,} queues and "
-                         f"{report.index_files:,} index files: {found or 'nothing is wrong'}.")
+    section.texts.append(f"Checked {looked}{counted(report.records, 'record')}, "
+                         f"{counted(report.queues, 'queue')} and {counted(report.index_files, 'index file')}: "
+                         f"{found or 'nothing is wrong'}.")
     if quick:
         section.problems.append(f"Only samples were checked. This command checks everything: "
                                 f"rocketstore verify {shlex.quote(str(store.path))}")
@@ -135,8 +140,8 @@ def time_section(numbers: LogNumbers) -> Section:
     section = Section("Messages and bytes over time", problems=sample_text(numbers))
     section.problems += [f"{part.error}: offsets {part.begin} to {part.end} are left out" for part in numbers.skipped]
     messages = round(numbers.messages * numbers.scale)
-    section.texts.append(f"{messages:,} messages of {len(numbers.topics):,} topics. Each bar of the charts is "
-                         f"{step_text(numbers.step)} long. Times are store times in UTC.")
+    section.texts.append(f"{counted(messages, 'message')} of {counted(len(numbers.topics), 'topic')}. Each bar of the "
+                         f"charts is {step_text(numbers.step)} long. Times are store times in UTC.")
     if numbers.outside:
         section.texts.append(f"{numbers.outside:,} messages are older than the first or newer than the last message "
                              "of the log. The first and the last bar include them.")
@@ -205,8 +210,8 @@ def queues_section(store: MessageStore) -> Section:
     section.problems = [f"{queue.topic}/{queue.queue_id}: {queue.problem}" for queue in queues if queue.problem][:20]
     if len(queues) < total:
         section.problems.append(f"Sampled: {len(queues):,} of {total:,} queues were read.")
-    section.texts.append(f"{total:,} queues. A bar begins at the first and ends at the last record of a queue. A queue "
-                         "that ends early has no newer messages, or lacks units; verify tells which.")
+    section.texts.append(f"{counted(total, 'queue')}. A bar begins at the first and ends at the last record of a "
+                         "queue. A queue that ends early has no newer messages, or lacks units; verify tells which.")
     if any(queue.begin is not None for queue in queues):
         spec = charts.coverage(queues, log.min_phy_offset, log.max_phy_offset)
         section.charts.append(("The part of the log that each of the largest queues covers, by physical offset", spec))
@@ -229,7 +234,7 @@ def index_section(store: MessageStore, summary: StoreSummary) -> Section:
     if len(files) < total:
         section.problems.append(f"Sampled: {len(files)} of {total:,} index files were read.")
     section.texts.append(
-        f"{total:,} index files, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
+        f"{counted(total, 'index file')}, for offsets {or_unknown(summary.index_begin_phy_offset)} to "
         f"{or_unknown(summary.index_end_phy_offset)} of the log. Theory: if keys are distinct, each item chooses its "
         "slot at random, and the lengths of chains have the Poisson distribution. Repeated keys make longer chains and "
         "leave more slots empty. A query reads the whole chain of its slot.")

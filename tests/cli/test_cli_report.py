@@ -47,5 +47,5 @@ def test_what_is_no_file_is_refused_also_with_force(root, tmp_path):
 def test_a_missing_extra_is_named_before_the_store_is_read(root, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     result = cli.run("report", root, "-o", tmp_path / "report.html")
-    cli.assert_one_line(result, "vl_convert is missing", "pip install rocketstore[report]")
+    cli.assert_one_line(result, "vl_convert is missing", 'pip install "rocketstore[report]"')
     assert [*tmp_path.iterdir()] == []

@@ -143,7 +143,7 @@ def test_an_old_file_may_expire_now_and_newer_files_later(store):
 
 def test_a_missing_extra_is_named(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    with pytest.raises(ModuleNotFoundError, match=r"vl_convert is missing: pip install rocketstore\[report\]"):
+    with pytest.raises(ModuleNotFoundError, match=r'vl_convert is missing: pip install "rocketstore\[report\]"'):
         make_report(store)
 
 

@@ -11,7 +11,7 @@ from rocketstore.report.text_codes import TextCodes
 def column_of(texts, before=b"") -> VarColumn:
     data = [b"" if text is None else text.encode() for text in texts]
     offsets = np.cumsum([len(before), *map(len, data)]).astype(np.int32)
-    valid = np.array([text is not None for text in texts])
+    valid = np.array([text is not None for text in texts], bool)
     return VarColumn(offsets, np.frombuffer(before + b"".join(data), np.uint8), valid)
 
 
