@@ -42,6 +42,7 @@ COMMANDS = {  # their help in the group, in the order in which they are listed
 }
 MODULES = {  # in this room, where the name is another
     "export": "transfer.export", "import": "transfer.import_", "report": "transfer.report",
+    "recover": "repair.recover", "rebuild": "repair.rebuild", "salvage": "repair.salvage",
 }
 
 

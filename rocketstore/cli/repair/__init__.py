@@ -1,0 +1,1 @@
+"""The commands that mend a store: ``recover``, ``rebuild`` and ``salvage``."""
