@@ -15,7 +15,7 @@ NO_JAVA = $() and not java and not spark and not interop
 SAY_JAVA := echo "Java is missing: the tests of Spark and those against RocketMQ's own classes are left out."
 endif
 
-.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels check-tag github-release check-rocketmq build clean
+.PHONY: demo test test-all test-connect test-spark soak bench lint house sanitize wheel wheels check-tag github-release check-rocketmq docs build clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -216,6 +216,12 @@ wheel: $(VENV)/wheel
 # The wheels of this machine's platform, from dist's sdist. For CI.
 wheels: $(VENV)/lint
 	$(VENV)/bin/cibuildwheel --output-dir dist/wheels dist/rocketstore-*.tar.gz
+
+# ---- documentation: build/site, from docs/ and from pages that are generated from the code ----
+
+docs: build $(VENV)/docs
+	$(RUN) .ci/docs.py build/docs
+	$(VENV)/bin/zensical build --strict
 
 # ---- releases: docs/releasing.md ----
 

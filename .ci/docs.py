@@ -1,0 +1,232 @@
+"""Write the pages of the documentation: those of docs/, and pages that are generated from the code.
+
+Usage: ``.ci/docs.py DIRECTORY``. The directory is written anew. ``make docs`` then builds the site from it.
+"""
+
+import ast
+import importlib
+import inspect
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+TREE = Path(__file__).parent.parent
+WIDTH = 100  # columns of the help of commands
+SECTIONS = ("Parameters", "Returns", "Raises", "Notes", "Examples", "Attributes", "Yields")
+# How an entry of a section begins.
+ENTRIES = {
+    "Parameters": r"([\w, .*]+?) ?: (.*)",
+    "Attributes": r"([\w, .*]+?) ?: (.*)",
+    "Raises": r"(\w+) ?: (.*)",
+}
+
+
+# ---- command line ------------------------------------------------------------------------------------------
+
+
+def help_of(command: Any, name: str) -> str:
+    import click
+
+    context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    return f"## {name}\n\n```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def command_line_page() -> str:
+    """Return a page with the help of each command, and of the commands in groups."""
+    import click
+
+    from rocketstore.cli.group import rocketstore as group
+
+    parts = ["# Command line\n\nThis page shows the help of each command: `rocketstore COMMAND --help`.\n"]
+    parts.append(help_of(group, "rocketstore"))
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        parts.append(help_of(command, f"rocketstore {name}"))
+        inner = getattr(command, "commands", {})
+        parts.extend(help_of(inner[word], f"rocketstore {name} {word}") for word in inner)
+    return "\n".join(parts)
+
+
+# ---- Python API --------------------------------------------------------------------------------------------
+
+
+def escape(text: str) -> str:
+    """Escape the characters that Markdown reads as markup. Text in backticks stays."""
+    parts = re.split(r"(``.*?``|`.*?`)", text, flags=re.DOTALL)
+    return "".join(part if index % 2 else re.sub(r"([*\[\]<>|_])", r"\\\1", part) for index, part in enumerate(parts))
+
+
+def markdown_of(docstring: str) -> str:
+    """Turn a docstring with NumPy sections into Markdown: headings become bold, and parameters items of a list."""
+    lines = inspect.cleandoc(docstring).splitlines()
+    out: list[str] = []
+    section, in_code = "", False
+    for index, line in enumerate(lines):
+        following = lines[index + 1] if index + 1 < len(lines) else ""
+        if line in SECTIONS and re.fullmatch(r"-+", following):
+            section = line
+            out += ["", f"**{line}**", ""]
+        elif re.fullmatch(r"-+", line) and index and lines[index - 1] in SECTIONS:
+            continue
+        elif line.lstrip().startswith(">>>") or (in_code and line.strip()):
+            out += [] if in_code else ["", "```pycon"]
+            in_code = True
+            out.append(line.strip())
+        else:
+            out += ["```", ""] if in_code else []
+            in_code = False
+            entry = re.match(ENTRIES[section], line) if section in ENTRIES else None
+            if entry:
+                out.append(f"- `{entry[1]}`: {escape(entry[2])}")
+            else:
+                out.append(("    " if line.startswith(" ") and section else "") + escape(line.strip()))
+    return "\n".join([*out, *(["```"] if in_code else [])])
+
+
+def signature_of(value: Any) -> str:
+    """Return the parameters of a callable. Cython writes the signature as the first line of a docstring."""
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return ""
+    text = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", text)  # annotations are strings, and shown in quotes
+    return re.sub(r"\brocketstore(\.\w+)+\.(?=\w)", "", text)
+
+
+def docstring_of(value: Any) -> str:
+    text = inspect.getdoc(value) or ""
+    return re.sub(r"\A\w[\w.]*\(.*\)(?: -> .*)?\n+", "", text)
+
+
+def public_members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Yield the public methods and properties of a class that have a docstring of their own."""
+    seen = set()
+    for base in cls.__mro__:
+        if base is object or not base.__module__.startswith("rocketstore"):
+            continue
+        for name, value in vars(base).items():
+            inner = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+            if name.startswith("_") or name in seen or not (callable(inner) or inspect.isdatadescriptor(inner)):
+                continue
+            seen.add(name)
+            if inspect.getdoc(inner):
+                yield name, inner
+
+
+def api_entry(name: str, value: Any) -> str:
+    parts = [f"## {name}\n"]
+    is_error = isinstance(value, type) and issubclass(value, Exception)
+    signature = "" if is_error else signature_of(value)
+    if signature:
+        parts.append(f"```python\n{name}{signature}\n```\n")
+    parts.append(markdown_of(docstring_of(value)) + "\n")
+    for member, inner in public_members(value) if isinstance(value, type) and not is_error else ():
+        parameters = signature_of(inner) if callable(inner) else ""
+        parts.append(f"### {name}.{member} {{ #{name}.{member} }}\n")
+        if parameters:
+            parts.append(f"```python\n{member}{parameters}\n```\n")
+        parts.append(markdown_of(docstring_of(inner)) + "\n")
+    return "\n".join(parts)
+
+
+def python_api_page() -> str:
+    """Return a page with the docstring of each public name and of its methods."""
+    package = importlib.import_module("rocketstore")
+    head = "# Python API\n\nThis page has the docstring of each public name, as `help(rocketstore.NAME)` shows it.\n"
+    names = sorted(package.__all__, key=lambda name: (name[0].isupper(), name))
+    return "\n".join([head, *(api_entry(name, getattr(package, name)) for name in names)])
+
+
+# ---- Spark -------------------------------------------------------------------------------------------------
+
+
+def function_docstring(path: Path, name: str) -> str:
+    """Return the docstring of a function without importing its module, which needs pyspark."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+    raise LookupError(f"{path}: has no function {name}")
+
+
+def table_row(line: str) -> str:
+    """Return a row of a table. A cell may contain ||, which separates tags."""
+    cells = [cell.strip() for cell in line.strip("| ").replace("||", "\0").split("|")]
+    shown = [f"`{cell}`" if index in (0, 3) else escape(cell) for index, cell in enumerate(cells)]
+    return f"| {' | '.join(shown)} |".replace("\0", r"\|\|")
+
+
+def spark_options_page() -> str:
+    """Return a page with the options of reading and writing, from the docstrings of the data source."""
+    source = TREE / "rocketstore" / "spark" / "source"
+    out = ["# Spark options\n", "## Reading\n"]
+    for line in function_docstring(source / "data_source.py", "register").splitlines():
+        if line.startswith("| option") or line.startswith("| ---"):
+            out.append(line)
+        elif line.startswith("|"):
+            out.append(table_row(line))
+        else:
+            out.append(escape(line))
+    out += ["", "## Writing\n", markdown_of(function_docstring(source / "sink.py", "writer_of"))]
+    return "\n".join(out) + "\n"
+
+
+# ---- performance -------------------------------------------------------------------------------------------
+
+
+def performance_page() -> str:
+    """Return a page with the rows of bench/results.json. Rows where rocketstore is slower come first."""
+    results = json.loads((TREE / "bench" / "results.json").read_text(encoding="utf-8"))
+    machine = results["machine"]
+    head = [
+        "# Performance\n",
+        f"Machine: {machine['cpu']}, {machine['system']}, Python {machine['python']}. Each figure is the median of "
+        f"{results['rounds']} rounds. A round measures rocketstore and its peer in turn on the same input, in "
+        "nanoseconds per item. The ratio is the peer's time divided by the time of rocketstore: above 1, rocketstore "
+        "is faster. The "
+        "two numbers behind the ratio are the smallest and the largest ratio of a round. `make bench` measures all "
+        "rows, and writes `bench/results.json`.\n",
+    ]
+    rows = results["rows"]
+    slower = [row for row in rows if row["peer_ns"] is not None and row["ratio"] < 1]
+    parts = [*head, "## Where rocketstore is slower\n", *performance_table(slower)]
+    return "\n".join([*parts, "\n## All measurements\n", *performance_table(rows)]) + "\n"
+
+
+def performance_table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| measurement | rocketstore | peer | | ratio | smallest | largest |"
+    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: |"
+    for row in rows:
+        numbers = [format_number(row[name]) for name in ("ours_ns", "peer_ns", "ratio", "ratio_min", "ratio_max")]
+        ours, peer, *ratios = numbers
+        yield f"| {escape(row['name'])} | {ours} | {escape(row['peer'] or '')} | {peer} | {' | '.join(ratios)} |"
+
+
+def format_number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
+
+
+PAGES = {
+    "command-line.md": command_line_page,
+    "python-api.md": python_api_page,
+    "spark-options.md": spark_options_page,
+    "performance.md": performance_page,
+}
+
+
+def write_pages(directory: Path) -> None:
+    """Copy docs/ to a directory, which is deleted first, and add the generated pages."""
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(TREE / "docs", directory)
+    for name, page in PAGES.items():
+        (directory / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

@@ -1,0 +1,97 @@
+"""The documentation: generated pages are complete, and the code of written pages runs."""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketstore
+
+TREE = Path(__file__).parent.parent.parent
+DOCS = TREE / "docs"
+
+pytestmark = pytest.mark.skipif(not (TREE / ".ci").exists(), reason="tested away from the source tree")
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """The module that writes the pages."""
+    spec = importlib.util.spec_from_file_location("docs", TREE / ".ci" / "docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_help_of_each_command_is_on_the_page_of_the_command_line(pages):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
+    from rocketstore.cli.group import COMMANDS
+
+    page = pages.command_line_page()
+    headings = re.findall(r"^## rocketstore ?(.*)$", page, re.MULTILINE)
+    assert [name for name in headings if " " not in name] == ["", *COMMANDS]
+    assert {"config check", "config repair"} <= set(headings)
+    assert "--topic" in page
+
+
+def test_each_public_name_and_method_is_on_the_page_of_the_api(pages):
+    page = pages.python_api_page()
+    headings = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    assert sorted(headings) == sorted(rocketstore.__all__)
+    assert "### MessageStore.query_message {" in page
+    assert "mode: str = 'r'" in page
+    assert page.count("```") % 2 == 0
+
+
+def test_each_option_of_spark_is_on_its_page(pages):
+    pytest.importorskip("pyspark", reason="needs pyspark, from the extra 'spark'")
+    from rocketstore.spark.source.options import FIELDS
+
+    page = pages.spark_options_page()
+    assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == set(FIELDS)
+    assert "txnAppId" in page
+
+
+def test_each_measurement_is_on_the_page_of_performance(pages):
+    page, rows = pages.performance_page(), json.loads((TREE / "bench" / "results.json").read_text())["rows"]
+    table = page.partition("## All measurements")[2]
+    assert table.count("\n|") == len(rows) + 2
+    slower = page.partition("## All measurements")[0].count("\n|") - 2
+    assert slower == sum(row["peer_ns"] is not None and row["ratio"] < 1 for row in rows)
+
+
+def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path):
+    pages.write_pages(tmp_path / "pages")
+    written = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*.md")}
+    navigation = (TREE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    assert set(re.findall(r"([\w/-]+\.md)", navigation)) == written
+
+
+def run_code(page, directory, environment):
+    """Run each fence ``python`` or ``sh`` of a page in a directory. A fence ``text`` does not run."""
+    blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for language, block in blocks:
+        command = ["sh", "-e", "-c", block]
+        if language == "python":
+            command = [sys.executable, "-c", f"import rocketstore\n{block}"]
+        run = subprocess.run(
+            command, cwd=directory, env=environment, text=True, capture_output=True, timeout=120, check=False
+        )
+        assert run.returncode == 0, f"{page.name}: {block}\n{run.stderr}"
+
+
+def test_the_code_of_the_pages_runs(tmp_path):
+    pytest.importorskip("click", reason="needs click, from the extra 'cli'")
+    program = tmp_path / "bin" / "rocketstore"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rocketstore "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    for page in (DOCS / "quick-start.md", *sorted((DOCS / "how-to").glob("*.md"))):
+        run_code(page, tmp_path, environment)
