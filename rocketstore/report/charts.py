@@ -17,10 +17,12 @@ from rocketstore.report.parts import LONGEST, Expiry, IndexNumbers, QueueBounds
 from rocketstore.store.lag import ConsumerLag
 from rocketstore.text_values import format_time
 
-__all__ = ["CONFIG", "body_sizes", "chain_lengths", "coverage", "expiry", "gaps", "lag", "over_time", "slot_use"]
+__all__ = ["CONFIG", "body_sizes", "by_tag", "chain_lengths", "coverage", "expiry", "gaps", "lag", "over_time"]
+__all__ += ["slot_use"]
 
 Spec = dict[str, Any]
 SHOWN_TOPICS = 7
+SHOWN_TAGS = 15
 SHOWN_ROWS = 30
 AXIS_HEIGHT, LEGEND_HEIGHT = 48, 36  # pixels below the rows of a chart
 OTHERS = "(other topics)"  # no topic has a space in its name
@@ -96,6 +98,27 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
                 field("topic", "nominal", "topic"), field("value", "quantitative", title, format=",d"),
                 field("when", "nominal", "from"),
             ],
+        },
+    )
+
+
+def by_tag(numbers: LogNumbers) -> Spec:
+    """Return a bar for each of the most frequent pairs of a topic and a tag."""
+    order = sorted(numbers.tags.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+    values = [
+        {"name": f"{topic}: {'(no tag)' if tag is None else tag}", "topic": topic, "tag": tag,
+         "messages": round(count * numbers.scale)}
+        for (topic, tag), count in order[:SHOWN_TAGS]
+    ]
+    return chart_of_rows(
+        "messages by topic and tag", 20, values, mark={"type": "bar", "height": 11},
+        encoding={
+            "x": field("messages", "quantitative", "messages",
+                       axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
+            "y": field("name", "nominal", None, sort=None),
+            "color": {"value": BLUE},
+            "tooltip": [field("topic", "nominal", "topic"), field("tag", "nominal", "tag"),
+                        field("messages", "quantitative", "messages", format=",d")],
         },
     )
 

@@ -150,6 +150,7 @@ def time_section(numbers: LogNumbers) -> Section:
     section.charts = [
         ("Messages by topic", charts.over_time(numbers, "messages", "messages")),
         ("Bytes of records by topic", charts.over_time(numbers, "size", "bytes")),
+        ("Messages of the most frequent tags, with their topic", charts.by_tag(numbers)),
     ]
     sums = {topic: (round(int(counts.messages.sum()) * numbers.scale), round(int(counts.size.sum()) * numbers.scale))
             for topic, counts in numbers.topics.items()}

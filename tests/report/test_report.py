@@ -162,7 +162,7 @@ def test_no_text_ends_the_script_or_is_markup():
 def test_the_page_is_whole_and_asks_for_nothing_else(store):
     pytest.importorskip("vl_convert", reason=NEEDS_VEGA)
     page = make_report(store)
-    assert len(specs_of(page)) == 9
+    assert len(specs_of(page)) == 10
     assert "default-src 'none'" in page
     head = page[: page.index('<script id="charts"')]
     assert not re.search("<(?:link|img|iframe|script)", head)

@@ -13,7 +13,7 @@ from rocketstore.report.make_report import make_report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, a package of Debian")
-CHARTS = 9
+CHARTS = 10
 # Reports through the console, which also has the errors of the page.
 MEASURE = """<script>
 const MARKS = ".role-mark path";  // not those of axes and legends
