@@ -7,10 +7,12 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from rocketstore.dataset.dataset_reader import DatasetReader
 from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
 from rocketstore.errors import CorruptFileError
+from rocketstore.extras import import_extra
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
 from rocketstore.kernels.columns import require_int64
 from rocketstore.limits import LONG_MAX
@@ -23,6 +25,9 @@ from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
 from rocketstore.store.parts import StoreParts
+
+if TYPE_CHECKING:
+    from rocketstore.dataset.store_dataset import StoreDataset
 
 __all__ = ["StoreReader"]
 
@@ -45,6 +50,35 @@ class StoreReader(StoreParts):
     _known_coverage: Coverage | None = None
 
     scan = method_of_log(CommitLog.scan)
+
+    def dataset(
+        self,
+        *,
+        columns: Iterable[str] | None = None,
+        keys: Iterable[str] | None = None,
+        on_corrupt: str = "raise",
+    ) -> StoreDataset:
+        """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
+
+        A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp or
+        uniqKey reads fewer messages; Arrow computes any other filter. A filter on topic and uniqKey uses the index.
+
+        Parameters: columns: as for ``scan``; the names in the dataset are those of tables, such as queueId. keys: only
+        messages with one of these keys. A filter on topic then uses the index. on_corrupt: as for ``scan``.
+        Raises: ModuleNotFoundError without pyarrow; ValueError, TypeError as ``scan``.
+
+        >>> messages = store.dataset()
+        >>> duckdb.sql("SELECT queueId, count(*) FROM messages WHERE topic = 'Orders' GROUP BY queueId")
+
+        Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan.
+        Source: none.
+        """
+        import_extra("pyarrow.dataset", "arrow")
+        from rocketstore.dataset.store_dataset import StoreDataset
+
+        wanted = None if keys is None or isinstance(keys, str) else tuple(keys)
+        self.commit_log.scan(keys=keys if wanted is None else wanted, on_corrupt=on_corrupt)  # raises errors of these
+        return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
 
     # ---- by time -------------------------------------------------------------------------------------------
 

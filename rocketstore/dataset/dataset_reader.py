@@ -1,0 +1,117 @@
+"""DatasetReader: the messages within bounds, from the index if a key is bound, else by a scan of the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
+from rocketstore.errors import CorruptFileError, UnsupportedFormatError
+from rocketstore.index.index_service import IndexService
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import MAX_BATCH_BYTES
+from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.query.query_messages import QueryMessagesResult
+
+__all__ = ["FIELD_NAMES", "THREADS", "DatasetReader", "KeyedStore", "find_phy_offsets"]
+
+FIELD_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}  # names in batches by names in tables
+MAX_SCAN = 1 << 40  # items of the index: more than an index can have
+THREADS = min(os.cpu_count() or 1, 8)  # each holds the messages of some 32 MiB of the log
+
+
+class KeyedStore(Protocol):
+    """The parts of a ``MessageStore`` that a dataset reads."""
+
+    @property
+    def commit_log(self) -> CommitLog: ...
+
+    @property
+    def index(self) -> IndexService | None: ...
+
+    def query_messages(
+        self, topic: str, keys: list[str], max_num: int, begin_timestamp: int, end_timestamp: int, *, max_scan: int
+    ) -> QueryMessagesResult: ...
+
+
+@dataclass(frozen=True)
+class DatasetReader:
+    """Reads the messages of a store within bounds.
+
+    Attributes: keys: a condition of its own: one of them is a word of KEYS, or UNIQ_KEY; None for all messages.
+    on_corrupt: as for ``CommitLog.scan``.
+    """
+
+    store: KeyedStore
+    keys: tuple[str, ...] | None = None
+    on_corrupt: str = "raise"
+
+    def read(
+        self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = 16384
+    ) -> Iterator[MessageBatch]:
+        """Yield all messages within the bounds, and perhaps others, in the order of the log.
+
+        Parameters: names: of columns in tables. threads, batch_size: as for ``CommitLog.scan``.
+        Raises: as a scan; errors of reading come with the batches.
+        """
+        columns = [FIELD_NAMES[name] for name in names]
+        if is_impossible(bounds):
+            return
+        conditions = scan_conditions(bounds)
+        if self.keys is not None:
+            conditions["keys"] = self.keys
+        offsets = None
+        if "keys" in conditions and "topics" in conditions:
+            offsets = find_phy_offsets(self.store, conditions["topics"], list(conditions["keys"]))
+        if offsets is not None:
+            begin, end = conditions.get("begin_offset", 0), conditions.get("end_offset", LONG_MAX)
+            yield from self._read_at(offsets[(begin <= offsets) & (offsets < end)], columns)
+            return
+        log = self.store.commit_log
+        yield from log.scan(
+            columns=columns, on_corrupt=self.on_corrupt, threads=threads, batch_size=batch_size, **conditions
+        )
+
+    def _read_at(self, offsets: np.ndarray, columns: list[str]) -> Iterator[MessageBatch]:
+        """Yield the messages at physical offsets, in batches of records that are not much larger than a scan's."""
+        log, bad_bodies = self.store.commit_log, BadBodies()
+        if not len(offsets):
+            return
+        sizes, statuses = log.find_messages(offsets, columns=["size"])
+        lost = offsets[statuses != 0]
+        lost = lost[lost >= log.min_phy_offset]  # the others have expired since the index was read
+        if len(lost) and self.on_corrupt == "raise":
+            log.get_messages(lost[:1], columns=["size"])  # raises the error of that record
+        offsets = offsets[statuses == 0]
+        parts = np.cumsum(sizes.size, dtype=np.int64) // MAX_BATCH_BYTES
+        for part in np.split(offsets, np.flatnonzero(np.diff(parts)) + 1):
+            batch = log.find_messages(part, columns=columns)[0]
+            yield from log.with_bodies(batch, MAX_BATCH_BYTES, bad_bodies)
+        bad_bodies.warn()
+
+
+def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) -> np.ndarray | None:
+    """Find the physical offsets, int64[n], ascending, of all messages of topics with one of these keys by the index.
+
+    Return None if the index is missing, cannot be read, or may lack messages.
+    """
+    try:
+        if store.index is None:
+            return None
+    except (CorruptFileError, UnsupportedFormatError, ValueError):
+        return None
+    offsets = [np.empty(0, np.int64)]
+    for topic in topics:
+        found = store.query_messages(topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
+        if not found.complete.all():
+            return None
+        offsets.append(found.phy_offsets)
+    return np.unique(np.concatenate(offsets))
+

@@ -1,0 +1,6 @@
+from typing import Protocol
+
+class _ArrowSchema(Protocol):
+    def __arrow_c_schema__(self) -> object: ...
+
+def read_metadata(source: _ArrowSchema) -> list[tuple[bytes, bytes]]: ...
