@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rocketstore.store.expiry import ExpiredFiles
     from rocketstore.store.lag import ConsumerLag
     from rocketstore.store.message_store import MessageStore
+    from rocketstore.store.scan_polars import scan_polars
     from rocketstore.store.summary import StoreSummary
     from rocketstore.verify.report import Finding, VerifyReport
     from rocketstore.verify.verify import verify
@@ -98,6 +99,7 @@ __all__ = [
     "rebuild",
     "recover",
     "salvage",
+    "scan_polars",
     "verify",
 ]
 
@@ -153,6 +155,7 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "rebuild": "rocketstore.rebuild.rebuild",
     "recover": "rocketstore.recovery.recover",
     "salvage": "rocketstore.salvage.salvage",
+    "scan_polars": "rocketstore.store.scan_polars",
     "verify": "rocketstore.verify.verify",
 }
 for name in ("rebuild", "salvage", "verify"):

@@ -1,0 +1,55 @@
+"""scan_polars: a store as a lazy frame of polars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rocketstore.config import StoreConfig
+from rocketstore.dataset.dataset_reader import DatasetReader
+from rocketstore.disk.remote.remote_path import RemotePath
+from rocketstore.extras import import_extra
+from rocketstore.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    import polars
+
+__all__ = ["scan_polars"]
+
+LEAST_POLARS = 1, 35  # older releases lose filters that they cannot pass on
+
+
+def scan_polars(
+    path: str | os.PathLike[str] | RemotePath,
+    *,
+    columns: Iterable[str] | None = None,
+    on_corrupt: str = "raise",
+    config: StoreConfig | None = None,
+    leftovers: bool = False,
+) -> polars.LazyFrame:
+    """Return the messages of a store as a lazy frame of polars.
+
+    A query reads only the columns that it needs. A filter on topic, tags, queueId, phyOffset, storeTimestamp, uniqKey
+    or keys reads fewer messages; polars computes any other filter. A filter on topic and keys, or topic and uniqKey,
+    uses the index. Each ``collect`` reads the messages that the store has then.
+
+    Parameters: path, config, leftovers: as for ``rocketstore.open``. columns, on_corrupt: as for ``MessageStore.scan``;
+    the names in the frame are those of tables, such as queueId.
+    Raises: ModuleNotFoundError without polars; ImportError if it is older than 1.35; as ``rocketstore.open``.
+
+    >>> frame = rocketstore.scan_polars("/data/store")
+    >>> frame.filter(polars.col("topic") == "Orders").group_by("queueId").len().collect()
+    >>> frame.filter(polars.col("topic") == "Orders", polars.col("keys").list.contains("order-7")).collect()
+
+    Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan.
+    Source: none.
+    """
+    version = import_extra("polars", "polars").__version__
+    if tuple(map(int, version.split(".")[:2])) < LEAST_POLARS:
+        raise ImportError(f"scan_polars needs polars 1.35 or newer, not {version}: pip install --upgrade polars")
+    from rocketstore.dataset.polars_scan import lazy_frame
+
+    store = MessageStore.open(path, config=config, leftovers=leftovers)
+    store.commit_log.scan(on_corrupt=on_corrupt)  # raises errors of this argument
+    return lazy_frame(DatasetReader(store, on_corrupt=on_corrupt), columns)
