@@ -19,8 +19,7 @@ def note_open(event, arguments):
             OPENED.add(path)
 
 
-def pytest_configure(config):
-    sys.addaudithook(note_open)
+sys.addaudithook(note_open)  # before conftest.py is imported, which reads a golden file
 
 
 def pytest_unconfigure(config):
