@@ -89,16 +89,18 @@ def markdown_of(docstring: str) -> str:
 
 
 def signature_of(value: Any) -> str:
-    """Return the parameters of a callable. Cython writes the signature as the first line of a docstring."""
+    """Return the parameters of a callable, without self and cls. Return "" if it does not show them."""
     try:
         text = str(inspect.signature(value))
     except (TypeError, ValueError):
         return ""
+    text = re.sub(r"\A\((?:self|cls)(?:, )?", "(", text)
     text = re.sub(r"(: |-> )(['\"])(.*?)\2", r"\1\3", text)  # annotations are strings, and shown in quotes
     return re.sub(r"\brocketstore(\.\w+)+\.(?=\w)", "", text)
 
 
 def docstring_of(value: Any) -> str:
+    """Return a docstring without the signature that Cython writes in its first line."""
     text = inspect.getdoc(value) or ""
     return re.sub(r"\A\w[\w.]*\(.*\)(?: -> .*)?\n+", "", text)
 
@@ -154,10 +156,11 @@ def function_docstring(path: Path, name: str) -> str:
 
 
 def table_row(line: str) -> str:
-    """Return a row of a table. A cell may contain ||, which separates tags."""
+    """Return a row of a table. A cell may contain ||, which separates tags, and is escaped outside of code."""
     cells = [cell.strip() for cell in line.strip("| ").replace("||", "\0").split("|")]
+    cells = [cell.replace("\0", "||") for cell in cells]
     shown = [f"`{cell}`" if index in (0, 3) else escape(cell) for index, cell in enumerate(cells)]
-    return f"| {' | '.join(shown)} |".replace("\0", r"\|\|")
+    return f"| {' | '.join(shown)} |"
 
 
 def spark_options_page() -> str:

@@ -45,6 +45,7 @@ def test_each_public_name_and_method_is_on_the_page_of_the_api(pages):
     assert sorted(headings) == sorted(rocketstore.__all__)
     assert "### MessageStore.query_message {" in page
     assert "mode: str = 'r'" in page
+    assert "(self" not in page
     assert page.count("```") % 2 == 0
 
 
@@ -54,6 +55,7 @@ def test_each_option_of_spark_is_on_its_page(pages):
 
     page = pages.spark_options_page()
     assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == set(FIELDS)
+    assert "`paid||sent`" in page
     assert "txnAppId" in page
 
 
