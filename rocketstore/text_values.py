@@ -42,7 +42,7 @@ def parse_size(text: str) -> int:
 def parse_time(text: str) -> int:
     """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, UTC without a zone, or this number.
 
-    It may also be now, a time before now such as -90s, -5m, -1h or -2d, or the beginning of today or yesterday in UTC.
+    It may also be now, a time before now (-90s, -5m, -1h, -2d), or the beginning of today or yesterday in UTC.
     Raises: ValueError, also for a number that is probably a year or a number of seconds.
     """
     now = time.time_ns() // 1_000_000
@@ -82,7 +82,7 @@ def format_time(timestamp: int) -> str | None:
 
 
 def format_duration(seconds: int) -> str:
-    """Return a duration in its two largest units, such as 45s, 3m 5s, 2h 0m or 4d 7h."""
+    """Return a duration in its two largest units: 45s, 3m 5s, 2h 0m, 4d 7h."""
     days, rest = divmod(seconds, 86_400)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from rocketstore.cli.formats import finish, format_option, report
-from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import COUNT, COUNT_OR_NONE, scan_conditions, selection_options, store_argument
 from rocketstore.cli.store_notes import (
     left_out,
@@ -17,6 +16,7 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
+from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd

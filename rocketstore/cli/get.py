@@ -6,7 +6,6 @@ import click
 
 from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import finish, format_option
-from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import (
     COUNT,
     QUEUE_ID,
@@ -18,6 +17,7 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.store_notes import note_bad_bodies, note_elsewhere
 from rocketstore.cli.text import command
+from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd

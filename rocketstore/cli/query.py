@@ -11,8 +11,6 @@ import numpy as np
 from rocketstore.cli.completion import complete_topics
 from rocketstore.cli.formats import finish, format_option, write_list
 from rocketstore.cli.index_files import find_offsets
-from rocketstore.cli.inner_batches import messages_of
-from rocketstore.cli.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.cli.options import (
     COUNT,
     geometry_options,
@@ -24,6 +22,8 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
 from rocketstore.cli.text import command, note
+from rocketstore.cli.view.inner_batches import messages_of
+from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH

@@ -169,7 +169,7 @@ def test_what_expires_while_it_is_read_is_named(more, tmp_path, monkeypatch):
             path.unlink(missing_ok=True)
         return message_rows(batch)
 
-    monkeypatch.setattr("rocketstore.cli.messages.message_rows", rows_of_what_has_expired)
+    monkeypatch.setattr("rocketstore.cli.view.messages.message_rows", rows_of_what_has_expired)
     monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 1)
     result = run("cat", root, *more)
     assert rows(result, exit_code=1)[0]["phyOffset"] == 0

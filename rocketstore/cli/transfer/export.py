@@ -15,10 +15,7 @@ from typing import Any, TextIO
 
 import click
 
-from rocketstore.arrow import message_schema
 from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer
-from rocketstore.cli.inner_batches import containers_option, without_containers
-from rocketstore.cli.messages import BODY_RULE
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
 from rocketstore.cli.store_notes import (
@@ -30,6 +27,9 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.text import note
+from rocketstore.cli.transfer.table_file import COMPRESSIONS, TableFile, read_batches
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
+from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, columns_option
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -46,7 +46,8 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["FORMATS", "export", "format_of"]
 
-SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".csv": "csv"}
+SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+SUFFIXES[".csv"] = "csv"
 FORMATS = sorted({*SUFFIXES.values()})
 TABLES = ("parquet", "arrow")
 STANDARD_OUTPUT = Path("-")
@@ -73,11 +74,14 @@ format_option = click.option(
 @containers_option
 @click.option("--raw-body", is_flag=True,
               help="Add bodies as they are stored, for an import of the same bytes. Includes --containers.")
+@columns_option
+@click.option("--compression", type=click.Choice(COMPRESSIONS["parquet"]),
+              help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]")
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
-    store: MessageStore, target: Path, form: str | None, raw_body: bool, containers: bool, resume: bool, force: bool,
-    **options: Any,
+    store: MessageStore, target: Path, form: str | None, raw_body: bool, containers: bool,
+    columns: tuple[str, ...] | None, compression: str | None, resume: bool, force: bool, **options: Any,
 ) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
@@ -91,15 +95,21 @@ def export(
     form = format_of(target, form, "TARGET")
     if resume and force:
         raise click.UsageError("--resume and --force: give only one of them")
+    if columns and raw_body:
+        raise click.UsageError("--columns and --raw-body: give only one of them")
+    if compression not in (None, *COMPRESSIONS.get(form, ())):
+        raise click.UsageError(f"--compression: {form} files have {' or '.join(COMPRESSIONS.get(form, ['none']))}")
     if form in TABLES:
         import_extra("pyarrow", "arrow")
     conditions = scan_conditions(**options)
     note_elsewhere(store, conditions["topics"] or None)
     extra = ["body_error"] * (form in TABLES) + ["raw_body"] * raw_body
-    conditions["columns"] = [*message_fields(), *extra]
+    chosen = [COLUMNS[name] for name in columns or ()]
+    conditions["columns"] = chosen or [*message_fields(), *extra]
     has_containers = containers or raw_body
     if target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
+        asked["compression"] = compression
         asked = json.loads(json.dumps(asked))
         export_file(store, conditions, asked, target, resume, force)
     elif resume or form in TABLES:
@@ -116,7 +126,8 @@ def copy_messages(
     progress: Callable[[int], object] = lambda position: None,
 ) -> PieceResult:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
-    scan = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    read = dict.fromkeys([*conditions["columns"], *NEEDED_COLUMNS, "topic"])
+    scan = log.scan(**conditions | {"columns": read}, on_corrupt="skip", batch_size=BATCH_SIZE)
     scan.warns = False  # the command writes one warning for all pieces together
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
@@ -146,7 +157,7 @@ def export_file(
     state = start_export(work, log, asked, resume, force)
     try:
         write_pieces(log, conditions, work, state)
-        merge_pieces(piece_paths(work), asked["format"], conditions["columns"], work / "whole.tmp")
+        merge_pieces(piece_paths(work), asked, conditions["columns"], work / "whole.tmp")
         publish(work / "whole.tmp", target)
     except KeyboardInterrupt:
         note(f"{work}: has the finished pieces; run the same command with --resume to continue")
@@ -245,7 +256,7 @@ def piece_paths(work: Path) -> list[Path]:
 def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: dict[str, Any]) -> None:
     """Write the pieces that are missing, one for each file of the log."""
     start, end, form = state["begin"], state["end"], state["asked"]["format"]
-    has_containers = state["asked"]["containers"]
+    has_containers, compression = state["asked"]["containers"], state["asked"]["compression"]
     complete = piece_paths(work)
     position = int(complete[-1].stem.split("-")[1]) if complete else start
     with bar() as progress:
@@ -258,7 +269,8 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
             starts = [file.file_from_offset for file in log.queue.files]
             stop = max(min([end, *(at for at in starts if at > position)]), position)
             bounds = {"begin_offset": position, "end_offset": stop}
-            with open_piece(work / "piece.tmp", form, conditions["columns"], is_first=position == start) as write:
+            piece = work / "piece.tmp", form, conditions["columns"], compression
+            with open_piece(*piece, is_first=position == start) as write:
                 state["pieces"][str(position)] = copy_messages(log, conditions | bounds, has_containers, write, show)
             save_state(work, state)
             publish(work / "piece.tmp", work / f"{position:020}-{stop:020}.piece")
@@ -267,24 +279,15 @@ def write_pieces(log: CommitLog, conditions: dict[str, Any], work: Path, state: 
 
 @contextmanager
 def open_piece(
-    path: Path, form: str, columns: list[str], *, is_first: bool
+    path: Path, form: str, columns: list[str], compression: str | None, *, is_first: bool
 ) -> Iterator[Write]:
     """Open a new piece in a ``with`` block. Yield the function that writes a batch to it."""
     if form in TABLES:
-        with table_writer(path, form, columns) as table:
-            yield lambda messages: table.write(to_arrow(messages, columns))
+        with TableFile(path, form, columns, compression) as table:
+            yield table.write
         return
     with path.open("w", encoding="utf-8", newline="") as file:
         yield text_writer(file, form, columns, is_first=is_first)
-
-
-def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str]) -> Any:
-    """Return messages as a record batch of pyarrow."""
-    if isinstance(messages, MessageBatch):
-        return messages.to_arrow()
-    names = {MESSAGE_FIELDS[name].name: name for name in columns}
-    rows = [{name: getattr(message, field) for name, field in names.items()} for message in messages]
-    return import_extra("pyarrow", "arrow").RecordBatch.from_pylist(rows, message_schema(columns))
 
 
 def text_writer(
@@ -292,39 +295,32 @@ def text_writer(
 ) -> Write:
     """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header."""
     is_terminal = file.isatty()
+    has_raw_body = "raw_body" in columns
+    is_chosen = columns[: len(message_fields())] != [*message_fields()]
+    chosen = tuple(MESSAGE_FIELDS[name].name for name in columns) if is_chosen else None
+    view = MessageView(chosen, is_full=True, has_containers=True)
     if form in CSV_FORMS and is_first:
-        file.write(csv_line(row_names(raw_body="raw_body" in columns)))
+        file.write(csv_line(view.names if is_chosen else row_names(raw_body=has_raw_body)))
     line = line_writer(form, is_terminal)
-    return lambda batch: file.writelines(map(line, message_rows(batch, raw_body="raw_body" in columns)))
+
+    def write(messages: MessageBatch | Sequence[Message]) -> None:
+        rows = view.rows(messages) if is_chosen else message_rows(messages, raw_body=has_raw_body)
+        file.writelines(map(line, rows))
+
+    return write
 
 
-def table_writer(path: Path, form: str, columns: list[str]) -> Any:
-    if form == "parquet":
-        return import_extra("pyarrow.parquet", "arrow").ParquetWriter(path, message_schema(columns))
-    return import_extra("pyarrow", "arrow").ipc.new_file(str(path), message_schema(columns))
-
-
-def merge_pieces(pieces: list[Path], form: str, columns: list[str], merged: Path) -> None:
+def merge_pieces(pieces: list[Path], asked: dict[str, Any], columns: list[str], merged: Path) -> None:
     """Write all pieces to one file, a batch at a time."""
+    form, compression = asked["format"], asked["compression"]
     if len(pieces) == 1:
         pieces[0].replace(merged)
     elif form in TABLES:
-        with table_writer(merged, form, columns) as table:
+        with TableFile(merged, form, columns, compression) as table:
             for batch in (batch for piece in pieces for batch in read_batches(piece, form)):
-                table.write(batch)
+                table.write_batch(batch)
     else:
         with merged.open("wb") as out:
             for piece in pieces:
                 with piece.open("rb") as file:
                     shutil.copyfileobj(file, out, 1 << 20)
-
-
-def read_batches(piece: Path, form: str) -> Iterator[Any]:
-    """Yield the batches of a Parquet or Arrow file."""
-    if form == "parquet":
-        with import_extra("pyarrow.parquet", "arrow").ParquetFile(piece) as file:
-            yield from map(file.read_row_group, range(file.num_row_groups))
-    else:
-        pyarrow = import_extra("pyarrow", "arrow")
-        with pyarrow.memory_map(str(piece)) as source, pyarrow.ipc.open_file(source) as reader:
-            yield from map(reader.get_batch, range(reader.num_record_batches))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 
 from rocketstore.cli.formats import write_rows
-from rocketstore.cli.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
+from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message

@@ -1,0 +1,94 @@
+"""``rocketstore export``: which columns, how compressed, and how large the row groups are."""
+
+import csv
+import json
+
+import pytest
+from support.cli import golden, run
+
+import rocketstore
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow, from the extra 'arrow'")
+
+RICH = "rich-5.5.0"
+CHOSEN = ["--columns", "body,store_timestamp,topic"]
+
+
+def export(target, *options, store=RICH):
+    result = run("export", golden(store) if isinstance(store, str) else store, target, *options)
+    assert result.exit_code == 0, result.stderr
+    return target
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_chosen_columns_are_those_of_the_table_in_their_order(form, tmp_path):
+    path = export(tmp_path / f"out.{form}", *CHOSEN)
+    table = pq.read_table(path) if form == "parquet" else pa.ipc.open_file(path).read_all()
+    with rocketstore.open(golden(RICH)) as store:
+        expected = store.scan(columns=["body", "store_timestamp", "topic"]).to_arrow()
+    assert table.column_names == ["body", "storeTimestamp", "topic"]
+    assert table.equals(expected.cast(table.schema))
+
+
+def test_chosen_columns_of_text_files(tmp_path):
+    whole = [json.loads(line) for line in export(tmp_path / "whole.json").read_text("utf-8").splitlines()]
+    names = ["body", "bodyBase64", "storeTimestamp", "topic"]
+    found = [json.loads(line) for line in export(tmp_path / "out.ndjson", *CHOSEN).read_text("utf-8").splitlines()]
+    assert found == [{name: row[name] for name in names} for row in whole]
+    with export(tmp_path / "out.csv", *CHOSEN).open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        assert len(list(reader)) == len(whole)
+        assert reader.fieldnames == names
+
+
+@pytest.mark.parametrize("pieces", ["one file of the log", "many"])
+@pytest.mark.parametrize("name", ["zstd", "gzip", "none", "snappy"])
+def test_parquet_is_compressed_as_asked(name, pieces, tmp_path):
+    store = "batch-5.5.0" if pieces != "many" else RICH
+    data = pq.ParquetFile(export(tmp_path / "out.parquet", "--compression", name, store=store)).metadata
+    expected = "UNCOMPRESSED" if name == "none" else name.upper()
+    assert {data.row_group(0).column(at).compression for at in range(data.num_columns)} == {expected}
+
+
+def test_arrow_is_compressed_as_asked(tmp_path):
+    plain = export(tmp_path / "plain.arrow")
+    small = export(tmp_path / "small.arrow", "--compression", "zstd")
+    assert small.stat().st_size < plain.stat().st_size * 0.9
+    assert pa.ipc.open_file(small).read_all().equals(pa.ipc.open_file(plain).read_all())
+
+
+@pytest.mark.parametrize(("name", "options", "words"), [
+    ("out.csv", ["--compression", "zstd"], "csv files have none"),
+    ("out.arrow", ["--compression", "gzip"], "arrow files have none or zstd or lz4"),
+    ("out.json", [*CHOSEN, "--raw-body"], "--columns and --raw-body"),
+    ("out.json", ["--columns", "boddy"], "did you mean 'body'?"),
+])  # fmt: skip
+def test_options_that_do_not_fit_are_misuse(name, options, words, tmp_path):
+    result = run("export", golden(RICH), tmp_path / name, *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_with_another_compression_is_not_resumed(tmp_path):
+    (tmp_path / "out.parquet.partial").mkdir()
+    asked = {"asked": {}, "replaces": False, "begin": 0, "end": 1, "pieces": {}}
+    (tmp_path / "out.parquet.partial" / "export.json").write_text(json.dumps(asked))
+    result = run("export", golden(RICH), tmp_path / "out.parquet", "--resume", "--compression", "zstd")
+    assert result.exit_code == 1
+    assert "was started with other options" in result.stderr
+
+
+def test_row_groups_are_large_also_after_pieces_are_merged(tmp_path, monkeypatch):
+    from rocketstore.cli.transfer import table_file
+
+    assert table_file.GROUP_ROWS >= 100_000
+    assert pq.ParquetFile(export(tmp_path / "one.parquet")).metadata.num_row_groups == 1
+    monkeypatch.setattr(table_file, "GROUP_ROWS", 100)
+    data = pq.ParquetFile(export(tmp_path / "out.parquet")).metadata
+    sizes = [data.row_group(n).num_rows for n in range(data.num_row_groups)]
+    assert sum(sizes) == 288
+    assert min(sizes[:-1]) >= 100
+    monkeypatch.setattr(table_file, "GROUP_BYTES", 1)
+    assert pq.ParquetFile(export(tmp_path / "small.parquet")).metadata.num_row_groups > len(sizes)
