@@ -92,3 +92,39 @@ def test_row_groups_are_large_also_after_pieces_are_merged(tmp_path, monkeypatch
     assert min(sizes[:-1]) >= 100
     monkeypatch.setattr(table_file, "GROUP_BYTES", 1)
     assert pq.ParquetFile(export(tmp_path / "small.parquet")).metadata.num_row_groups > len(sizes)
+
+
+# ---- partitions --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+@pytest.mark.parametrize("names", ["topic,day", "day", "topic"])
+def test_an_export_by_topic_and_day_is_a_dataset_of_the_same_rows(names, form, tmp_path):
+    import pyarrow.dataset
+
+    whole = pq.read_table(export(tmp_path / "whole.parquet", "--columns", "topic,phyOffset,storeTimestamp"))
+    target = export(tmp_path / "out", "--partition-by", names, "--format", form)
+    levels = names.split(",")
+    for path in target.rglob(f"*.{form}"):
+        assert [part.partition("=")[0] for part in path.relative_to(target).parts[:-1]] == levels
+    found = pyarrow.dataset.dataset(target, format="ipc" if form == "arrow" else form, partitioning="hive").to_table()
+    assert sorted(found["phyOffset"].to_pylist()) == sorted(whole["phyOffset"].to_pylist())
+    if "topic" in levels:
+        expected = dict(zip(whole["phyOffset"].to_pylist(), whole["topic"].to_pylist(), strict=True))
+        assert dict(zip(found["phyOffset"].to_pylist(), found["topic"].to_pylist(), strict=True)) == expected
+    if "day" in levels:
+        days = {str(time.date()) for time in whole["storeTimestamp"].to_pylist()}
+        assert {str(day) for day in found["day"].to_pylist()} == days
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole.parquet"]
+
+
+def test_a_directory_of_partitions_replaces_nothing(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").touch()
+    result = run("export", golden(RICH), tmp_path / "out", "--partition-by", "topic")
+    assert (result.exit_code, "exists: give another name" in result.stderr) == (1, True)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    for options in (["--partition-by", "hour"], ["--partition-by", "topic", "--resume"],
+                    ["--partition-by", "topic", "--format", "csv"]):
+        assert run("export", golden(RICH), tmp_path / "new", *options).exit_code == 2
+    assert not (tmp_path / "new").exists()

@@ -27,6 +27,7 @@ from rocketstore.cli.store_notes import (
     unknown_topics,
 )
 from rocketstore.cli.text import note
+from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
 from rocketstore.cli.transfer.table_file import COMPRESSIONS, TableFile, read_batches
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, columns_option
@@ -59,6 +60,15 @@ BATCH_SIZE = 8192
 # topics without a message in the piece; bad_bodies: the count and the first error of BadBodies.
 PieceResult = dict[str, Any]
 Write = Callable[[MessageBatch | Sequence[Message]], object]
+
+
+def parse_partitions(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    names = tuple(filter(None, map(str.strip, (text or "").split(","))))
+    if text is not None and (not names or len({*names}) < len(names) or not {*names} <= {*PARTITIONS}):
+        raise click.BadParameter(f"give {' or '.join(PARTITIONS)}, or both with a comma between them", ctx, param)
+    return names
+
+
 format_option = click.option(
     "--format", "form", type=click.Choice([*FORMATS, SAFE_CSV]),
     help=f"json: one object a line; csv: lists and maps are written as JSON; {SAFE_CSV_RULE}  "
@@ -77,11 +87,14 @@ format_option = click.option(
 @columns_option
 @click.option("--compression", type=click.Choice(COMPRESSIONS["parquet"]),
               help="Of Parquet and Arrow files.  [default: snappy in Parquet, none in Arrow]")
+@click.option("--partition-by", metavar="topic,day", callback=parse_partitions,
+              help="Make TARGET a directory, with a directory for each topic, or each day of the store time in UTC.")
 @click.option("--resume", is_flag=True, help="Continue an export that was interrupted.")
 @click.option("--force", is_flag=True, help="Replace TARGET, and start again.")
 def export(
     store: MessageStore, target: Path, form: str | None, raw_body: bool, containers: bool,
-    columns: tuple[str, ...] | None, compression: str | None, resume: bool, force: bool, **options: Any,
+    columns: tuple[str, ...] | None, compression: str | None, partition_by: tuple[str, ...],
+    resume: bool, force: bool, **options: Any,
 ) -> None:
     """Write the messages of STORE that meet all conditions to TARGET, in the order of the commit log.
 
@@ -92,7 +105,9 @@ def export(
     names their offsets, and the exit status is 1. A message whose body cannot be decoded is written. A warning gives
     the number of these messages.
     """
-    form = format_of(target, form, "TARGET")
+    form = format_of(target, form or ("parquet" if partition_by else None), "TARGET")
+    if partition_by and (form not in TABLES or resume or force or target == STANDARD_OUTPUT):
+        raise click.UsageError("--partition-by makes a new directory of Parquet or Arrow files, without --resume")
     if resume and force:
         raise click.UsageError("--resume and --force: give only one of them")
     if columns and raw_body:
@@ -107,7 +122,9 @@ def export(
     chosen = [COLUMNS[name] for name in columns or ()]
     conditions["columns"] = chosen or [*message_fields(), *extra]
     has_containers = containers or raw_body
-    if target != STANDARD_OUTPUT:
+    if partition_by:
+        export_partitions(store, target, conditions, form, partition_by, compression, has_containers)
+    elif target != STANDARD_OUTPUT:
         asked = {"store": str(store.path), "format": form, "containers": has_containers, **conditions}
         asked["compression"] = compression
         asked = json.loads(json.dumps(asked))
@@ -126,19 +143,51 @@ def copy_messages(
     progress: Callable[[int], object] = lambda position: None,
 ) -> PieceResult:
     """Write the messages that meet all conditions. Return their number and the messages that were left out."""
+    result: PieceResult = {}
+    for messages in read_messages(log, conditions, has_containers, result, progress):
+        write(messages)
+    return result
+
+
+def read_messages(
+    log: CommitLog, conditions: dict[str, Any], has_containers: bool, result: PieceResult,
+    progress: Callable[[int], object] = lambda position: None,
+) -> Iterator[MessageBatch | Sequence[Message]]:
+    """Yield the messages that meet all conditions. At the end, fill in ``result``."""
     read = dict.fromkeys([*conditions["columns"], *NEEDED_COLUMNS, "topic"])
     scan = log.scan(**conditions | {"columns": read}, on_corrupt="skip", batch_size=BATCH_SIZE)
     scan.warns = False  # the command writes one warning for all pieces together
     rows, unseen = 0, set(conditions["topics"] or ())
     for batch in scan:
         for messages in [batch] if has_containers else without_containers(log, [batch]):
-            write(messages)
+            yield messages
             rows += len(messages)
         if unseen:
             unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
         progress(int(batch.phy_offset.max(initial=0)))
     bad_bodies = [scan.bad_bodies.count, scan.bad_bodies.first]
-    return {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
+    result |= {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}
+
+
+def export_partitions(
+    store: MessageStore, target: Path, conditions: dict[str, Any], form: str, names: tuple[str, ...],
+    compression: str | None, has_containers: bool,
+) -> None:
+    """Write a directory of files. It gets its name when it is complete."""
+    work = target.with_name(f"{target.name}.partial")
+    for path in (target, work):
+        if path.exists() or path.is_symlink():
+            raise click.ClickException(f"{path}: exists: give another name, or remove it")
+    result: PieceResult = {}
+    begin = max(conditions["begin_offset"] or 0, store.commit_log.min_phy_offset)
+    messages = read_messages(store.commit_log, conditions | {"begin_offset": begin}, has_containers, result)
+    try:
+        write_partitions(work, messages, form, conditions["columns"], names, compression)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    publish(work, target)
+    report_results(store, target, conditions, [result])
 
 
 def export_file(
