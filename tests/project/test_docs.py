@@ -74,26 +74,54 @@ def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path)
     assert set(re.findall(r"([\w/-]+\.md)", navigation)) == written
 
 
-def run_code(page, directory, environment):
-    """Run each fence ``python`` or ``sh`` of a page in a directory. A fence ``text`` does not run."""
-    blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def blocks_of(text):
+    """The fences ``python`` and ``sh`` of a page, each with its language. A fence ``text`` is not among them."""
+    return re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def run_code(page, directory, environment, first_lines="import rocketstore"):
+    """Run each fence ``python`` or ``sh`` of a page in a directory. Parameters: first_lines: of each Python fence."""
+    blocks = blocks_of(page.read_text(encoding="utf-8"))
     assert blocks
     for language, block in blocks:
         command = ["sh", "-e", "-c", block]
         if language == "python":
-            command = [sys.executable, "-c", f"import rocketstore\n{block}"]
+            command = [sys.executable, "-c", f"{first_lines}\n{block}"]
         run = subprocess.run(
             command, cwd=directory, env=environment, text=True, capture_output=True, timeout=120, check=False
         )
         assert run.returncode == 0, f"{page.name}: {block}\n{run.stderr}"
 
 
-def test_the_code_of_the_pages_runs(tmp_path):
+@pytest.fixture
+def environment(tmp_path):
+    """The environment of a shell that has the command ``rocketstore``."""
     pytest.importorskip("click", reason="needs click, from the extra 'cli'")
     program = tmp_path / "bin" / "rocketstore"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rocketstore "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_the_code_of_the_pages_runs(tmp_path, environment):
     for page in (DOCS / "quick-start.md", *sorted((DOCS / "how-to").glob("*.md"))):
         run_code(page, tmp_path, environment)
+
+
+def test_the_recipes_run(tmp_path, environment):
+    for module in ("pyarrow", "duckdb", "polars"):
+        pytest.importorskip(module, reason=f"needs {module}")
+    page = DOCS / "recipes.md"
+    run_code(page, tmp_path, environment, first_lines=blocks_of(page.read_text(encoding="utf-8"))[0][1])
+
+
+def test_a_recipe_takes_three_lines_or_two_commands():
+    recipes = (DOCS / "recipes.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert len(recipes) == 14
+    for recipe in recipes:
+        blocks = blocks_of(recipe)
+        assert blocks, recipe
+        for language, block in blocks:
+            lines = [line for line in block.splitlines() if line and not line.startswith("assert")]
+            assert len(lines) <= (3 if language == "python" else 2), block
