@@ -68,7 +68,7 @@ def test_all_ways_give_the_same_answer(store):
     assert by_dataset(store) == by_scan(store) == by_polars(store)
 
 
-@pytest.mark.parametrize("work", [by_dataset, by_polars], ids=["DuckDB", "polars"])
-def test_three_columns_of_a_topic(pairs, store, work, request):
+@pytest.mark.parametrize(("work", "goal"), [(by_dataset, GOAL), (by_polars, None)], ids=["DuckDB", "polars"])
+def test_three_columns_of_a_topic(pairs, store, work, goal, request):
     name = f"three columns of a topic, {request.node.callspec.id}"
-    pairs(name, MESSAGES, lambda: work(store), lambda: seconds(by_scan, store), "DuckDB, all columns", GOAL)
+    pairs(name, MESSAGES, lambda: work(store), lambda: seconds(by_scan, store), "DuckDB, all columns", goal)
