@@ -32,7 +32,7 @@ def expected(name, condition):
 
 @pytest.mark.parametrize("name", ["rich-5.3.3", "batch-5.5.0", "cut-5.5.0", "crash-5.5.0"])
 def test_cat_shows_every_message_with_its_columns(name):
-    found = rows(run("cat", golden(name)))
+    found = rows(run("cat", golden(name), "--containers"))
     messages = stores.dump(name)["message"]
     assert len(found) == len(messages)
     for row, message in zip(found, messages, strict=True):
