@@ -1,11 +1,24 @@
-"""rocketstore: the on-disk message store of Apache RocketMQ, from Python, at the speed of C."""
+"""The on-disk message store of Apache RocketMQ, from Python, at the speed of C.
+
+Five names are enough for most programs:
+
+* ``open`` opens the store that a broker left or is writing, or a new store. It returns a ``MessageStore``.
+* ``MessageStore`` reads, queries, follows and writes messages: ``scan``, ``query_message``, ``get_message``,
+  ``put_message``. ``store["Orders"]`` is a topic.
+* ``Message`` is one message, to be put or as it was read.
+* ``MessageBatch`` is many messages as columns, for NumPy, Arrow, pandas, polars and DuckDB.
+* ``StoreConfig`` says how a store is laid out and written.
+
+``recover``, ``rebuild``, ``verify`` and ``salvage`` repair a store while its broker is stopped. The other names are the
+parts of a store, the results of these methods, and errors.
+"""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rocketstore.config import StoreConfig
@@ -26,6 +39,7 @@ if TYPE_CHECKING:
     from rocketstore.index.index_service import IndexService, QueryOffsetResult
     from rocketstore.kernels.keys import hash_keys
     from rocketstore.kernels.phy_offsets import PhyOffsets
+    from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
     from rocketstore.log.commit_log import CommitLog
     from rocketstore.log.scan import Scan
     from rocketstore.messages.message import Message
@@ -47,11 +61,13 @@ if TYPE_CHECKING:
     from rocketstore.store.message_store import MessageStore
     from rocketstore.store.scan_polars import scan_polars
     from rocketstore.store.summary import StoreSummary
+    from rocketstore.store.topic import Topic
     from rocketstore.verify.report import Finding, VerifyReport
     from rocketstore.verify.verify import verify
 
 __all__ = [
     "BatchConsumeQueue",
+    "BinaryColumn",
     "BrokerConfig",
     "CommitLog",
     "ConsumeQueue",
@@ -67,7 +83,9 @@ __all__ = [
     "IndexFile",
     "IndexHeader",
     "IndexService",
+    "ListColumn",
     "LostRange",
+    "MapColumn",
     "MappedFile",
     "Message",
     "MessageBatch",
@@ -91,6 +109,8 @@ __all__ = [
     "StoreError",
     "StoreLockedError",
     "StoreSummary",
+    "StringColumn",
+    "Topic",
     "UnsupportedFormatError",
     "VerifyReport",
     "create_uniq_id",
@@ -109,6 +129,7 @@ logging.getLogger("rocketstore").addHandler(logging.NullHandler())  # else Pytho
 
 MODULES = {  # of the public names; each module is imported when a name is first used, since all take 80 ms
     "BatchConsumeQueue": "rocketstore.queue.batch_consume_queue",
+    "BinaryColumn": "rocketstore.kernels.value_columns",
     "BrokerConfig": "rocketstore.state.broker_config",
     "CommitLog": "rocketstore.log.commit_log",
     "ConsumeQueue": "rocketstore.queue.consume_queue",
@@ -124,7 +145,9 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "IndexFile": "rocketstore.index.index_file",
     "IndexHeader": "rocketstore.index.index_header",
     "IndexService": "rocketstore.index.index_service",
+    "ListColumn": "rocketstore.kernels.value_columns",
     "LostRange": "rocketstore.salvage.salvage",
+    "MapColumn": "rocketstore.kernels.value_columns",
     "MappedFile": "rocketstore.disk.mapped_file",
     "Message": "rocketstore.messages.message",
     "MessageBatch": "rocketstore.messages.message_batch",
@@ -148,6 +171,8 @@ MODULES = {  # of the public names; each module is imported when a name is first
     "StoreError": "rocketstore.errors",
     "StoreLockedError": "rocketstore.errors",
     "StoreSummary": "rocketstore.store.summary",
+    "StringColumn": "rocketstore.kernels.value_columns",
+    "Topic": "rocketstore.store.topic",
     "UnsupportedFormatError": "rocketstore.errors",
     "VerifyReport": "rocketstore.verify.report",
     "create_uniq_id": "rocketstore.messages.message_id",
@@ -178,7 +203,7 @@ def __dir__() -> list[str]:
 
 def open(
     path: str | os.PathLike[str] | RemotePath,
-    mode: str = "r",
+    mode: Literal["r", "r+", "a"] = "r",
     *,
     config: StoreConfig | None = None,
     leftovers: bool = False,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["message_schema"]
 
 
-def message_schema(columns: Iterable[str] | None = None) -> pyarrow.Schema:
+def message_schema(columns: str | Iterable[str] | None = None) -> pyarrow.Schema:
     """Return the schema of a table of messages.
 
     Parameters: columns: names as in ``Message``; None: all but those that are only given on request (``body_error``,

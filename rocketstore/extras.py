@@ -9,7 +9,7 @@ __all__ = ["import_extra"]
 
 
 def import_extra(module: str, extra: str) -> Any:
-    """Import a module of an extra. Raises ModuleNotFoundError that names the extra to install."""
+    """Import a module of an extra. Raises: ModuleNotFoundError that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -5,16 +5,21 @@ Also names that are similar to a name that is unknown.
 
 from __future__ import annotations
 
+import operator
 import re
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
-from rocketstore.limits import LONG_MAX
+from rocketstore.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["find_similar", "format_duration", "format_time", "parse_integer", "parse_size", "parse_time"]
+__all__ = ["Time", "as_datetime", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
+__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "wrong_unit"]
 
+Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EXPECTED_TIME = "give epoch milliseconds, a datetime or an ISO 8601 time"
+MOST_NANOSECONDS = 4 * 10**18  # in the year 2096; larger numbers stand for "no end"
 SIZE = re.compile("([0-9]{1,19}) *([kmgt]?)b?", re.IGNORECASE)
 DAYS_AGO = {"today": 0, "yesterday": 1}
 UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}  # milliseconds
@@ -43,7 +48,7 @@ def parse_time(text: str) -> int:
     """Return a time in milliseconds since the epoch. The text is an ISO 8601 time, UTC without a zone, or this number.
 
     It may also be now, a time before now (-90s, -5m, -1h, -2d), or the beginning of today or yesterday in UTC.
-    Raises: ValueError, also for a number that is probably a year or a number of seconds.
+    Raises: ValueError, also for a number that is probably a year, or has another unit.
     """
     now = time.time_ns() // 1_000_000
     if text in DAYS_AGO:
@@ -52,22 +57,75 @@ def parse_time(text: str) -> int:
         return now - int(match[1]) * UNITS[match[2]]
     if text == "now":
         return now
-    if re.fullmatch("[0-9]{4}|[0-9]{10}", text):
-        meaning = "seconds" if len(text) == 10 else "a year"
-        raise ValueError(f"{text!r} looks like {meaning}: give an ISO 8601 time or epoch milliseconds")
     is_number = re.fullmatch("-?[0-9]{1,19}", text) and abs(int(text)) <= LONG_MAX
     if is_number and len(text) != len("20261121"):
+        unit = "a year" if re.fullmatch("[0-9]{4}", text) else wrong_unit(int(text))
+        if unit is not None:
+            raise ValueError(f"{text!r} looks like {unit}: {EXPECTED_TIME}")
         return int(text)
     try:
-        instant = datetime.fromisoformat(text)
+        return epoch_ms(datetime.fromisoformat(text), text)
     except ValueError:
         if is_number:
             return int(text)
         forms = "an ISO 8601 time, epoch milliseconds, now, -5m, -1h, -2d, today or yesterday"
         raise ValueError(f"{text!r} is no time: give {forms}") from None
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return (instant - EPOCH) // timedelta(milliseconds=1)
+
+
+def epoch_ms(when: Time, name: str) -> int:
+    """Return a time as milliseconds since the epoch.
+
+    Parameters: when: epoch milliseconds, a datetime (UTC without a zone), a date (its begin in UTC), or a text for
+    ``parse_time``. name: of the argument, for errors. Raises: TypeError for any other type; ValueError for a number of
+    another unit, or beyond int64.
+    """
+    if isinstance(when, str):
+        try:
+            return parse_time(when)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    if isinstance(when, date):
+        if not isinstance(when, datetime):
+            when = datetime(when.year, when.month, when.day)
+        return ((when if when.tzinfo else when.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
+    if not hasattr(when, "__index__"):
+        raise TypeError(f"{name}={when!r:.80}: an int (epoch milliseconds), a datetime, a date or an ISO 8601 text was "
+                        "expected")
+    number = operator.index(when)
+    if not LONG_MIN <= number <= LONG_MAX:
+        raise ValueError(f"{name}={number} is beyond int64")
+    if (unit := wrong_unit(number)) is not None:
+        raise ValueError(f"{name}={number} looks like {unit}: {EXPECTED_TIME}")
+    return number
+
+
+def end_ms(when: Time | None, name: str) -> int:
+    """Return the last millisecond before an exclusive end. None is no end: the largest int64."""
+    return LONG_MAX if when is None else max(epoch_ms(when, name) - 1, LONG_MIN)
+
+
+def wrong_unit(number: int) -> str | None:
+    """Return the unit that a time probably has: one in which it is a time of the years 2001 to 2286, but ms is not.
+
+    None for other numbers. As milliseconds, these are times of the first four months of 1970, or after the year 33000.
+    """
+    for unit, per_second in (("seconds", 1), ("microseconds", 1_000_000), ("nanoseconds", 1_000_000_000)):
+        if 10**9 * per_second <= number < min(10**10 * per_second, MOST_NANOSECONDS):
+            return unit
+    return None
+
+
+def as_datetime(timestamp: int) -> datetime:
+    """Return epoch milliseconds as an aware datetime in UTC. Raises: OverflowError beyond the years 1 to 9999."""
+    return EPOCH + timedelta(milliseconds=timestamp)
+
+
+def datetime_or_none(timestamp: int) -> datetime | None:
+    """Return epoch milliseconds as an aware datetime in UTC; None beyond the years 1 to 9999."""
+    try:
+        return as_datetime(timestamp)
+    except OverflowError:
+        return None
 
 
 def format_time(timestamp: int) -> str | None:

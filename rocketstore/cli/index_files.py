@@ -8,7 +8,7 @@ from rocketstore.disk.mapped_file import is_offset_name
 from rocketstore.index import index_directory
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_file import IndexFile
-from rocketstore.index.index_service import IndexService
+from rocketstore.index.index_service import IndexService, IndexType
 
 __all__ = ["find_offsets", "index_paths"]
 
@@ -29,7 +29,7 @@ def index_paths(path: Path) -> list[Path]:
 
 
 def find_offsets(path: Path, geometry: IndexGeometry | None, topic: str, key: str,
-                 limits: tuple[int, int, int], index_type: str | None) -> list[int]:
+                 limits: tuple[int, int, int], index_type: IndexType | None) -> list[int]:
     """Return the physical offsets of a key in an index directory or an index file.
 
     Parameters: limits: the largest number of offsets, and the first and the last time, epoch milliseconds.

@@ -8,6 +8,7 @@ from rocketstore.cli.completion import complete_queue_ids, complete_topics
 from rocketstore.cli.formats import Row, format_option, write_parts, write_rows
 from rocketstore.cli.options import QUEUE_ID, once_option, store_argument, time_option
 from rocketstore.cli.text import note
+from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.message_store import MessageStore
 from rocketstore.store.missing import describe_unknown_queue, describe_unknown_topic
 from rocketstore.text_values import format_time
@@ -45,7 +46,7 @@ def offset(store: MessageStore, time: int, topic: str | None, queue_ids: tuple[i
         raise click.ClickException(str(describe_unknown_topic(store, topic)))
     problems = [describe_unknown_queue(store, topic, number) for number in dict.fromkeys(queue_ids)
                 if number not in known]
-    boundary = "upper" if upper else "lower"
+    boundary: Boundary = "upper" if upper else "lower"
     queues = [number for number in known if not queue_ids or number in queue_ids]
     ended: list[int] = []
 

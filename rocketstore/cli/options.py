@@ -157,10 +157,10 @@ def time_options(command: Command) -> Command:
 
 
 def time_range(since: int | None, until: int | None) -> tuple[int | None, int | None]:
-    """Return the first and the last millisecond, inclusive. Raises UsageError if --until is not after --since."""
+    """Return both times. Raises UsageError if --until is not after --since."""
     if since is not None and until is not None and until <= since:
         raise click.UsageError("--until must be after --since")
-    return since, None if until is None else until - 1
+    return since, until
 
 
 # ---- stores and index files ------------------------------------------------------------------------------

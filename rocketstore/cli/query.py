@@ -1,6 +1,7 @@
 """``rocketstore query``: find messages by key, unique key, tag, id or time."""
 
 import contextlib
+import warnings
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,26 +27,27 @@ from rocketstore.cli.view.inner_batches import messages_of
 from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
-from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
-from rocketstore.limits import INT_MAX, LONG_MAX
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import end_ms
 
 __all__ = ["query"]
 
 SHOWN = 3  # reasons for an incomplete answer
-INDEX_TYPES = {"key": None, "unique_key": "U", "tags": "T"}
+INDEX_TYPES: dict[str, IndexType | None] = {"key": None, "unique_key": "U", "tags": "T"}
 
 
 class Question(NamedTuple):
     """The question of a query.
 
-    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: the first and the
-    last store time, epoch milliseconds, inclusive; None without a limit. most: the largest number of messages.
+    Attributes: by: "key", "unique_key", "tags", "id" or "time". values: the keys, tags or ids. times: of the store,
+    from the first to before the second, epoch milliseconds; None without a limit. most: the largest number of messages.
     """
 
     by: str
@@ -53,11 +55,6 @@ class Question(NamedTuple):
     topic: str | None
     times: tuple[int | None, int | None]
     most: int
-
-    @property
-    def time_limits(self) -> tuple[int, int]:
-        begin, end = self.times
-        return 0 if begin is None else begin, LONG_MAX if end is None else end
 
 
 @click.command(epilog=BODY_RULE)
@@ -142,12 +139,13 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
 
 
 def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
-    times, index_type = asked.time_limits, INDEX_TYPES[asked.by]
+    times, index_type = (asked.times[0] or 0, asked.times[1]), INDEX_TYPES[asked.by]
     topics = [asked.topic] if asked.topic is not None else known_topics(store)
     questions: list[tuple[Any, Any]] = [(topic, asked.values) for topic in topics]
     if index_type != "T":  # many topics in one search
         questions = [([topic for topic, keys in questions for _ in keys], asked.values * len(topics))]
-    results = [store.query_messages(*pair, most, *times, index_type=index_type) for pair in questions]
+    with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
+        results = [store.query_messages(*pair, most, *times, index_type=index_type) for pair in questions]
     found = sorted((message for result in results for message in newest_first(store.commit_log, result.messages)),
                    key=lambda message: message.phy_offset or 0, reverse=True)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
@@ -176,11 +174,11 @@ def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
 
 
 def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
-    (first, last), log = asked.times, store.commit_log
+    (first, end), log = asked.times, store.commit_log
     begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
     topics = None if asked.topic is None else [asked.topic]
     scan = log.scan(
-        begin, topics=topics, begin_timestamp=first, end_timestamp=last, on_corrupt="skip", batch_size=min(most, 1000)
+        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip", batch_size=min(most, 1000)
     )
     scan.warns = False  # query_store counts the bodies of the messages that it shows
     found = list(islice((message for batch in scan for message in batch), most))
@@ -199,7 +197,7 @@ def query_index_files(
         raise click.UsageError("index files have hashes of topic and key: give --topic")
     if asked.most > MAX_MSGS_NUM_BATCH:
         raise click.UsageError(f"--limit: a broker reads at most {MAX_MSGS_NUM_BATCH} offsets from index files")
-    limits, index_type = (asked.most, *asked.time_limits), INDEX_TYPES[asked.by]
+    limits, index_type = (asked.most, asked.times[0] or 0, end_ms(asked.times[1], "--until")), INDEX_TYPES[asked.by]
     topic = asked.topic or ""
     offsets = [at for key in asked.values for at in find_offsets(path, geometry, topic, key, limits, index_type)]
     if len(asked.values) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class DatasetReader:
 
     store: KeyedStore
     keys: tuple[str, ...] | None = None
-    on_corrupt: str = "raise"
+    on_corrupt: Literal["raise", "skip"] = "raise"
 
     def read(
         self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = 16384

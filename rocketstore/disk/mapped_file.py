@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.create import create_file
@@ -25,8 +25,9 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.mapping import Mapping
 from rocketstore.limits import LONG_MAX
 
-__all__ = ["MappedFile", "SelectMappedBufferResult", "check_mode", "is_offset_name"]
+__all__ = ["MappedFile", "Mode", "SelectMappedBufferResult", "check_mode", "is_offset_name"]
 
+Mode = Literal["r", "r+", "a"]
 MODES = ("r", "r+", "a")  # read; also write existing files; also make missing files
 ADVICE = {"random": "MADV_RANDOM", "sequential": "MADV_SEQUENTIAL", "willneed": "MADV_WILLNEED"}
 
@@ -56,7 +57,7 @@ class MappedFile(Closable):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         create_size: int | None = None,
         tolerant: bool = False,

@@ -6,6 +6,7 @@ import operator
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 from rocketstore.kernels.commit_log import OK
@@ -15,6 +16,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.message import MAX_BATCH, Message, number_property
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["DispatchRequest", "follow", "follow_batches"]
 
@@ -47,6 +49,11 @@ class DispatchRequest(NamedTuple):
     def tags(self) -> str | None:
         """The TAGS property."""
         return self.properties.get("TAGS")
+
+    @property
+    def store_time(self) -> datetime | None:
+        """``store_timestamp`` as a datetime in UTC; None for a time beyond the years 1 to 9999."""
+        return datetime_or_none(self.store_timestamp)
 
     @classmethod
     def of(cls, message: Message) -> DispatchRequest:

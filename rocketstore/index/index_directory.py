@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from rocketstore.disk.mapped_file import Mode
 from rocketstore.disk.mapped_file_queue import SETTLED
 from rocketstore.disk.storage import identity, is_remote, scandir
 from rocketstore.errors import CorruptFileError, StoreClosedError
@@ -172,7 +173,7 @@ class IndexDirectory:
                 self._opened.popleft().file = None  # closed when its last user drops it
         return file
 
-    def _open_file(self, path: Path, mode: str) -> IndexFile:
+    def _open_file(self, path: Path, mode: Mode) -> IndexFile:
         slots, items = self.geometry or (None, None)
         file = IndexFile.open(path, mode, hash_slot_num=slots, index_num=items, compat=self.compat, _is_known=True)
         self.live.add(file)

@@ -14,7 +14,7 @@ import numpy as np
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.config import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 from rocketstore.disk.closable import Closable
-from rocketstore.disk.mapped_file import MappedFile
+from rocketstore.disk.mapped_file import MappedFile, Mode
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import (
     IndexGeometry,
@@ -27,10 +27,12 @@ from rocketstore.index.index_header import IndexHeader
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.index_file import IndexFileKernel
 from rocketstore.kernels.layout import INDEX_HEADER, INDEX_ITEM, INDEX_SLOT
+from rocketstore.made_by import made_by
 
 __all__ = ["IndexFile"]
 
 
+@made_by("IndexFile.open")
 class IndexFile(IndexFileKernel, Closable):
     """An index file: a table of hash slots, and items chained from each slot, newest first.
 
@@ -87,7 +89,7 @@ class IndexFile(IndexFileKernel, Closable):
     def open(
         cls,
         path: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         hash_slot_num: int | None = None,
         index_num: int | None = None,

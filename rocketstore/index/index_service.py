@@ -6,14 +6,14 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
 from rocketstore.compat import DEFAULT_COMPAT, Compat
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError
 from rocketstore.index.geometry import IndexGeometry, given_geometry
@@ -22,16 +22,18 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList
 from rocketstore.index.index_writer import IndexWriter
 from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
-from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
 from rocketstore.limits import LONG_MAX
+from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
+from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "QueryOffsetResult", "index_key_prefix", "open_index"]
+__all__ = ["MAX_MSGS_NUM_BATCH", "IndexService", "IndexType", "QueryOffsetResult", "index_key_prefix", "open_index"]
 
 MAX_MSGS_NUM_BATCH = 64
+IndexType = Literal["K", "U", "T"]
 INDEX_TYPES = (None, "K", "U", "T")
 
 
@@ -46,6 +48,7 @@ class QueryOffsetResult(NamedTuple):
     index_last_update_phy_offset: int
 
 
+@made_by("IndexService.open")
 class IndexService(Closable):
     """The index files of one directory. ``open`` makes it. It is a context manager.
 
@@ -86,7 +89,7 @@ class IndexService(Closable):
     def open(
         cls,
         directory: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         hash_slot_num: int | None = None,
         index_num: int | None = None,
@@ -222,14 +225,15 @@ class IndexService(Closable):
         topic: str,
         key: str,
         max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: int = 0,
-        end_timestamp: int = LONG_MAX,
-        index_type: str | None = None,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = LONG_MAX,
+        index_type: IndexType | None = None,
     ) -> QueryOffsetResult:
         """Look up a key in all files, exactly as a broker does: by hash, without reading the messages.
 
         Parameters: max_num: the most offsets to return, but not more than ``max_msgs_num_batch``. begin_timestamp,
-        end_timestamp: epoch ms, inclusive. index_type: "T" looks for tags; None, "K" and "U" for keys.
+        end_timestamp: both inclusive, as for RocketMQ: epoch ms, a datetime, a date or an ISO 8601 text. index_type:
+        "T" looks for tags; None, "K" and "U" for keys.
         Returns: QueryOffsetResult; offsets from the newest file to the oldest, in each file newest first.
         Raises: TypeError; ValueError for a negative max_num; CorruptFileError.
         Source: IndexService.queryOffset.
@@ -238,30 +242,30 @@ class IndexService(Closable):
         for name, text in (("topic", topic), ("key", key)):
             if not isinstance(text, str):
                 raise TypeError(f"{name}={text!r}: a str was expected")
-        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+        begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
         prefix = index_key_prefix(topic, index_type)
         max_num = self._limit(max_num)
         offsets: list[int] = []
-        for file in self._matching_files(begin_timestamp, end_timestamp):
+        for file in self._matching_files(begin, end):
             if file is not None:
                 found = file.select_phy_offset(
-                    f"{prefix}#{key}", max_num - len(offsets), begin_timestamp, end_timestamp
+                    f"{prefix}#{key}", max_num - len(offsets), begin, end
                 )
                 offsets.extend(found)
             if len(offsets) >= max_num:
                 break
         newest = self._files.newest
-        _, end_timestamp, _, end_phy_offset, *_ = (0,) * 6 if newest is None else newest.header
-        return QueryOffsetResult(offsets, end_timestamp, end_phy_offset)
+        _, last_timestamp, _, end_phy_offset, *_ = (0,) * 6 if newest is None else newest.header
+        return QueryOffsetResult(offsets, last_timestamp, end_phy_offset)
 
     def query_offsets(
         self,
         topic: Any,
         keys: Any,
         max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: int = 0,
-        end_timestamp: int = LONG_MAX,
-        index_type: str | None = None,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time = LONG_MAX,
+        index_type: IndexType | None = None,
         *,
         threads: int = 1,
     ) -> PhyOffsets:
@@ -274,14 +278,14 @@ class IndexService(Closable):
         """
         self._require_open()
         self.check_file_sizes()
-        require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+        begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
         max_num = self._limit(max_num)
         hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
         parts = [
             file.select_phy_offsets_by_hash(
-                hashes, max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp, threads=threads
+                hashes, max_num=max_num, begin_timestamp=begin, end_timestamp=end, threads=threads
             )
-            for file in self._matching_files(begin_timestamp, end_timestamp)
+            for file in self._matching_files(begin, end)
             if file is not None
         ]
         return join_newest_first(parts, len(hashes), max_num)

@@ -8,7 +8,8 @@ import numpy as np
 
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column
 from rocketstore.kernels.index_requests import index_items
-from rocketstore.messages.message_batch import MessageBatch, values_of
+from rocketstore.kernels.value_columns import values_of
+from rocketstore.messages.message_batch import MessageBatch
 
 __all__ = ["INDEXED_COLUMNS", "RequestItems", "find_items"]
 
@@ -72,7 +73,7 @@ def _column(requests: Any, name: str) -> Any:
 def _columns_of(batch: MessageBatch) -> dict[str, Any]:
     """Return the columns of a batch that are indexed, the keys of each message as one text."""
     found = {name: column for name in INDEXED_COLUMNS if (column := getattr(batch, name, None)) is not None}
-    columns = {name: values_of(name, column, 0, len(batch)) for name, column in found.items()}
+    columns = {name: values_of(column, 0, len(batch)) for name, column in found.items()}
     if "keys" in columns:
         columns["keys"] = [" ".join(keys) for keys in columns["keys"]]
     return columns

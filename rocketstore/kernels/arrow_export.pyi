@@ -3,10 +3,11 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from numpy.typing import NDArray
 
-from rocketstore.kernels.message_columns import Field, ListColumn, MapColumn, VarColumn
+from rocketstore.kernels.message_columns import Field
+from rocketstore.kernels.value_columns import ValueColumn
 
 _Result = TypeVar("_Result")
-_Columns: TypeAlias = Sequence[NDArray[Any] | VarColumn | ListColumn | MapColumn]
+_Columns: TypeAlias = Sequence[NDArray[Any] | ValueColumn[Any]]
 _Batches: TypeAlias = Iterable[tuple[_Columns, int]]
 
 class _ArrowStream(Protocol):
@@ -37,5 +38,6 @@ class OneStream:
 
 def export_schema(fields: Iterable[Field]) -> object: ...
 def export_batch(fields: Iterable[Field], columns: _Columns, length: int) -> tuple[object, object]: ...
+def export_column(form: str, column: NDArray[Any] | ValueColumn[Any], length: int) -> tuple[object, object]: ...
 def export_stream(fields: Iterable[Field], batches: _Batches) -> object: ...
 def consume(stream_object: _ArrowStream, consumer: Callable[[OneStream], _Result]) -> _Result: ...

@@ -80,21 +80,21 @@ cdef void release_schema(ArrowSchema *schema) noexcept with gil:
     Py_DECREF(<object>schema.private_data)
 
 
-cdef ExportedSchema field_schema(field):
+cdef ExportedSchema column_schema(name, form):
     children = ()
-    if field.format == "+l":
+    if form == "+l":
         children = [ExportedSchema("u", "item")]
-    elif field.format == "+m":
+    elif form == "+m":
         pair = [ExportedSchema("u", "key", nullable=False), ExportedSchema("u", "value")]
         children = [ExportedSchema("+s", "entries", pair, nullable=False)]
-    return ExportedSchema(field.format, field.name, children)
+    return ExportedSchema(form, name, children)
 
 
 cdef ExportedSchema table_schema(fields):
     # Not a comprehension: where there is no memory, Cython 3.3 frees the item twice.
     columns = []
     for field in fields:
-        columns.append(field_schema(field))
+        columns.append(column_schema(field.name, field.format))
     return ExportedSchema("+s", "", columns)
 
 
@@ -149,28 +149,35 @@ cdef checked_offsets(name, offsets, Py_ssize_t n, Py_ssize_t size, dtype=np.int3
 
 
 cdef ExportedArray var_array(name, column, Py_ssize_t n):
-    offsets, data, valid = column
-    if valid is not None:
-        valid = checked(name, valid, np.bool_, n)
-    data = checked(name, data, np.uint8, len(data))
-    return ExportedArray(n, [checked_offsets(name, offsets, n, len(data)), data], (), valid)
+    valid = None if column.valid is None else checked(name, column.valid, np.bool_, n)
+    data = checked(name, column.data, np.uint8, len(column.data))
+    return ExportedArray(n, [checked_offsets(name, column.offsets, n, len(data)), data], (), valid)
 
 
-cdef ExportedArray nested_array(name, column, Py_ssize_t n):
-    cdef Py_ssize_t m = len(column[1].offsets) - 1
-    child = var_array(name, column[1], m)
-    if len(column) == 3:
-        child = ExportedArray(m, [], [child, var_array(name, column[2], m)])
-    return ExportedArray(n, [checked_offsets(name, column[0], n, m)], [child])
+cdef ExportedArray list_array(name, column, Py_ssize_t n):
+    cdef Py_ssize_t m = len(column.values.offsets) - 1
+    return ExportedArray(n, [checked_offsets(name, column.offsets, n, m)], [var_array(name, column.values, m)])
+
+
+cdef ExportedArray map_array(name, column, Py_ssize_t n):
+    cdef Py_ssize_t m = len(column.keys.offsets) - 1
+    pairs = ExportedArray(m, [], [var_array(name, column.keys, m), var_array(name, column.values, m)])
+    return ExportedArray(n, [checked_offsets(name, column.offsets, n, m)], [pairs])
 
 
 cdef ExportedArray column_array(name, form, column, Py_ssize_t n):
     if form in ("u", "z"):
         return var_array(name, column, n)
-    if form in ("+l", "+m"):
-        return nested_array(name, column, n)
+    if form == "+l":
+        return list_array(name, column, n)
+    if form == "+m":
+        return map_array(name, column, n)
+    if form == "b":
+        return ExportedArray(n, [np.packbits(checked(name, column, np.bool_, n), bitorder="little")])
     values = checked(name, column, NUMBERS[form], n)
     valid = (values >= FIRST_TIME) & (values <= LAST_TIME) if form == "tsm:UTC" else None
+    if isinstance(column, np.ma.MaskedArray):
+        valid = ~np.ma.getmaskarray(column) & (True if valid is None else valid)
     return ExportedArray(n, [values], (), valid)
 
 
@@ -293,13 +300,24 @@ def export_schema(fields):
 def export_batch(fields, columns, Py_ssize_t length):
     """Export the columns of a batch without a copy; they must not change any more.
 
-    Parameters: fields: sequence of ``Field``. columns: for each field int32[n], int64[n], VarColumn, ListColumn or
-    MapColumn, as its format asks. length: n.
+    Parameters: fields: sequence of ``Field``. columns: for each field int32[n], int64[n], either perhaps masked,
+    or a ValueColumn, as its format asks. length: n.
     Returns: an "arrow_schema" and an "arrow_array" capsule of a struct. A time outside the years 1 to 9999 is null.
     Raises: ValueError for a column of another type or length, and for one too few or too many.
     """
     cdef ExportedArray array = table_array(fields, columns, length)
     return export_schema(fields), capsule_of(array, &array.array, "arrow_array")
+
+
+def export_column(form, column, Py_ssize_t length):
+    """Export one column without a copy; it must not change any more.
+
+    Parameters: form: of the Arrow C data interface. column: as ``export_batch`` takes it. length: n.
+    Returns: an "arrow_schema" and an "arrow_array" capsule. Raises: ValueError for a column of another type or length.
+    """
+    cdef ExportedSchema schema = column_schema("", form)
+    cdef ExportedArray array = column_array("column", form, column, length)
+    return capsule_of(schema, &schema.schema, "arrow_schema"), capsule_of(array, &array.array, "arrow_array")
 
 
 def export_stream(fields, batches):

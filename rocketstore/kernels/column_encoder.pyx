@@ -58,13 +58,21 @@ cdef class Lists:
     """Where the rows of a ListColumn or MapColumn begin among their values."""
 
     cdef const int32_t[::1] offsets
-    cdef Texts names  # of a map
     cdef Texts values
 
     def __init__(self, column):
         self.offsets = column.offsets
-        self.names = Texts(column[1])
-        self.values = Texts(column[len(column) - 1])
+        self.values = Texts(column.values)
+
+
+cdef class Maps(Lists):
+    """A MapColumn, with its names too."""
+
+    cdef Texts names
+
+    def __init__(self, column):
+        Lists.__init__(self, column)
+        self.names = Texts(column.keys)
 
 
 cdef class ColumnEncoder:
@@ -81,7 +89,7 @@ cdef class ColumnEncoder:
     cdef Texts store_hosts
     cdef Texts tags
     cdef Texts uniq_keys
-    cdef Lists properties
+    cdef Maps properties
     cdef Lists keys
     cdef const int32_t[::1] queue_ids
     cdef const int32_t[::1] flags
@@ -105,7 +113,7 @@ cdef class ColumnEncoder:
         self.store_hosts = self.column(columns, "store_host", Texts)
         self.tags = self.column(columns, "tags", Texts)
         self.uniq_keys = self.column(columns, "uniq_key", Texts)
-        self.properties = self.column(columns, "properties", Lists)
+        self.properties = self.column(columns, "properties", Maps)
         self.keys = self.column(columns, "keys", Lists)
         self.queue_ids = self.numbers(columns, "queue_id", np.int32, None)
         self.flags = self.numbers(columns, "flag", np.int32, 0)

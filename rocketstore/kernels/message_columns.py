@@ -5,33 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-__all__ = ["MESSAGE_FIELDS", "Field", "ListColumn", "MapColumn", "VarColumn", "message_fields"]
-
-
-class VarColumn(NamedTuple):
-    """Strings (valid UTF-8) or bytes: row ``i`` is ``data[offsets[i]:offsets[i + 1]]`` if ``valid[i]``."""
-
-    offsets: NDArray[np.int32]  # int32[n + 1], positions in data
-    data: NDArray[np.uint8]
-    valid: NDArray[np.bool_] | None = None  # bool[n]; None: every row has a value
-
-
-class ListColumn(NamedTuple):
-    """Lists of strings: row ``i`` is the rows ``offsets[i]`` to ``offsets[i + 1]`` of ``values``."""
-
-    offsets: NDArray[np.int32]
-    values: VarColumn
-
-
-class MapColumn(NamedTuple):
-    """Maps of strings: row ``i`` is the rows ``offsets[i]`` to ``offsets[i + 1]`` of ``keys`` and ``values``."""
-
-    offsets: NDArray[np.int32]
-    keys: VarColumn
-    values: VarColumn
+__all__ = ["BATCH_NAMES", "MESSAGE_FIELDS", "Field", "message_fields"]
 
 
 class Field(NamedTuple):
@@ -60,7 +34,7 @@ MESSAGE_FIELDS = {
     "reconsume_times": Field("reconsumeTimes", "i"),
     "prepared_transaction_offset": Field("preparedTransactionOffset", "l"),
     "body_crc": Field("bodyCrc", "i"),
-    "offset_msg_id": Field("msgId", "u"),
+    "msg_id": Field("msgId", "u"),
     "tags": Field("tags", "u", nullable=True),
     "keys": Field("keys", "+l"),
     "uniq_key": Field("uniqKey", "u", nullable=True),
@@ -72,24 +46,25 @@ MESSAGE_FIELDS = {
     "born_timestamp_ms": Field("bornTimestampMs", "l"),
     "store_timestamp_ms": Field("storeTimestampMs", "l"),
 }
+BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
 ON_REQUEST = {"body_error", "raw_body", "tags_code", "born_timestamp_ms", "store_timestamp_ms"}
 
 
-def message_fields(columns: Iterable[str] | None = None) -> dict[str, Field]:
+def message_fields(columns: str | Iterable[str] | None = None) -> dict[str, Field]:
     """Return the fields of a table of messages by their names in a batch, in the requested order.
 
-    Parameters: columns: names as in ``MESSAGE_FIELDS``; None: all but those that must be requested.
-    Raises: ValueError for an unknown name, or if no column is left; TypeError for a single str.
+    Parameters: columns: one name or several, in a batch (``phy_offset``) or in a table (``phyOffset``); None: all but
+    those that must be requested.
+    Raises: ValueError for an unknown name, or if no column is left.
     """
     if columns is None:
         return {name: field for name, field in MESSAGE_FIELDS.items() if name not in ON_REQUEST}
-    if isinstance(columns, str):
-        raise TypeError(f"columns={columns!r}: a list of str was expected")
     fields = {}
-    for name in columns:
-        if name not in MESSAGE_FIELDS:
+    for name in [columns] if isinstance(columns, str) else columns:
+        found = BATCH_NAMES.get(name, name)
+        if found not in MESSAGE_FIELDS:
             raise ValueError(f"columns: {name!r} is none of {', '.join(MESSAGE_FIELDS)}")
-        fields[name] = MESSAGE_FIELDS[name]
+        fields[found] = MESSAGE_FIELDS[found]
     if not fields:
         raise ValueError("columns: a table needs at least one")
     return fields

@@ -37,7 +37,7 @@ cdef class VarValues:
     cdef bint add_bytes(self, const void *data, Py_ssize_t size) noexcept nogil
     cdef bint add_text(self, const Slice *text) noexcept nogil
     cdef bint add_texts(self, const Slice *texts, Py_ssize_t n) noexcept nogil
-    cdef take(self, valid=*)
+    cdef take(self, valid=*, column_type=*)
 
 
 cdef enum:

@@ -42,10 +42,10 @@ from rocketstore.kernels.record cimport (
 
 import numpy as np
 
-from rocketstore.kernels.message_columns import ListColumn, MapColumn, VarColumn
+from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
 
 
-__all__ = ["RecordColumns", "take_values"]
+__all__ = ["RecordColumns"]
 
 
 cdef extern from "<arpa/inet.h>" nogil:
@@ -282,8 +282,8 @@ cdef class VarValues:
                 return False
         return True
 
-    cdef take(self, valid=None):
-        column = VarColumn(array_of(self.offsets, np.int32), array_of(self.data, np.uint8), valid)
+    cdef take(self, valid=None, column_type=StringColumn):
+        column = column_type(array_of(self.offsets, np.int32), array_of(self.data, np.uint8), valid)
         self.offsets, self.data = offsets_of(self.offsets), next_of(self.data)
         return column
 
@@ -312,6 +312,9 @@ cdef class RawBodyColumn(BytesColumn):
             if not self.values.add_bytes(records[i].body.data, records[i].body.size):
                 return False
         return True
+
+    cdef object take(self):
+        return self.values.take(None, BinaryColumn)
 
 
 cdef class TopicColumn(BytesColumn):
@@ -584,7 +587,7 @@ cdef Column new_column(str name):
         return Int64Column(INT64_FIELDS[name])
     makers = {
         "topic": TopicColumn, "raw_body": RawBodyColumn, "keys": KeysColumn, "properties": PropertiesColumn,
-        "offset_msg_id": MsgIdColumn, "tags": lambda: PropertyColumn(True), "uniq_key": lambda: PropertyColumn(False),
+        "msg_id": MsgIdColumn, "tags": lambda: PropertyColumn(True), "uniq_key": lambda: PropertyColumn(False),
         "born_host": lambda: HostColumn(True), "store_host": lambda: HostColumn(False),
     }
     if name not in makers:
@@ -616,23 +619,3 @@ cdef class RecordColumns:
         """Return the collected columns as a dict, and begin with empty ones."""
         self.rows = 0
         return {name: (<Column>column).take() for name, column in zip(self.names, self.columns)}
-
-
-def take_values(const int32_t[::1] offsets, const uint8_t[::1] data, const int64_t[::1] rows):
-    """Return (offsets int32[m + 1], data uint8) of some rows of a column of values of any length, in their order."""
-    cdef VarValues values = VarValues()
-    cdef Py_ssize_t i, n = offsets.shape[0] - 1
-    cdef int64_t row
-    cdef bint room = True
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        if not (0 <= row < n and 0 <= offsets[row] <= offsets[row + 1] <= data.shape[0]):
-            raise IndexError(f"row {row} of {n}")
-        if offsets[row + 1] > offsets[row]:
-            room = values.add_bytes(&data[offsets[row]], offsets[row + 1] - offsets[row])
-        else:
-            room = values.add_bytes(NULL, 0)
-        if not room:
-            raise MemoryError("a column of the batch is larger than 2 GiB, or there is no memory")
-    taken = values.take()
-    return taken.offsets, taken.data

@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeGuard
+from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
 from rocketstore.disk.lock_file import StoreLock
-from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import MappedFileQueue
 from rocketstore.disk.remote.remote_file_queue import open_queue
 from rocketstore.disk.storage import local_path, to_path
@@ -32,18 +32,22 @@ from rocketstore.limits import LONG_MAX
 from rocketstore.log.end_rule import StoreState
 from rocketstore.log.ending import Ending, read_error
 from rocketstore.log.record_reader import RecordReader
-from rocketstore.log.scan import Scan, subscribed_tags
+from rocketstore.log.scan import Scan
 from rocketstore.log.standalone_writer import StandaloneLogWriter
+from rocketstore.made_by import made_by
+from rocketstore.messages.arguments import integer_list, split_tags, text_list
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch, is_arrow, lazy_batch_of
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.messages.put_rules import StoreTimestamp
+from rocketstore.messages.put_rules import GivenTime, put_time
+from rocketstore.text_values import Time, end_ms, epoch_ms
 
 __all__ = ["CommitLog"]
 
 ON_CORRUPT = ("raise", "skip")
 
 
+@made_by("CommitLog.open")
 class CommitLog(RecordReader, Closable):
     """The commit log of a store. ``open`` returns one; it is a context manager. A reader may work beside a broker.
 
@@ -62,7 +66,7 @@ class CommitLog(RecordReader, Closable):
     def open(
         cls,
         directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         mapped_file_size: int | None = None,
         force_verify_prop_crc: bool = False,
@@ -114,7 +118,7 @@ class CommitLog(RecordReader, Closable):
 
     # ---- append --------------------------------------------------------------------------------------------
 
-    def append(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
+    def append(self, message: Message, *, store_timestamp: GivenTime = None) -> PutMessageResult:
         """Append a message to the log alone, as ``MessageStore.put_message`` does. Inner batches may have any topic.
 
         With flush_disk_type "SYNC_FLUSH" the message is on the disk when this returns. Otherwise ``flush`` and
@@ -125,10 +129,10 @@ class CommitLog(RecordReader, Closable):
         lost; StoreError if the store has a queue of this name whose records are all gone; io.UnsupportedOperation in
         mode "r". Source: CommitLog.asyncPutMessage.
         """
-        return self._writing().put(message, store_timestamp)
+        return self._writing().put(message, put_time(store_timestamp))
 
     def append_batch(
-        self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
+        self, messages: Sequence[Message] | MessageBatch | Any, *, store_timestamp: GivenTime = None
     ) -> PutMessagesResult:
         """Append messages in order. If one of them is refused, none is appended. Columns take one kernel call.
 
@@ -138,7 +142,7 @@ class CommitLog(RecordReader, Closable):
         """
         if is_arrow(messages):
             messages = MessageBatch.of_arrow(messages)
-        return self._writing().put_all(messages, store_timestamp)
+        return self._writing().put_all(messages, put_time(store_timestamp))
 
     def flush(self) -> None:
         """Write all appended messages to the disk. Raises OSError: the messages may be lost then.
@@ -205,7 +209,7 @@ class CommitLog(RecordReader, Closable):
         return (END, None) if offset >= self.ending.find_readable_end(offset) else self.read_record(offset)
 
     def get_messages(
-        self, phy_offsets: Any, *, columns: Iterable[str] | None = None, verify_crc: bool = False
+        self, phy_offsets: Any, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
     ) -> MessageBatch:
         """Read the messages at many physical offsets, int64[n], bytes. The batch has the order of the offsets.
 
@@ -224,7 +228,7 @@ class CommitLog(RecordReader, Closable):
         return batch
 
     def find_messages(
-        self, phy_offsets: np.ndarray, *, columns: Iterable[str] | None = None, verify_crc: bool = False
+        self, phy_offsets: np.ndarray, *, columns: str | Iterable[str] | None = None, verify_crc: bool = False
     ) -> tuple[MessageBatch, np.ndarray]:
         """Read the messages at physical offsets int64[n], and leave out offsets without a message.
 
@@ -265,17 +269,18 @@ class CommitLog(RecordReader, Closable):
         begin_offset: int | None = None,
         end_offset: int | None = None,
         *,
-        columns: Iterable[str] | None = None,
-        topics: Iterable[str] | None = None,
-        queue_ids: Iterable[int] | None = None,
-        tags: str | None = None,
-        keys: Iterable[str] | None = None,
-        begin_timestamp: int | None = None,
-        end_timestamp: int | None = None,
+        columns: str | Iterable[str] | None = None,
+        topics: str | Iterable[str] | None = None,
+        queue_ids: int | Iterable[int] | None = None,
+        tags: str | Iterable[str] | None = None,
+        keys: str | Iterable[str] | None = None,
+        begin_timestamp: Time | None = None,
+        end_timestamp: Time | None = None,
         verify_crc: bool = False,
-        on_corrupt: str = "raise",
+        on_corrupt: Literal["raise", "skip"] = "raise",
         batch_size: int = 16384,
         threads: int = 1,
+        limit: int | None = None,
     ) -> Scan:
         """Read all messages, or the messages that meet all conditions, in the order of the log.
 
@@ -283,18 +288,21 @@ class CommitLog(RecordReader, Closable):
         ----------
         begin_offset, end_offset : physical offsets, bytes. Records that begin from ``begin_offset`` to before
             ``end_offset`` are read; None for the whole log. Records need not begin at these offsets.
-        columns : names of Message's fields, such as offset_msg_id, and not of tables, such as msgId. None for all
-            columns of tables. Fewer columns are faster, above all without bodies.
-        topics, queue_ids : lists; the message is in one of these.
-        tags : "a||b": the message has one of these tags; "*", "" or None for all.
-        keys : a list; one of the words of KEYS, or UNIQ_KEY, is in it. No index is used.
-        begin_timestamp, end_timestamp : store time, epoch ms, inclusive.
+        columns : one name or several, of Message's fields (phy_offset) or of tables (phyOffset). None for all columns
+            of tables. Fewer columns are faster, above all without bodies.
+        topics, queue_ids : one or a list; the message is in one of these. A store warns of a topic that it does not
+            have.
+        tags : "a||b", or a list of tags: the message has one of these tags; "*", "" or None for all.
+        keys : one or a list; one of the words of KEYS, or UNIQ_KEY, is in it. No index is used.
+        begin_timestamp, end_timestamp : store time, from the first to before the second: epoch milliseconds, a
+            datetime, a date or an ISO 8601 text.
         verify_crc : compare bodies with their CRC. A body with another CRC is corrupt.
         on_corrupt : "raise" CorruptFileError at bytes that are no record but are followed by records, or "skip" them
             and list them in ``Scan.skipped``. Bytes without records behind them are the end of the log, except for a
             complete record with a wrong CRC. A body that cannot be decoded is null: its record is sound.
         batch_size : messages in a batch at most.
         threads : how many parts of the log are read at the same time.
+        limit : the largest number of messages; None for all.
 
         Returns
         -------
@@ -308,26 +316,27 @@ class CommitLog(RecordReader, Closable):
         """
         if on_corrupt not in ON_CORRUPT:
             raise ValueError(f"on_corrupt={on_corrupt!r}: must be one of {', '.join(map(repr, ON_CORRUPT))}")
-        require_int64(batch_size=batch_size)
+        require_int64(batch_size=batch_size, limit=0 if limit is None else limit)
         if batch_size < 1 or threads < 1:
             raise ValueError(f"batch_size={batch_size}, threads={threads}: at least 1 is needed")
-        for name, value in (("topics", topics), ("keys", keys)):
-            if isinstance(value, str):
-                raise TypeError(f"{name}={value!r}: a list of str was expected")
-        times = {"begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp}
-        require_int64(**{name: time for name, time in times.items() if time is not None})
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit={limit} is negative")
+        begin = None if begin_timestamp is None else epoch_ms(begin_timestamp, "begin_timestamp")
+        last = None if end_timestamp is None else end_ms(end_timestamp, "end_timestamp")
         fields = message_fields(columns)
-        record_filter = RecordFilter(topics, queue_ids, subscribed_tags(tags), keys, begin_timestamp, end_timestamp)
+        texts = text_list(topics, "topics"), text_list(keys, "keys")
+        record_filter = RecordFilter(texts[0], integer_list(queue_ids), split_tags(tags), texts[1], begin, last)
         return Scan(
             self,
             self.ending,
             fields,
             None if begin_offset is None else operator.index(begin_offset),
             None if end_offset is None else operator.index(end_offset),
-            functools.partial(self.scanner, fields, record_filter=record_filter, verify_crc=verify_crc),
+            functools.partial(self.scanner, record_filter=record_filter, verify_crc=verify_crc),
             on_corrupt,
             batch_size,
             threads,
+            limit,
         )
 
     def close(self) -> None:

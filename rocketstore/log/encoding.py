@@ -10,7 +10,8 @@ from rocketstore.config import StoreConfig
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.column_encoder import ColumnEncoder
 from rocketstore.kernels.record_encoder import RecordEncoder
-from rocketstore.messages.message_batch import MessageBatch, to_put
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.to_put import to_put
 
 __all__ = ["at_row", "encode_batch", "encoder_of", "naming_row"]
 

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from rocketstore.disk.allocate_service import AllocateMappedFileService
 from rocketstore.disk.busy_threads import marks_thread_busy
 from rocketstore.disk.durable import make_directory, sync_path
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.errors import StoreError
 from rocketstore.kernels.appender import Appender
-from rocketstore.log.allocate_service import AllocateMappedFileService
 
 __all__ = ["LogFileWriter"]
 

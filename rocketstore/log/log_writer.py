@@ -20,7 +20,7 @@ from rocketstore.log.encoding import at_row, encode_batch, encoder_of, naming_ro
 from rocketstore.log.log_files import LogFileWriter
 from rocketstore.messages.compression import COMPRESSED, COMPRESSION
 from rocketstore.messages.message import Message, encode_message
-from rocketstore.messages.message_batch import MessageBatch, to_put
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
 from rocketstore.messages.put_rules import (
     StoreTimestamp,
@@ -32,6 +32,7 @@ from rocketstore.messages.put_rules import (
     with_flags_and_properties,
 )
 from rocketstore.messages.system_flags import INNER_BATCH, TRANSACTION_TYPE
+from rocketstore.messages.to_put import to_put
 
 __all__ = ["IncompleteMessageError", "LogWriter", "QueueNumbers"]
 

@@ -5,30 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rocketstore.disk.ahead import read_ahead
 from rocketstore.disk.ranges import find_overlap, merge_ranges
 from rocketstore.errors import CorruptFileError
-from rocketstore.extras import import_extra
-from rocketstore.kernels.arrow_export import consume, export_stream
+from rocketstore.kernels.arrow_export import export_stream
 from rocketstore.kernels.commit_log import BLANK, END, HALF, OK, RecordScanner
-from rocketstore.kernels.message_columns import Field
+from rocketstore.kernels.message_columns import Field, message_fields
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.ending import Ending, read_error
 from rocketstore.log.join_chunks import join_chunks
 from rocketstore.log.record_reader import LOOK_BACK, MAX_BATCH_BYTES, RecordReader
+from rocketstore.made_by import made_by
+from rocketstore.messages.arrow_stream import ArrowStream
 from rocketstore.messages.bodies import BadBodies
-from rocketstore.messages.message_batch import MessageBatch, lazy_batch_of
+from rocketstore.messages.message_batch import MessageBatch, empty_batch, lazy_batch_of
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
-
-__all__ = ["Scan", "Skipped", "subscribed_tags"]
+__all__ = ["Scan", "Skipped"]
 
 CHUNK = 32 << 20  # bytes of the log that one thread scans at a time
 ATTEMPTS, ATTEMPT_SECONDS = 3, 0.01
@@ -42,8 +39,11 @@ class Skipped(NamedTuple):
     error: CorruptFileError
 
 
-class Scan:
+@made_by("MessageStore.scan")
+class Scan(ArrowStream):
     """Messages of a commit log, batch by batch. Each iteration reads the log again.
+
+    ``head`` gives the first messages, ``count`` their number.
 
     Attributes: skipped: the ranges that the last iteration left out, in the log's order, if corrupt bytes are skipped.
     has_expired: whether a part of the range was deleted before the last iteration reached it. position: the offset
@@ -62,10 +62,11 @@ class Scan:
         fields: dict[str, Field],
         begin_offset: int | None,
         end_offset: int | None,
-        new_scanner: Callable[[], RecordScanner],
+        new_scanner: Callable[[Iterable[str]], RecordScanner],
         on_corrupt: str,
         batch_size: int,
         threads: int,
+        limit: int | None = None,
     ) -> None:
         self.skipped: list[Skipped] = []
         self.has_expired = False
@@ -80,8 +81,9 @@ class Scan:
         self._begin, self._end = begin_offset, end_offset
         self._new_scanner = new_scanner
         self._on_corrupt = on_corrupt
-        self._batch_size = batch_size
+        self._batch_size = batch_size if limit is None else max(min(batch_size, limit), 1)
         self._threads = threads
+        self._limit = limit
         self._stop = 0
 
     def __iter__(self) -> Iterator[MessageBatch]:
@@ -94,19 +96,36 @@ class Scan:
         last = min(self._log.end_of(files[-1]) if files else 0, self._log.find_limit())
         begin = self.position = max(first, 0 if self._begin is None else self._begin)
         end = self._stop = self._ending.bound(begin, last if self._end is None else min(self._end, last))
-        return self._then_warn(self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end))
+        batches = self._read_ahead(begin, end) if self._threads > 1 else self._read(begin, end)
+        return self._then_warn(batches if self._limit is None else first_messages(batches, self._limit))
 
     def _then_warn(self, batches: Iterator[MessageBatch]) -> Iterator[MessageBatch]:
         yield from batches
         if self.warns:
             self.bad_bodies.warn()
 
+    def _with(self, **changes: object) -> Scan:
+        """Return a scan of the same messages, to be iterated on its own."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
+    def head(self, n: int = 5) -> MessageBatch:
+        """Return the first ``n`` messages as one batch. Reading stops behind them."""
+        limit = n if self._limit is None else min(n, self._limit)
+        batches = list(self._with(_limit=limit, _batch_size=max(limit, 1), _threads=1)) if limit > 0 else []
+        return MessageBatch.join(batches) if batches else empty_batch(self._fields)
+
+    def count(self) -> int:
+        """Return the number of messages. It reads no bodies, unless ``verify_crc`` was given."""
+        return sum(map(len, self._with(_fields=message_fields(["phy_offset"]))))
+
     def _read(self, offset: int, end: int) -> Iterator[MessageBatch]:
         yield from self._walk(self._first(offset), end)
 
     def _walk(self, offset: int, end: int) -> Generator[MessageBatch, None, int | None]:
         """Yield the batches of a range. Return where the next range begins, or None at the end of the log."""
-        scanner = self._new_scanner()
+        scanner = self._new_scanner(self._fields)
         goes_on = True
         while offset < end and goes_on:
             offset, status = self._log.step(scanner, offset, end, self._batch_size) or (offset, END)
@@ -228,7 +247,7 @@ class Scan:
 
         The chunk may begin inside a body. So its bad bodies count only if the chunk is used.
         """
-        scanner = self._new_scanner()
+        scanner = self._new_scanner(self._fields)
         first = offset = self._resync(begin, end)
         batches: list[Iterable[MessageBatch]] = []
         bad_bodies = BadBodies()
@@ -248,19 +267,6 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export as an Arrow stream of record batches, with the names of tables."""
         return export_stream(self._fields.values(), ((tuple(b.columns.values()), len(b)) for b in self))
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Return all messages as a pyarrow.Table."""
-        return consume(self, import_extra("pyarrow", "arrow").table)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return all messages as a pandas.DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """Return all messages as a polars.DataFrame."""
-        frame: polars.DataFrame = consume(self, import_extra("polars", "arrow").DataFrame)
-        return frame
 
     def __repr__(self) -> str:
         begin = "the beginning" if self._begin is None else f"{self._begin:,}"
@@ -283,13 +289,15 @@ class ScannedChunk:
     is_log_end: bool = False
 
 
+def first_messages(batches: Iterator[MessageBatch], limit: int) -> Iterator[MessageBatch]:
+    """Yield batches with ``limit`` messages at most. Nothing is read behind the last of them."""
+    for batch in batches if limit > 0 else ():
+        yield batch if len(batch) <= limit else batch[:limit]
+        limit -= len(batch)
+        if limit <= 0:
+            return
+
+
 def begun(batches: Iterator[MessageBatch]) -> Iterable[MessageBatch]:
     """Make the first batch now, and the others when the caller reads them, since decompressed bodies may be large."""
     return chain(list(islice(batches, 1)), batches)
-
-
-def subscribed_tags(tags: str | None) -> set[str] | None:
-    """Return the tags in "a||b"; None for all tags. Raises: TypeError. Source: FilterAPI.buildSubscriptionData."""
-    if not isinstance(tags, str | None):
-        raise TypeError(f"tags={tags!r}: a str such as 'a||b' was expected")
-    return None if tags in (None, "", "*") else {tag.strip() for tag in tags.split("||")} - {""}

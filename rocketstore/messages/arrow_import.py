@@ -11,13 +11,13 @@ import numpy as np
 
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_check import CheckedArray, CheckedStream
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn, VarColumn
+from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS
+from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn
 from rocketstore.limits import INT_MAX, LONG_MAX
 
-__all__ = ["BATCH_NAMES", "check_buffers", "check_names", "join_columns", "read_columns"]
+__all__ = ["check_buffers", "check_names", "join_columns", "read_columns"]
 
 PIECE_BYTES, PIECE_ROWS = 32 << 20, 256  # about the most, but not fewer
-BATCH_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}
 UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 PROPERTIES = "a map of strings, a list of pairs of them, or a struct of them"
 
@@ -37,8 +37,10 @@ def read_columns(source: Any, *, first_row: int = 0) -> Iterator[tuple[dict[str,
     pa = import_extra("pyarrow", "arrow")
     with as_value_error(pa):
         reader = open_reader(source, pa)
-    check_names([name for name in reader.schema.names if not UNNAMED_INDEX.fullmatch(name)])
-    for batch in batches_of(reader, pa):
+    names = [MESSAGE_FIELDS[name].name if name in MESSAGE_FIELDS else name for name in reader.schema.names]
+    check_names([name for name in names if not UNNAMED_INDEX.fullmatch(name)])
+    for given in batches_of(reader, pa):
+        batch = given if names == given.schema.names else given.rename_columns(names)
         check_buffers(batch, pa)
         for piece in pieces(batch):
             yield columns_of(piece, first_row, pa), piece.num_rows
@@ -116,12 +118,15 @@ def join_columns(parts: Sequence[Any]) -> Any:
         raise ValueError("a column has more than 2 GiB: take the table piece by piece")
     offsets = np.concatenate([part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)])
     offsets = np.concatenate([[0], offsets]).astype(np.int32)
-    if not isinstance(first, VarColumn):
-        return type(first)(offsets, *map(join_columns, zip(*(part[1:] for part in parts), strict=True)))
+    if isinstance(first, ListColumn):
+        return ListColumn(offsets, join_columns([part.values for part in parts]))
+    if isinstance(first, MapColumn):
+        keys, values = ([getattr(part, name) for part in parts] for name in ("keys", "values"))
+        return MapColumn(offsets, join_columns(keys), join_columns(values))
     valid = None
     if any(part.valid is not None for part in parts):
         valid = np.concatenate([np.ones(len(p.offsets) - 1, bool) if p.valid is None else p.valid for p in parts])
-    return VarColumn(offsets, np.concatenate([part.data for part in parts]), valid)
+    return type(first)(offsets, np.concatenate([part.data for part in parts]), valid)
 
 
 def check_names(names: list[str]) -> None:
@@ -217,7 +222,7 @@ class ArrowColumn(NamedTuple):
         elif not field.nullable or field.format.startswith("ts"):
             self.refuse_nulls("is null")
         if field.format in ("u", "z"):
-            return var_column(self.strings()) if field.format == "u" else self.bodies()
+            return StringColumn(*parts_of(self.strings())) if field.format == "u" else self.bodies()
         if field.format.startswith("ts"):
             return self.millis()
         return self.integers(np.dtype(np.int32 if field.format == "i" else np.int64))
@@ -260,12 +265,12 @@ class ArrowColumn(NamedTuple):
             self.refuse_type("string")
         return self.array.cast(self.pa.string())
 
-    def bodies(self) -> VarColumn:
+    def bodies(self) -> BinaryColumn[bytes | None]:
         """Bytes; a string is its UTF-8."""
         kind, types = self.array.type, self.pa.types
         if not (types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)):
-            return var_column(self.strings())
-        return var_column(self.array.cast(self.pa.binary()))
+            return BinaryColumn(*parts_of(self.strings()))
+        return BinaryColumn(*parts_of(self.array.cast(self.pa.binary())))
 
     # ---- lists and maps --------------------------------------------------------------------------------------
 
@@ -277,12 +282,12 @@ class ArrowColumn(NamedTuple):
             self.refuse_size(total, "values of lists")
         return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), self.array.flatten()
 
-    def values(self, array: Any, offsets: np.ndarray, what: str) -> VarColumn:
+    def values(self, array: Any, offsets: np.ndarray, what: str) -> StringColumn[str]:
         """The strings in lists. Row numbers are those of the lists."""
         column = self._replace(array=array).plain()
         if column.array.null_count:
             self.refuse(row_of(offsets, first_null(column.array, self.pa)), f"{what} is null")
-        return var_column(column.strings())
+        return StringColumn(*parts_of(column.strings()))
 
     def strings_of_lists(self) -> ListColumn:
         if not is_list(self.array.type, self.pa):
@@ -370,11 +375,11 @@ def row_of(offsets: np.ndarray, place: int) -> int:
     return int(np.searchsorted(offsets, place, "right")) - 1
 
 
-def var_column(array: Any) -> VarColumn:
-    """Take the offsets and the data of an array of string or binary as they are."""
+def parts_of(array: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return offsets, data and valid of an array of string or binary, which are not copied."""
     n = len(array)
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32, n + 1, array.offset * 4) if n else np.zeros(1, np.int32)
     values = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    return VarColumn(bounds - bounds[0], values[bounds[0] : bounds[-1]], valid)
+    return bounds - bounds[0], values[bounds[0] : bounds[-1]], valid

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rocketstore.kernels.message_columns import VarColumn
+from rocketstore.kernels.value_columns import BinaryColumn, StringColumn
 from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text, decompress
 
 __all__ = ["BadBodies", "Bodies", "body_error_column", "decompress_bodies"]
@@ -20,7 +20,7 @@ class Bodies(NamedTuple):
     ``errors`` has the error of each body that cannot be decoded, by its row in ``column``, where the body is null.
     """
 
-    column: VarColumn
+    column: BinaryColumn[bytes | None]
     rows: np.ndarray | None
     errors: dict[int, BodyError]
 
@@ -88,19 +88,19 @@ def decompress_bodies(columns: dict[str, Any], length: int, most: int) -> Iterat
         yield Bodies(join_bodies(bodies, errors), None if len(rows) == length else np.array(rows, np.int64), errors)
 
 
-def join_bodies(bodies: list[np.ndarray], errors: dict[int, BodyError]) -> VarColumn:
+def join_bodies(bodies: list[np.ndarray], errors: dict[int, BodyError]) -> BinaryColumn[bytes | None]:
     """Make the column of bodies, null in the rows of errors."""
     valid = None
     if errors:
         valid = np.ones(len(bodies), np.bool_)
         valid[list(errors)] = False
-    return VarColumn(np.cumsum([0, *map(len, bodies)]).astype(np.int32), np.concatenate(bodies), valid)
+    return BinaryColumn(np.cumsum([0, *map(len, bodies)]).astype(np.int32), np.concatenate(bodies), valid)
 
 
-def body_error_column(errors: dict[int, BodyError], length: int) -> VarColumn:
+def body_error_column(errors: dict[int, BodyError], length: int) -> StringColumn[str | None]:
     """Make the column ``body_error`` of ``length`` rows: the text of each error, null in all other rows."""
     valid, sizes = np.zeros(length, np.bool_), np.zeros(length + 1, np.int64)
     texts = [body_error_text(errors[row]).encode("utf-8", "replace") for row in sorted(errors)]
     valid[list(errors)] = True
     sizes[1:][valid] = [len(text) for text in texts]
-    return VarColumn(np.cumsum(sizes).astype(np.int32), np.frombuffer(b"".join(texts), np.uint8), valid)
+    return StringColumn(np.cumsum(sizes).astype(np.int32), np.frombuffer(b"".join(texts), np.uint8), valid)

@@ -9,7 +9,7 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
 from rocketstore.kernels.layout import INNER_MESSAGE_HEAD, PROPERTIES_LENGTH, struct_of
@@ -27,8 +27,9 @@ from rocketstore.messages.compression import (
     decompress,
 )
 from rocketstore.messages.compression import compress as compress_body
-from rocketstore.messages.message_id import offset_msg_id
+from rocketstore.messages.message_id import make_msg_id
 from rocketstore.messages.system_flags import INNER_BATCH, NEEDS_UNWRAP
+from rocketstore.text_values import Time, datetime_or_none, epoch_ms
 
 __all__ = ["Message", "utc"]
 
@@ -48,61 +49,97 @@ class Message(MessageSlots):
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
     prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body
     cannot be decoded, or None; properties, a dict in the order of
-    the record; keys, a list; tags; uniq_key; offset_msg_id.
+    the record; keys, a list; tags; uniq_key; msg_id.
     Source: MessageExt, MessageDecoder.decode.
     """
 
     topic: str
     raw_body: bytes
     properties: dict[str, str]
+    queue_id: int
+    queue_offset: int
+    phy_offset: int
+    size: int
+    flag: int
     sys_flag: int
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    msg_id: str
+    tags: str | None
+    keys: list[str]
+    uniq_key: str | None
+    body: bytes
+    body_error: str | None
+    tags_code: int
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    delay_time_level: int
+    _stored: tuple[bytes, int, int]  # the body as it was stored, system flags, physical offset
+    _body_error: BodyError
 
     def __init__(
         self,
         topic: str,
-        body: bytes,
+        body: bytes | str,
         *,
-        keys: Iterable[str] = (),
+        keys: str | Iterable[str] = (),
         tags: str | None = None,
         uniq_key: str | None = None,
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
         flag: int = 0,
         sys_flag: int = 0,
-        born_timestamp: int | None = None,
+        born_timestamp: Time | None = None,
         born_host: str = "127.0.0.1:0",
+        store_timestamp: Time | None = None,
         delay_time_level: int = 0,
-        compress: str | None = None,
+        compress: Literal["zlib", "lz4", "zstd"] | None = None,
     ) -> None:
         """Make a message to be put.
 
-        Parameters: keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes the topic's queues
-        in turn; for one beyond these see ``MessageStore.put_message``. born_timestamp: epoch ms, None for now.
-        compress: "zlib", "lz4" or "zstd" stores the body so.
-        Raises: ValueError for another compression; TypeError for a delay time level that is no integer;
-        ModuleNotFoundError naming a compression's package. What else cannot be is
-        refused when it is put. Source: Message.
+        Parameters: body: bytes, or text, which becomes UTF-8. keys: one key or several; a key has no spaces, which
+        separate the keys in a record. keys, tags, uniq_key, delay_time_level: become properties. queue_id: None takes
+        the topic's queues in turn; for one beyond these see ``MessageStore.put_message``. born_timestamp: epoch ms, a
+        datetime, a date or an ISO 8601 text; None for now. store_timestamp: the same, for a put with
+        store_timestamp="given"; other puts set their own time. compress: "zlib", "lz4" or "zstd" compresses the body.
+        Raises: ValueError for another compression, a key with a space, or a text that has no UTF-8; TypeError for a
+        delay time level that is no integer; ModuleNotFoundError naming a compression's package. Other wrong values are
+        refused when the message is put. Source: Message.
         """
+        if isinstance(body, str):
+            body = utf8(body, "body")
         self.topic = topic
         self.raw_body = body
         self.properties = dict(properties or {})
         words = [keys] if isinstance(keys, str) else list(keys)
         if words:
-            self.properties["KEYS"] = " ".join(words)
+            self.properties["KEYS"] = text = " ".join(words)
+            if text.count(" ") >= len(words):
+                raise ValueError(f"keys={words!r:.80}: a key has a space, and RocketMQ would make two keys of it")
         if tags is not None:
             self.properties["TAGS"] = tags
         if uniq_key is not None:
             self.properties["UNIQ_KEY"] = uniq_key
         if delay_time_level:
             self.properties["DELAY"] = str(int(operator.index(delay_time_level)))
-        self.queue_id = queue_id
+        self.queue_id = queue_id  # type: ignore[assignment]  # None until a put
         self.flag = flag
         self.sys_flag = sys_flag
         if compress is not None:
             self.raw_body, how = compress_body(body, compress)
             self.sys_flag = sys_flag & ~COMPRESSION | how
-        self.born_timestamp = time.time_ns() // 1_000_000 if born_timestamp is None else born_timestamp
+        if born_timestamp is None:
+            self.born_timestamp = time.time_ns() // 1_000_000
+        else:
+            self.born_timestamp = epoch_ms(born_timestamp, "born_timestamp")
         self.born_host = born_host
+        if store_timestamp is not None:
+            self.store_timestamp = epoch_ms(store_timestamp, "store_timestamp")
 
     @classmethod
     def batch(cls, topic: str, messages: Iterable[Message], **fields: Any) -> Self:
@@ -126,7 +163,7 @@ class Message(MessageSlots):
         set_fields(self, fields)
         return self
 
-    def __getattr__(self, name: str) -> Any:
+    def _find_field(self, name: str) -> Any:
         """Give what follows from other fields. Raises: AttributeError for one that was not read; CorruptFileError."""
         if name in ("keys", "tags", "uniq_key") and has_fields(self, "properties"):
             value = self.properties.get(name.upper())
@@ -143,10 +180,13 @@ class Message(MessageSlots):
             return None if error is None else body_error_text(error)
         if name == "raw_body" and has_fields(self, "_stored"):
             return self._stored[0]
-        if name == "offset_msg_id" and has_fields(self, "store_host", "phy_offset"):
-            return offset_msg_id(self.store_host, self.phy_offset)
+        if name == "msg_id" and has_fields(self, "store_host", "phy_offset"):
+            return make_msg_id(self.store_host, self.phy_offset)
         why = "it is not among the columns that were read" if name in MESSAGE_FIELDS else "there is no such field"
         raise AttributeError(f"message.{name}: {why}", name=name, obj=self)
+
+    if not TYPE_CHECKING:  # a type checker knows the declared fields alone
+        __getattr__ = _find_field
 
     def _decompressed(self) -> bytes:
         fields = own_fields(self)
@@ -191,6 +231,22 @@ class Message(MessageSlots):
                 present |= {field.name: None, MESSAGE_FIELDS["body_error"].name: body_error_text(error)}
         return present
 
+    @property
+    def store_time(self) -> datetime | None:
+        """``store_timestamp`` as a datetime in UTC; None for a time beyond the years 1 to 9999."""
+        return datetime_or_none(self.store_timestamp)
+
+    @property
+    def born_time(self) -> datetime | None:
+        """``born_timestamp`` as a datetime in UTC; None for a time beyond the years 1 to 9999."""
+        return datetime_or_none(self.born_timestamp)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all fields that tables have are equal. A new message has its own born_timestamp."""
+        return self.to_dict() == other.to_dict() if isinstance(other, Message) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # the fields of a message may change
+
     def __repr__(self) -> str:
         place = f", queue {self.queue_id} at {self.queue_offset}" if has_fields(self, "queue_offset") else ""
         raw_body = own_field(self, "raw_body")
@@ -212,6 +268,14 @@ class Message(MessageSlots):
                 value = repr(value[:SHOWN_BYTES])[2:-1] + ("…" if len(value) > SHOWN_BYTES else "")
             rows.append(f"<tr><th>{html.escape(field.name)}</th><td>{html.escape(str(value))}</td></tr>")
         return f"<table>{''.join(rows)}</table>"
+
+
+def utf8(text: str, field: str) -> bytes:
+    """Return a text as UTF-8. Raises: ValueError that names the field, for half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{field}={text!r:.80}: the character at {error.start} has no UTF-8: give bytes") from None
 
 
 def utc(timestamp: int) -> str:

@@ -3,56 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rocketstore.errors import PutMessageError
 from rocketstore.extras import import_extra
 from rocketstore.kernels.arrow_export import export_batch
 from rocketstore.kernels.columns import int64_column
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, MapColumn, VarColumn, message_fields
-from rocketstore.kernels.message_slots import make_messages, own_fields, set_fields
-from rocketstore.kernels.record_columns import take_values
+from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
+from rocketstore.kernels.message_slots import make_messages
+from rocketstore.kernels.record_columns import RecordColumns
+from rocketstore.kernels.value_columns import BinaryColumn, ListColumn, MapColumn, StringColumn, values_of
 from rocketstore.limits import INT_MAX
+from rocketstore.made_by import made_by
 from rocketstore.messages.arrow_import import join_columns, read_columns
 from rocketstore.messages.bodies import BadBodies, Bodies, body_error_column, decompress_bodies
-from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, BodyError, body_error_text
+from rocketstore.messages.compression import COMPRESSED, BodyError
 from rocketstore.messages.message import Message
+from rocketstore.messages.preview import html_preview, text_preview
+from rocketstore.messages.to_put import to_put
 
 if TYPE_CHECKING:
     import pandas
     import polars
     import pyarrow
 
-__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "in_parts", "is_arrow", "lazy_batch_of", "to_put"]
-__all__ += ["values_of"]
+__all__ = ["MADE_COLUMNS", "STORED_COLUMNS", "MessageBatch", "empty_batch", "in_parts", "is_arrow"]
+__all__ += ["lazy_batch_of"]
 
 CHUNK = 256  # messages that are made at once
 MESSAGES_TOGETHER = 4096  # of an iterator that are put together
 STORED_COLUMNS = "raw_body", "sys_flag", "phy_offset"  # columns that bodies are made from
 MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUMNS
-PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
-PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
 
 
+@made_by("MessageStore.scan")
 class MessageBatch:
     """Messages as columns, which are attributes under the names of Message's fields.
 
-    Numbers are NumPy arrays; topic, hosts, ids, tags, uniq_key and bodies VarColumn; keys ListColumn; properties
-    MapColumn. ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. Goes to Arrow, and what takes Arrow, without a
+    ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. Arrow, and all that takes Arrow, gets a batch without a
     copy.
 
-    Row ``i`` of a VarColumn is ``data[offsets[i]:offsets[i + 1]]``, bytes or UTF-8, none where ``valid`` is an array
-    and ``valid[i]`` False; of a ListColumn, rows ``offsets[i]`` to ``offsets[i + 1]`` of the VarColumn ``values``; of a
-    MapColumn, those of ``keys`` and ``values``. For rows as values take ``batch[i].body``, or ``to_arrow()`` for all.
+    Numbers are NumPy arrays. All other columns are sequences of Python objects: ``batch.topic[5]`` is a str,
+    ``len(batch.body)`` the number of rows, ``batch.keys.to_pylist()`` a list of lists. Bodies are BinaryColumn; topic,
+    hosts, ids, tags and uniq_key StringColumn; keys ListColumn; properties MapColumn. The attributes ``offsets``,
+    ``data``, ``valid``, ``keys`` and ``values`` of a column are its NumPy arrays and inner columns.
 
-    A body that cannot be decoded is null: the column ``body_error`` says why, if it was asked for, and reading
-    ``batch[i].body`` raises the error.
+    A body that cannot be decoded is None in ``batch.body``. The column ``body_error``, if it was requested, has the
+    reason. ``batch[i].body`` raises the error.
 
-    Attributes: columns: dict of column by name. Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
+    Attributes: columns: dict of column by name. names: of the columns.
+    Source: none; RocketMQ's MessageBatch is ``Message.batch`` here.
     """
+
+    topic: StringColumn[str]
+    queue_id: NDArray[np.int32]
+    queue_offset: NDArray[np.int64]
+    phy_offset: NDArray[np.int64]
+    size: NDArray[np.int32]
+    flag: NDArray[np.int32]
+    sys_flag: NDArray[np.int32]
+    born_timestamp: NDArray[np.int64]
+    born_host: StringColumn[str]
+    store_timestamp: NDArray[np.int64]
+    store_host: StringColumn[str]
+    reconsume_times: NDArray[np.int32]
+    prepared_transaction_offset: NDArray[np.int64]
+    body_crc: NDArray[np.int32]
+    msg_id: StringColumn[str]
+    tags: StringColumn[str | None]
+    keys: ListColumn
+    uniq_key: StringColumn[str | None]
+    properties: MapColumn
+    body: BinaryColumn[bytes | None]
+    body_error: StringColumn[str | None]
+    raw_body: BinaryColumn[bytes]
+    tags_code: NDArray[np.int64]
+    born_timestamp_ms: NDArray[np.int64]
+    store_timestamp_ms: NDArray[np.int64]
 
     def __init__(
         self,
@@ -87,6 +117,17 @@ class MessageBatch:
         """Give batches of an Arrow stream piece by piece; the parameters are of ``of_arrow``, and see there."""
         return (cls(*piece) for piece in read_columns(stream, first_row=first_row))
 
+    @classmethod
+    def join(cls, batches: Sequence[MessageBatch]) -> MessageBatch:
+        """Make one batch of one or more batches with the same columns, in their order."""
+        if len(batches) == 1:
+            return batches[0]
+        columns = {name: join_columns([batch.columns[name] for batch in batches]) for name in batches[0].columns}
+        starts = accumulate(map(len, batches), initial=0)
+        errors = {start + row: error for start, batch in zip(starts, batches, strict=False)
+                  for row, error in batch._body_errors.items()}
+        return cls(columns, sum(map(len, batches)), body_errors=errors)
+
     @property
     def columns(self) -> dict[str, Any]:
         """The columns by name. Gives a warning if bodies cannot be decoded, which are null then."""
@@ -102,14 +143,35 @@ class MessageBatch:
             bad_bodies.warn()
         return self._columns
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._columns)
+
     def __len__(self) -> int:
         return self._length
 
-    def __getattr__(self, name: str) -> Any:
+    @property
+    def store_time(self) -> NDArray[np.datetime64]:
+        """``store_timestamp`` as datetime64[ms][n], in UTC."""
+        return self.store_timestamp.view("datetime64[ms]")
+
+    @property
+    def born_time(self) -> NDArray[np.datetime64]:
+        """``born_timestamp`` as datetime64[ms][n], in UTC."""
+        return self.born_timestamp.view("datetime64[ms]")
+
+    def __dir__(self) -> Iterable[str]:
+        return {*super().__dir__(), *self._columns}
+
+    def _find_column(self, name: str) -> Any:
         columns = self.__dict__.get("_columns", {})
         if name in columns:
             return (self.columns if name in MADE_COLUMNS else columns)[name]
         raise AttributeError(f"batch.{name}: not among the columns that were read", name=name, obj=self)
+
+    if not TYPE_CHECKING:  # a type checker knows the declared columns alone
+        __getattr__ = _find_column
 
     @overload
     def __getitem__(self, i: int) -> Message: ...
@@ -129,10 +191,10 @@ class MessageBatch:
 
     def _messages(self, start: int, count: int) -> Iterator[Message]:
         stop = min(start + count, self._length)
-        columns = {name: values_of(name, column, start, stop) for name, column in self._columns.items()
+        columns = {name: values_of(column, start, stop) for name, column in self._columns.items()
                    if column is not None}
         if self._stored is not None:
-            stored = [values_of(name, self._stored[name], start, stop) for name in STORED_COLUMNS]
+            stored = [values_of(self._stored[name], start, stop) for name in STORED_COLUMNS]
             columns["_stored"] = list(zip(*stored, strict=True))
         made = make_messages(Message, list(columns), zip(*columns.values(), strict=True))
         body = self._columns.get("body")
@@ -180,11 +242,12 @@ class MessageBatch:
             columns = with_made_columns(self._columns, named, length)
             yield MessageBatch(columns, length, body_errors=named.errors)
 
-    def select(self, names: Iterable[str]) -> MessageBatch:
-        """Return a batch of these columns. Raises: ValueError for one that is not here; TypeError for a single str."""
-        if isinstance(names, str):
-            raise TypeError(f"names={names!r}: a list of str was expected")
-        names = list(names)
+    def select(self, names: str | Iterable[str]) -> MessageBatch:
+        """Return a batch of one column or of several, by their names in a batch or a table.
+
+        Raises: ValueError for a column that is not here.
+        """
+        names = [BATCH_NAMES.get(name, name) for name in ([names] if isinstance(names, str) else names)]
         for name in names:
             if name not in self._columns:
                 raise ValueError(f"names: {name!r} is none of {', '.join(self._columns)}")
@@ -220,15 +283,19 @@ class MessageBatch:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas.DataFrame."""
-        return self.to_arrow().to_pandas()
+        import_extra("pandas", "pandas")
+        return import_extra("pyarrow", "pandas").record_batch(self).to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
         """Return a polars.DataFrame."""
-        frame: polars.DataFrame = import_extra("polars", "arrow").DataFrame(self)
+        frame: polars.DataFrame = import_extra("polars", "polars").DataFrame(self)
         return frame
 
     def __repr__(self) -> str:
-        return f"<MessageBatch: {self._length:,} messages, {', '.join(self._columns)}>"
+        return f"<MessageBatch: {self._length:,} messages>{text_preview(self, self.names)}"
+
+    def _repr_html_(self) -> str:
+        return html_preview(self, self.names)
 
 
 def is_arrow(value: object) -> bool:
@@ -252,9 +319,15 @@ def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatc
     return MessageBatch(shown, row_count(columns), stored)
 
 
+def empty_batch(fields: Iterable[str]) -> MessageBatch:
+    """Make a batch without messages, with the columns of a batch that has messages."""
+    names = dict.fromkeys([*STORED_COLUMNS, *(name.removesuffix("_ms") for name in fields if name not in MADE_COLUMNS)])
+    return lazy_batch_of(RecordColumns(names).take(), fields)
+
+
 def with_made_columns(columns: dict[str, Any], bodies: Bodies, length: int) -> dict[str, Any]:
     """Return all columns with the rows of ``bodies``; ``body`` and ``body_error`` are made from ``bodies``."""
-    made = {}
+    made: dict[str, Any] = {}
     for name, column in columns.items():
         if name == "body":
             made[name] = bodies.column
@@ -270,91 +343,5 @@ def row_count(columns: dict[str, Any]) -> int:
     return len(column) if isinstance(column, np.ndarray) else len(column.offsets) - 1
 
 
-def to_put(message: Message) -> Message:
-    """Make a message that can be put, of one that has some fields only: as it was read, or in a table.
-
-    The body is stored as it was if that is known, else without compression. KEYS, TAGS and UNIQ_KEY are made of keys,
-    tags and uniq_key where properties lack them. What is not given is as in a new message.
-    Raises: ValueError for what contradicts itself, AttributeError without topic or body.
-    """
-    given = own_fields(message)
-    made = Message(message.topic, b"", properties=given.get("properties"))
-    set_fields(made, {name.removesuffix("_ms"): given[name] for name in PUT_FIELDS if name in given})
-    if "_stored" in given:
-        made.raw_body, made.sys_flag, _ = given["_stored"]
-    elif {"raw_body", "sys_flag"} <= given.keys():
-        made.raw_body = given["raw_body"]
-    else:
-        made.raw_body = body_to_put(message)
-        made.sys_flag &= ~COMPRESSED
-    if keys := given.get("keys"):
-        add_property(made.properties, "KEYS", " ".join(keys))
-        if split_words(" ".join(keys)) != keys:
-            raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
-    for name in ("tags", "uniq_key"):
-        if value := given.get(name):
-            add_property(made.properties, name.upper(), value)
-    return made
-
-
-def body_to_put(message: Message) -> bytes:
-    """Return the body. Raises: PutMessageError if it could not be decoded, since nothing else is known of it."""
-    try:
-        return message.body
-    except BODY_ERRORS as error:
-        hint = "the columns raw_body and sys_flag store it as it was"
-        text = f"{message!r}: its body cannot be decoded: {body_error_text(error)}: {hint}"
-        raise PutMessageError("MESSAGE_ILLEGAL", text) from None
-
-
-def add_property(properties: dict[str, str], name: str, value: str) -> None:
-    there = properties.setdefault(name, value)
-    if there != value and split_words(there) != split_words(value):
-        raise ValueError(f"properties say that {name} is {there!r}, the column {value!r}")
-
-
-def split_words(text: str) -> list[str]:
-    return [word for word in text.split(" ") if word]
-
-
-def values_of(name: str, column: Any, start: int, stop: int) -> list[Any]:
-    """Give rows of a column as Python objects."""
-    if isinstance(column, np.ndarray):
-        values: list[Any] = column[start:stop].tolist()
-        return values
-    if isinstance(column, VarColumn) and MESSAGE_FIELDS[name].format == "z":
-        return with_nulls(column, raw_bytes_of(column, start, stop), start, stop)
-    if isinstance(column, VarColumn):
-        return texts_of(column, start, stop)
-    bounds = column.offsets[start : stop + 1].tolist()
-    parts = [texts_of(values, bounds[0], bounds[-1]) for values in column[1:]]
-    rows = [[part[a - bounds[0] : b - bounds[0]] for part in parts] for a, b in pairwise(bounds)]
-    return [dict(zip(*row, strict=True)) if isinstance(column, MapColumn) else row[0] for row in rows]
-
-
-def raw_bytes_of(column: VarColumn, start: int, stop: int) -> list[bytes]:
-    bounds = column.offsets[start : stop + 1].tolist()
-    data, first = column.data[bounds[0] : bounds[-1]].tobytes(), bounds[0]
-    return [data[a - first : b - first] for a, b in pairwise(bounds)]
-
-
-def texts_of(column: VarColumn, start: int, stop: int) -> list[Any]:
-    return with_nulls(column, [data.decode() for data in raw_bytes_of(column, start, stop)], start, stop)
-
-
-def with_nulls(column: VarColumn, values: list[Any], start: int, stop: int) -> list[Any]:
-    if column.valid is None:
-        return values
-    return [value if valid else None for value, valid in zip(values, column.valid[start:stop], strict=True)]
-
-
 def take_column(column: Any, rows: np.ndarray) -> Any:
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    if isinstance(column, VarColumn):
-        offsets, data = take_values(column.offsets, column.data, rows)
-        return VarColumn(offsets, data, None if column.valid is None else column.valid[rows])
-    lengths = np.diff(column.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    inner = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return type(column)(offsets, *(take_column(values, inner) for values in column[1:]))
+    return column[rows] if isinstance(column, np.ndarray) else column.take(rows)

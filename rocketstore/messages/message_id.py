@@ -12,7 +12,7 @@ import struct
 import time
 from datetime import datetime, timedelta
 
-__all__ = ["create_uniq_id", "offset_msg_id", "phy_offset_of"]
+__all__ = ["create_uniq_id", "make_msg_id", "phy_offset_of"]
 
 FAR_AWAY = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # nobody has these
 counter = itertools.count()
@@ -62,7 +62,7 @@ def local_address() -> bytes:
     return struct.pack(">I", time.time_ns() // 1_000_000 & 0xFFFFFFFF)
 
 
-def offset_msg_id(store_host: str, phy_offset: int) -> str:
+def make_msg_id(store_host: str, phy_offset: int) -> str:
     """Return the message id of a place. Source: MessageDecoder.createMessageId."""
     address, _, port = store_host.rpartition(":")
     family = socket.AF_INET6 if address.startswith("[") else socket.AF_INET
@@ -70,11 +70,11 @@ def offset_msg_id(store_host: str, phy_offset: int) -> str:
     return (packed + struct.pack(">iq", int(port), phy_offset)).hex().upper()
 
 
-def phy_offset_of(offset_msg_id: str) -> int:
+def phy_offset_of(msg_id: str) -> int:
     """Return the physical offset in an offset message id: 32 hexadecimal digits with an IPv4 host, 56 with IPv6.
 
     Raises: ValueError if it is none. Source: MessageDecoder.decodeMessageId.
     """
-    if re.fullmatch("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", offset_msg_id):
-        return int.from_bytes(bytes.fromhex(offset_msg_id[-16:]), "big", signed=True)
-    raise ValueError(f"{offset_msg_id!r} is no message id: 32 or 56 hexadecimal digits were expected")
+    if re.fullmatch("[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}", msg_id):
+        return int.from_bytes(bytes.fromhex(msg_id[-16:]), "big", signed=True)
+    raise ValueError(f"{msg_id!r} is no message id: 32 or 56 hexadecimal digits were expected")

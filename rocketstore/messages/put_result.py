@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketstore.messages.message_id import offset_msg_id
+from rocketstore.messages.message_id import make_msg_id
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["PutMessageResult", "PutMessagesResult"]
 
@@ -28,9 +30,14 @@ class PutMessageResult(NamedTuple):
     store_host: str
 
     @property
-    def offset_msg_id(self) -> str:
+    def msg_id(self) -> str:
         """Source: MessageDecoder.createMessageId."""
-        return offset_msg_id(self.store_host, self.phy_offset)
+        return make_msg_id(self.store_host, self.phy_offset)
+
+    @property
+    def store_time(self) -> datetime | None:
+        """``store_timestamp`` as a datetime in UTC; None for a time beyond the years 1 to 9999."""
+        return datetime_or_none(self.store_timestamp)
 
 
 @dataclass(frozen=True, eq=False)

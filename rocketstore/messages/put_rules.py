@@ -8,16 +8,20 @@ from typing import Any
 
 from rocketstore.errors import PutMessageError
 from rocketstore.kernels.message_slots import has_fields, own_field
+from rocketstore.kernels.value_columns import values_of
 from rocketstore.messages.message import MAX_BATCH, Message
-from rocketstore.messages.message_batch import MessageBatch, to_put, values_of
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.system_flags import INNER_BATCH
+from rocketstore.messages.to_put import to_put
 from rocketstore.messages.topics import is_file_name
+from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["MAX_DIGITS", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num", "require_message"]
-__all__ += ["require_time", "with_flags_and_properties"]
+__all__ = ["MAX_DIGITS", "GivenTime", "StoreTimestamp", "check_queue", "field_of_all", "illegal", "message_num"]
+__all__ += ["put_time", "require_message", "require_time", "with_flags_and_properties"]
 
 MAX_DIGITS = 100  # of a number in a property: int() raises for some thousand digits
 StoreTimestamp = int | str | None  # epoch ms; "given": the messages' own; None: now
+GivenTime = Time | None  # as a caller gives a StoreTimestamp
 
 
 def check_queue(topic: str, queue_id: int) -> None:
@@ -52,6 +56,13 @@ def with_flags_and_properties(message: Message) -> Message:
     return message if has_fields(message, "sys_flag", "properties") else to_put(message)
 
 
+def put_time(store_timestamp: GivenTime) -> StoreTimestamp:
+    """Return the store time of a put as epoch ms, "given" or None. Raises: TypeError, ValueError for no time."""
+    if store_timestamp is None or store_timestamp == "given":
+        return None if store_timestamp is None else "given"
+    return epoch_ms(store_timestamp, "store_timestamp")
+
+
 def require_time(messages: Sequence[Message] | MessageBatch, store_timestamp: int | str) -> None:
     """Raise unless a store time is epoch ms, or "given" and every message has a store time."""
     if not isinstance(store_timestamp, str):
@@ -68,7 +79,7 @@ def field_of_all(name: str, messages: Sequence[Message] | MessageBatch) -> list[
     if not isinstance(messages, MessageBatch):
         return [own_field(message, name) for message in messages]
     column = messages.stored_columns().get(name)
-    return [None] * len(messages) if column is None else values_of(name, column, 0, len(messages))
+    return [None] * len(messages) if column is None else values_of(column, 0, len(messages))
 
 
 def require_message(message: Message) -> Message:

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
-from rocketstore.messages.arrow_import import BATCH_NAMES, check_names
+from rocketstore.kernels.message_columns import BATCH_NAMES, MESSAGE_FIELDS, message_fields
+from rocketstore.messages.arrow_import import check_names
 from rocketstore.messages.message import Message
 from rocketstore.text_values import parse_integer
 

@@ -190,5 +190,6 @@ def indexable(log: CommitLog, begin: int, end: int, index_type: str | None) -> I
     """Yield the messages in a part of the log that have a key, or tags, and were not rolled back."""
     columns = ("phy_offset", "sys_flag", "keys", "uniq_key", "tags")
     for batch in log.scan(begin, end, columns=columns, on_corrupt="skip", batch_size=256):
-        keyed = batch.tags.valid if index_type == "T" else (np.diff(batch.keys.offsets) > 0) | batch.uniq_key.valid
+        has_keys = (np.diff(batch.keys.offsets) > 0) | batch.uniq_key.is_valid
+        keyed = batch.tags.is_valid if index_type == "T" else has_keys
         yield from batch.phy_offset[keyed & (batch.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK)].tolist()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
 
 from rocketstore.kernels.keys import java_hash_codes
 from rocketstore.kernels.message_columns import message_fields
-from rocketstore.kernels.record_columns import RecordColumns
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.log.scan import subscribed_tags
-from rocketstore.messages.message_batch import MADE_COLUMNS, STORED_COLUMNS, MessageBatch, lazy_batch_of
+from rocketstore.made_by import made_by
+from rocketstore.messages.arguments import split_tags
+from rocketstore.messages.found_messages import FoundMessages
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch, empty_batch
 from rocketstore.queue.batch_consume_queue import BatchConsumeQueue
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.queue.consume_queue_ext import ConsumeQueueExt
@@ -45,29 +46,37 @@ class GetMessageStatus(StrEnum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-class GetMessageResult(NamedTuple):
-    """What a read found: go on with ``next_begin_offset``; the queue has ``min_offset`` to ``max_offset``.
+@made_by("MessageStore.get_message")
+class GetMessageResult(FoundMessages):
+    """The messages that a read of a queue found, in the order of the queue. An inner batch is one message.
 
-    ``messages`` are in the order of the queue; an inner batch is one of them. Offsets are queue offsets.
+    Attributes: status. next_begin_offset: the queue offset of the next read. min_offset, max_offset: the queue has the
+    queue offsets from ``min_offset`` to before ``max_offset``. messages: a MessageBatch.
     Source: GetMessageResult.
     """
 
-    status: GetMessageStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: MessageBatch
+    def __init__(
+        self,
+        status: GetMessageStatus,
+        next_begin_offset: int,
+        min_offset: int,
+        max_offset: int,
+        messages: MessageBatch | Callable[[], MessageBatch],
+        rows: Sequence[Message] | None = None,
+    ) -> None:
+        super().__init__(messages, rows)
+        self.status = status
+        self.next_begin_offset = next_begin_offset
+        self.min_offset = min_offset
+        self.max_offset = max_offset
 
     @classmethod
     def without_queue(cls) -> GetMessageResult:
-        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, no_messages())
+        return cls(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, empty_batch(message_fields()))
 
-
-def no_messages() -> MessageBatch:
-    """Give a batch without messages, with the columns that one with messages has."""
-    fields = message_fields()
-    names = dict.fromkeys([*STORED_COLUMNS, *(name for name in fields if name not in MADE_COLUMNS)])
-    return lazy_batch_of(RecordColumns(names).take(), fields)
+    def __repr__(self) -> str:
+        places = f"next offset {self.next_begin_offset:,} of {self.min_offset:,} to {self.max_offset:,}"
+        return f"<GetMessageResult: {self.status}, {len(self):,} messages, {places}>{self._preview()}"
 
 
 def get_message(
@@ -75,7 +84,7 @@ def get_message(
     queue: ConsumeQueue,
     queue_offset: int,
     max_msg_nums: int,
-    tags: str | None,
+    tags: str | Iterable[str] | None,
     limits: str | None,
     ext: ConsumeQueueExt | None,
 ) -> GetMessageResult:
@@ -84,7 +93,7 @@ def get_message(
         raise ValueError(f"limits={limits!r}: must be None or 'broker'")
     if max_msg_nums < 0:
         raise ValueError(f"max_msg_nums={max_msg_nums} is negative")
-    wanted = subscribed_tags(tags)
+    wanted = split_tags(tags)
     least, most = queue.min_queue_offset, queue.max_queue_offset
     misplaced = (
         (GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0) if most == 0
@@ -94,7 +103,7 @@ def get_message(
         else None
     )
     if misplaced:
-        return GetMessageResult(*misplaced, least, most, no_messages())
+        return GetMessageResult(*misplaced, least, most, empty_batch(message_fields()))
     reader = _Reader(log, queue, ext, queue_offset, most, wanted, limits == "broker")
     status = reader.collect(max_msg_nums)
     messages, _ = log.find_messages(np.array(reader.found, np.int64))

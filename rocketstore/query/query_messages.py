@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, overload
 
 import numpy as np
 
@@ -14,14 +15,17 @@ from rocketstore.errors import CorruptFileError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_service import index_key_prefix
-from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.commit_log import END, HALF, OK
 from rocketstore.kernels.keys import TextColumn, hash_keys
 from rocketstore.kernels.record_match import ANY_KEY, TAGS, UNIQ_KEY, Utf8Texts, match_records
 from rocketstore.lazy import lazy_property
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.made_by import made_by
+from rocketstore.messages.found_messages import FoundMessages
+from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.preview import text_preview
 from rocketstore.query.coverage import Coverage, overlaps
 
 __all__ = ["QueryMessageResult", "QueryMessagesResult", "query_messages"]
@@ -30,20 +34,38 @@ MAX_SCAN = 100_000
 KINDS = {None: ANY_KEY, "K": ANY_KEY, "U": UNIQ_KEY, "T": TAGS}
 
 
-class QueryMessageResult(NamedTuple):
-    """The messages of one key, newest first. ``complete`` is False if messages may be missing; ``reasons`` says why.
+@made_by("MessageStore.query_message")
+class QueryMessageResult(FoundMessages):
+    """The messages of one key, newest first.
 
     A message that was put while the index was turned off is not noticed if it lies between two messages of one index
-    file. Source: QueryMessageResult, which does not report missing messages.
+    file.
+
+    Attributes: messages: a MessageBatch. complete: False if messages may be missing. reasons: why they may be missing.
+    Source: QueryMessageResult, which does not report missing messages.
     """
 
-    messages: MessageBatch
-    complete: bool
-    reasons: list[str]
+    def __init__(
+        self,
+        messages: MessageBatch | Callable[[], MessageBatch],
+        complete: bool,
+        reasons: list[str],
+        rows: Sequence[Message] | None = None,
+    ) -> None:
+        super().__init__(messages, rows)
+        self.complete = complete
+        self.reasons = reasons
+
+    def __repr__(self) -> str:
+        state = "complete" if self.complete else f"perhaps not all: {'; '.join(self.reasons)}"
+        return f"<QueryMessageResult: {len(self):,} messages, {state}>{self._preview()}"
 
 
-class QueryMessagesResult:
-    """The messages of n keys.
+@made_by("MessageStore.query_messages")
+class QueryMessagesResult(Sequence[MessageBatch]):
+    """The messages of n keys, as a sequence: ``found[i]`` is a MessageBatch with the messages of key ``i``.
+
+    The number of keys is its length. It is false if no key has a message.
 
     Attributes: phy_offsets int64[m], of the messages, bytes. offsets int64[n + 1]: the messages of key ``i`` are from
     ``offsets[i]`` to before ``offsets[i + 1]``, newest first. complete bool[n]: False where messages may be missing.
@@ -79,8 +101,17 @@ class QueryMessagesResult:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, i: int) -> MessageBatch:
+    def __bool__(self) -> bool:
+        return len(self.phy_offsets) > 0
+
+    @overload
+    def __getitem__(self, i: int) -> MessageBatch: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[MessageBatch]: ...
+    def __getitem__(self, i: int | slice) -> MessageBatch | list[MessageBatch]:
         n = len(self)
+        if isinstance(i, slice):
+            return [self[row] for row in range(*i.indices(n))]
         if not -n <= i < n:
             raise IndexError(f"key {i} of {n}")
         messages, i = self.messages, i % n
@@ -88,7 +119,8 @@ class QueryMessagesResult:
 
     def __repr__(self) -> str:
         why = "" if self.complete.all() else f", perhaps not all: {'; '.join(self.reasons)}"
-        return f"<QueryMessagesResult: {len(self):,} keys, {len(self.phy_offsets):,} messages{why}>"
+        rows = text_preview(self.messages, self.messages.names)
+        return f"<QueryMessagesResult: {len(self):,} keys, {len(self.phy_offsets):,} messages{why}>{rows}"
 
 
 def query_messages(
@@ -97,7 +129,7 @@ def query_messages(
     keys: Any,
     max_num: int,
     begin_timestamp: int,
-    end_timestamp: int,
+    last_timestamp: int,
     index_type: str | None,
     max_scan: int,
     threads: int,
@@ -106,8 +138,7 @@ def query_messages(
     max_num, max_scan, threads = map(operator.index, (max_num, max_scan, threads))
     if max_num < 1 or max_scan < 1 or threads < 1:
         raise ValueError(f"max_num={max_num}, max_scan={max_scan}, threads={threads}: at least 1 is needed")
-    require_int64(begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
-    keys = TextColumn(keys, "keys")
+    keys = TextColumn([keys] if isinstance(keys, str) else keys, "keys")
     threads = min(threads, max(keys.length, 1))
     topic = topic if isinstance(topic, str | None) else TextColumn(topic, "topic")
     hashes = hash_keys(keys, topic=index_key_prefix(topic, index_type))
@@ -117,7 +148,7 @@ def query_messages(
         Utf8Texts([topic] if isinstance(topic, str) else topic, "topic"),
         Utf8Texts(keys, "keys"),
         KINDS[index_type],
-        (begin_timestamp, end_timestamp),
+        (begin_timestamp, last_timestamp),
         max_num,
         max_scan,
         threads,

@@ -8,29 +8,33 @@ import io
 import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Self, TypeVar, cast, overload
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast, overload
 
 import numpy as np
 
 from rocketstore.config import DEFAULT_SIZES
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.durable import make_directory
-from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.disk.storage import local_path, scandir, to_path
 from rocketstore.errors import CorruptFileError, StoreClosedError, StoreError
-from rocketstore.kernels.columns import int32_column, int64_column, require_int64
+from rocketstore.kernels.columns import int32_column, int64_column
 from rocketstore.limits import LONG_MAX
+from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_writer import ConsumeQueueWriter
 from rocketstore.queue.queue_end import QueueEnding
 from rocketstore.queue.time_search import search_units
 from rocketstore.queue.unit_run import Span, UnitRun
 from rocketstore.queue.unit_writer import UnitWriter
 from rocketstore.queue.units import ConsumeQueueUnits, CqUnit, queue_offsets_of
+from rocketstore.text_values import Time, epoch_ms
 
-__all__ = ["ConsumeQueue", "beside_expiry"]
+__all__ = ["Boundary", "ConsumeQueue", "beside_expiry"]
 
+Boundary = Literal["lower", "upper"]
 FIRST = operator.itemgetter(0)
+ITERATED_UNITS = 4096  # read at once by an iteration
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -51,12 +55,14 @@ def beside_expiry(method: F) -> F:
     return cast("F", call)
 
 
+@made_by("ConsumeQueue.open")
 class ConsumeQueue(Closable):
     """The units of one queue, by queue offset. Made by ``open``; a context manager; a reader pickles as its options.
 
     A queue ends where recovery would find the end: before the first invalid unit of the last three files. Each call
     resumes the search for the end, so a queue grows as a broker writes. If the end of the commit log is known, a queue
     ends before its first unit that leads behind that end, as for a broker. Units of an uncommitted write are left out.
+    ``queue[i]`` is the unit of a queue offset, ``queue[i:j]`` are units as columns. The length is in messages.
 
     Attributes: directory; mode; run: the units by their position in the files.
     Source: org.apache.rocketmq.store.ConsumeQueue.
@@ -88,7 +94,7 @@ class ConsumeQueue(Closable):
     def open(
         cls,
         directory: str | os.PathLike[str],
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         mapped_file_size: int | None = None,
         commit_log: Any = None,
@@ -179,25 +185,32 @@ class ConsumeQueue(Closable):
         held = f"queue offsets are {first} to {end - 1}" if first < end else "it has none"
         raise IndexError(f"{self.directory}: no unit {key}: {held}")
 
-    __iter__ = None  # a unit may stand for many queue offsets: iterate over a range
+    def __iter__(self) -> Iterator[CqUnit]:
+        """Yield the units from ``min_queue_offset`` to the present end. A batch unit stands for many queue offsets."""
+        first, end = max(self.min_queue_offset, 0), self.max_queue_offset
+        for begin in range(first, end, ITERATED_UNITS):
+            for unit in self[begin : min(begin + ITERATED_UNITS, end)]:
+                if unit.queue_offset >= begin or begin == first:  # else the range before this one had the batch unit
+                    yield unit
 
     def __len__(self) -> int:
         first = max(self.min_queue_offset, 0)
         return max(self.max_queue_offset - first, 0)
 
     @beside_expiry
-    def get_offset_by_time(self, timestamp: int, boundary: str = "lower") -> int:
-        """Find the queue offset of a store time, epoch milliseconds, within min and max.
+    def get_offset_by_time(self, timestamp: Time, boundary: Boundary = "lower") -> int:
+        """Find the queue offset of a store time, within min and max.
 
-        Parameters: boundary: "lower": the first message of that time, else the next one; "upper": the last of it,
-        else the one before. Raises: ValueError for another boundary, or without a commit log.
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. boundary: "lower": the first message of
+        that time, else the next one; "upper": the last of it, else the one before. Raises: ValueError for another
+        boundary, or without a commit log.
         Source: ConsumeQueueStore.getOffsetInQueueByTime.
         """
         if boundary not in ("lower", "upper"):
             raise ValueError(f"boundary={boundary!r}: must be 'lower' or 'upper'")
-        require_int64(timestamp=timestamp)
+        time = epoch_ms(timestamp, "timestamp")
         first = self.min_queue_offset
-        found = self._search_time(timestamp, first, is_lower=boundary == "lower")
+        found = self._search_time(time, first, is_lower=boundary == "lower")
         return min(max(found, first), self.max_queue_offset)
 
     @beside_expiry

@@ -16,6 +16,7 @@ from rocketstore.disk.storage import local_path, to_path
 from rocketstore.kernels.columns import require_int64
 from rocketstore.kernels.consume_queue import read_ext_unit
 from rocketstore.limits import LONG_MIN
+from rocketstore.made_by import made_by
 from rocketstore.queue.consume_queue_ext_writer import LARGEST_UNIT, MAX_ADDRESS, ConsumeQueueExtWriter
 
 __all__ = ["ConsumeQueueExt", "ExtUnit"]
@@ -28,6 +29,7 @@ class ExtUnit(NamedTuple):
     bitmap: bytes
 
 
+@made_by("ConsumeQueueExt.open")
 class ConsumeQueueExt(Closable):
     """The ext units of one queue, by their address. The unit of the queue has the address in place of a tags code.
 

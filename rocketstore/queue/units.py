@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rocketstore.limits import INT_MAX
 
 __all__ = ["FILLER", "ConsumeQueueUnits", "CqUnit", "are_fillers", "are_valid", "queue_offsets_of"]
 
+SHOWN_ENDS = 5  # units of each end that a repr shows
 FILLER = struct_of(UNIT).pack(0, INT_MAX, 0)
 
 
@@ -35,9 +36,12 @@ class CqUnit(NamedTuple):
     compacted_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ConsumeQueueUnits:
-    """Units as columns: int64; sizes, batch_nums and compacted_offsets int32. The last three: batch units only."""
+    """Units as columns: int64; sizes, batch_nums and compacted_offsets int32. The last three: batch units only.
+
+    ``units[i]`` is a CqUnit, ``units[i:j]`` are units as columns.
+    """
 
     _queue_offsets: int | np.ndarray  # of the first unit, if the others follow it without a gap; or of each unit
     phy_offsets: np.ndarray
@@ -60,10 +64,36 @@ class ConsumeQueueUnits:
     def __len__(self) -> int:
         return len(self.phy_offsets)
 
+    @overload
+    def __getitem__(self, i: int) -> CqUnit: ...
+    @overload
+    def __getitem__(self, i: slice) -> ConsumeQueueUnits: ...
+    def __getitem__(self, i: int | slice) -> CqUnit | ConsumeQueueUnits:
+        n = len(self)
+        if not isinstance(i, slice):
+            if not -n <= i < n:
+                raise IndexError(f"unit {i} of {n}")
+            return next(iter(self[i % n : i % n + 1]))
+        start, _, step = i.indices(n)
+        first = self._queue_offsets
+        offsets = first + start if isinstance(first, int) and step == 1 else self.queue_offsets[i]
+        columns = (column[i] for column in (self.phy_offsets, self.sizes, self.tags_codes))
+        batches = (None if column is None else column[i] for column in self._batch_columns)
+        return ConsumeQueueUnits(offsets, *columns, *batches)
+
     def __iter__(self) -> Iterator[CqUnit]:
         columns = (self.queue_offsets, self.phy_offsets, self.sizes, self.tags_codes, self.is_filler)
-        batches = (self.batch_nums, self.store_timestamps, self.compacted_offsets)
-        return map(CqUnit, *(column.tolist() for column in columns + batches if column is not None))
+        return map(CqUnit, *(column.tolist() for column in columns + self._batch_columns if column is not None))
+
+    @property
+    def _batch_columns(self) -> tuple[np.ndarray | None, ...]:
+        return self.batch_nums, self.store_timestamps, self.compacted_offsets
+
+    def __repr__(self) -> str:
+        n = len(self)
+        shown = list(self) if n <= 2 * SHOWN_ENDS else [*self[:SHOWN_ENDS], None, *self[n - SHOWN_ENDS :]]
+        rows = "".join("\n" + ("…" if unit is None else repr(unit)) for unit in shown)
+        return f"<ConsumeQueueUnits: {n:,} units>{rows}"
 
 
 def are_fillers(units: np.ndarray) -> np.ndarray:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketstore.kernels.message_columns import Field
+from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.messages.rows import export_rows
+
 __all__ = ["RebuildReport"]
+
+REPORT_FIELDS = (
+    Field("minPhyOffset", "l"), Field("maxPhyOffset", "l"), Field("queues", "l"), Field("indexFiles", "l"),
+    Field("indexItems", "l"), Field("out", "u"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class RebuildReport:
-    """The result of a rebuild.
+class RebuildReport(ArrowStream):
+    """The result of a rebuild. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of one row.
 
     Attributes: min_phy_offset, max_phy_offset: the part of the log that was read, bytes. backups: the old directories.
     out: the root of the new directories. notes: instructions for the operator of a store that had RocksDB.
@@ -24,3 +33,8 @@ class RebuildReport:
     backups: tuple[Path, ...]
     out: Path
     notes: tuple[str, ...] = ()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the numbers and the directory as an Arrow stream."""
+        numbers = self.min_phy_offset, self.max_phy_offset, self.queues, self.index_files, self.index_items
+        return export_rows(REPORT_FIELDS, [(*numbers, self.out)])

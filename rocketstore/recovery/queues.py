@@ -19,9 +19,9 @@ from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.consume_queue import read_unit
 from rocketstore.kernels.layout import UNIT, read_field
 from rocketstore.kernels.queue_id import QueueId
+from rocketstore.kernels.value_columns import values_of
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
-from rocketstore.messages.message_batch import values_of
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -252,7 +252,7 @@ def units_agree(log: CommitLog, queues: list[QueueEnd], batch_topics: Collection
     found = np.flatnonzero(statuses == 0).tolist()
     for row in np.flatnonzero(statuses).tolist():
         agree[rows[row]] = False
-    columns = zip(*(values_of(name, getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
+    columns = zip(*(values_of(getattr(batch, name), 0, len(batch)) for name in COLUMNS), strict=True)
     for row, record in zip(found, columns, strict=True):
         agree[rows[row]] = _is_unit_of(log, queues[rows[row]], batch_topics, record)
     return agree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Literal
 
 from rocketstore.config import DEFAULT_SIZES, StoreConfig, require_config
 from rocketstore.disk.descriptors import require_descriptors_to_write
@@ -33,7 +34,7 @@ LAST_PATCH = {release.rpartition(".")[0]: release for release in RELEASES}  # as
 def recover(
     path: str | os.PathLike[str],
     *,
-    policy: str = "complete",
+    policy: Literal["complete", "broker"] = "complete",
     dry_run: bool = False,
     config: StoreConfig | None = None,
 ) -> RecoveryReport:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from rocketstore.kernels.message_columns import Field
+from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.messages.rows import export_rows
+
 __all__ = ["RecoveryAction", "RecoveryReport"]
 
 
@@ -30,9 +34,12 @@ class RecoveryAction(NamedTuple):
     size: int = 0
 
 
+ACTION_FIELDS = Field("path", "u"), Field("what", "u"), Field("offset", "l"), Field("size", "l")
+
+
 @dataclass(frozen=True)
-class RecoveryReport:
-    """The result of a recovery.
+class RecoveryReport(ArrowStream):
+    """The result of a recovery. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the actions.
 
     Attributes: policy: "complete" or "broker". last_exit_ok: whether the last writer stopped cleanly: the store had no
     ``abort``. min_phy_offset, max_phy_offset: where the commit log begins and ends, bytes. actions: the steps in order.
@@ -46,3 +53,7 @@ class RecoveryReport:
     actions: Sequence[RecoveryAction]
     dry_run: bool = False
     notes: Sequence[str] = ()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the actions as an Arrow stream."""
+        return export_rows(ACTION_FIELDS, self.actions)

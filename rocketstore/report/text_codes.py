@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from rocketstore.kernels.message_columns import VarColumn
+from rocketstore.kernels.value_columns import VarColumn
 
 __all__ = ["TextCodes"]
 
@@ -25,7 +27,7 @@ class TextCodes:
         self._weights = self._random.integers(0, WORD, 256, np.uint64)  # of the bytes of a text, by position
         self._null, self._length = self._random.integers(0, WORD, 2, np.uint64)
 
-    def find(self, column: VarColumn) -> np.ndarray:
+    def find(self, column: VarColumn[Any]) -> np.ndarray:
         """Return the number of each text of a column, int64[n]."""
         hashes, rows, places = np.unique(self._hash(column), return_index=True, return_inverse=True)
         codes = [self._code(value, column, row) for value, row in zip(hashes.tolist(), rows.tolist(), strict=True)]
@@ -36,7 +38,7 @@ class TextCodes:
         self.names = []
         self._codes = {}
 
-    def _code(self, value: int, column: VarColumn, row: int) -> int:
+    def _code(self, value: int, column: VarColumn[Any], row: int) -> int:
         code = self._codes.get(value)
         if code is None:
             code = self._codes[value] = len(self.names)
@@ -45,7 +47,7 @@ class TextCodes:
             self.names.append(None if is_null else data.tobytes().decode())
         return code
 
-    def _hash(self, column: VarColumn) -> np.ndarray:
+    def _hash(self, column: VarColumn[Any]) -> np.ndarray:
         begins, ends = column.offsets[:-1].astype(np.int64), column.offsets[1:].astype(np.int64)
         lengths = ends - begins
         missing = int(lengths.max(initial=0)) - len(self._weights)

@@ -26,10 +26,13 @@ from rocketstore.disk.storage import local_path
 from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.buffer import Buffer
 from rocketstore.kernels.dispatch import RequestScanner
+from rocketstore.kernels.message_columns import Field
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.layout.geometry import known_config, with_default_sizes
 from rocketstore.layout.layout import require_file_log
 from rocketstore.layout.places import lock_owner_of
+from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.messages.rows import export_rows
 from rocketstore.messages.topics import SYSTEM_TOPIC_PREFIXES
 from rocketstore.salvage.copy import LOG_SIZE, LogCopy, with_property
 from rocketstore.salvage.find import PIECE, DamagedFile, Finds, LostRange, RecordRun
@@ -46,9 +49,14 @@ MAX_KEPT = 256 << 20  # bytes of requests and items that are kept until their re
 Progress = Callable[[int, int], object]
 
 
+LOST_FIELDS = (
+    Field("path", "u"), Field("offset", "l"), Field("size", "l"), Field("phyOffset", "l"), Field("reason", "u"),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class SalvageReport:
-    """The result of a salvage.
+class SalvageReport(ArrowStream):
+    """The result of a salvage. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the lost ranges.
 
     Attributes: records: number of records of the new store. min_phy_offset, max_phy_offset: where its log begins and
     ends, bytes. duplicates: records that were found again, with the same bytes. out_of_order: records that were found
@@ -69,6 +77,10 @@ class SalvageReport:
     renumbered: dict[QueueId, int]
     lost: tuple[LostRange, ...]
     misplaced: dict[QueueId, int]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the lost ranges as an Arrow stream."""
+        return export_rows(LOST_FIELDS, self.lost)
 
 
 def salvage(

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rocketstore.errors import StoreError, text_of
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS, Field
+from rocketstore.messages.rows import Rows
 from rocketstore.store.missing import describe_lost_queues
 from rocketstore.store.parts import StoreParts
 
@@ -35,9 +37,19 @@ class ConsumerLag(NamedTuple):
     topic_exists: bool = True
 
 
-def consumer_lag(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
-    """Yield the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
-    store.layout.require_config_files("read")
+LAG_FIELDS = (
+    Field("group", "u"), MESSAGE_FIELDS["topic"], MESSAGE_FIELDS["queue_id"], Field("consumerOffset", "l"),
+    Field("minOffset", "l", nullable=True), Field("maxOffset", "l", nullable=True), Field("lag", "l", nullable=True),
+    Field("problem", "u", nullable=True), Field("oldestTimestamp", "tsm:UTC", nullable=True), Field("topicExists", "b"),
+)  # fmt: skip
+
+
+def consumer_lag(store: StoreParts, group: str | None) -> Rows[ConsumerLag]:
+    """Return the lag of a group, or of all groups. ``MessageStore.consumer_lag`` has the documentation."""
+    return Rows(list(find_lags(store, group)), LAG_FIELDS)
+
+
+def find_lags(store: StoreParts, group: str | None) -> Iterator[ConsumerLag]:
     config = store.broker_config
     topics = set(config.topics)
     with contextlib.suppress(StoreError, OSError):  # queues in RocksDB; a missing directory

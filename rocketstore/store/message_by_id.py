@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketstore.errors import CorruptFileError
-from rocketstore.messages.message_id import offset_msg_id, phy_offset_of
+from rocketstore.messages.message_id import make_msg_id, phy_offset_of
 from rocketstore.store.parts import StoreParts
 
 __all__ = ["explain_missing_message"]
@@ -29,7 +29,7 @@ def explain_missing_message(store: StoreParts, message_id: str) -> str:
         return f"{prefix}, where the log is damaged: {error}"
     if message is None:
         return f"{prefix}, where no message begins; {CLIENT_ID}"
-    own = offset_msg_id(message.store_host, offset) if message.store_host else None
+    own = make_msg_id(message.store_host, offset) if message.store_host else None
     return (
         f"{prefix}, where the message {own} of the broker {message.store_host} begins: "
         f"the id names a broker at another address; {CLIENT_ID}"

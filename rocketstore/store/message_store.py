@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,7 @@ from rocketstore.config import StoreConfig, require_config
 from rocketstore.disk.busy_threads import require_uninterrupted
 from rocketstore.disk.closable import Closable
 from rocketstore.disk.descriptors import require_descriptors_to_expire, require_descriptors_to_read
-from rocketstore.disk.mapped_file import check_mode
+from rocketstore.disk.mapped_file import Mode, check_mode
 from rocketstore.disk.remote.remote_path import RemotePath
 from rocketstore.disk.storage import held_lists, local_path, to_path
 from rocketstore.errors import StoreError
@@ -22,11 +23,14 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.put_result import PutMessageResult, PutMessagesResult
-from rocketstore.messages.put_rules import StoreTimestamp
+from rocketstore.messages.put_rules import GivenTime, put_time
+from rocketstore.messages.rows import Rows
 from rocketstore.store.expiry import ExpiredFiles
+from rocketstore.store.known_names import explain_unknown_group, explain_unknown_topic
 from rocketstore.store.lag import ConsumerLag, consumer_lag
 from rocketstore.store.reader import StoreReader
 from rocketstore.store.summary import StoreSummary, describe, summarize
+from rocketstore.store.topic import Topic
 
 if TYPE_CHECKING:
     from rocketstore.dispatch.reput import OwnDispatcher
@@ -38,6 +42,7 @@ __all__ = ["MessageStore"]
 class MessageStore(StoreReader, Closable):
     """A store that a broker left, is writing, or that this process writes. ``rocketstore.open`` makes it.
 
+    ``store["Orders"]`` is a topic, ``"Orders" in store`` asks whether there is one, and an iteration yields all topics.
     It is a context manager. Each part is opened when it is first used. A part that is damaged, missing or in an
     unsupported format raises an error at its first use; the other parts work.
 
@@ -50,7 +55,7 @@ class MessageStore(StoreReader, Closable):
     def open(
         cls,
         path: str | os.PathLike[str] | RemotePath,
-        mode: str = "r",
+        mode: Mode = "r",
         *,
         config: StoreConfig | None = None,
         leftovers: bool = False,
@@ -92,7 +97,7 @@ class MessageStore(StoreReader, Closable):
 
     # ---- writing -------------------------------------------------------------------------------------------
 
-    def put_message(self, message: Message, *, store_timestamp: StoreTimestamp = None) -> PutMessageResult:
+    def put_message(self, message: Message, *, store_timestamp: GivenTime = None) -> PutMessageResult:
         """Append a message. It is dispatched within some 20 milliseconds, and before any query of this object.
 
         A queue_id that the topic does not have gives the topic all queues up to that id, for good: 100 makes 101
@@ -100,20 +105,21 @@ class MessageStore(StoreReader, Closable):
         body that was read decompressed, as ``scan`` gives it, is stored decompressed. To keep the stored bytes, also
         read the columns raw_body and sys_flag: ``scan(columns=["topic", ..., "raw_body", "sys_flag"])``.
 
-        Parameters: store_timestamp: epoch ms; None for now; "given": keep the store time and store host that the
-        message has from another store. Returns: PutMessageResult; with flush_disk_type "SYNC_FLUSH" the message is then
-        on the disk. Raises: PutMessageError for a message that is refused: nothing is written; OSError, StoreError: the
-        message may be lost, and the store accepts no more messages. Source: DefaultMessageStore.putMessage.
+        Parameters: store_timestamp: epoch ms, a datetime, a date or an ISO 8601 text; None for now; "given": keep the
+        store time and store host that the message has from another store. Returns: PutMessageResult; with
+        flush_disk_type "SYNC_FLUSH" the message is then on the disk. Raises: PutMessageError for a message that is
+        refused: nothing is written; OSError, StoreError: the message may be lost, and the store accepts no more
+        messages. Source: DefaultMessageStore.putMessage.
         """
         writer = self._writer
         if writer is None or self._closed:
             writer = self._writing()
         if store_timestamp is None and (result := writer.put_plain(message)) is not None:
             return result
-        return writer.put_message(message, store_timestamp)
+        return writer.put_message(message, put_time(store_timestamp))
 
     def put_messages(
-        self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: StoreTimestamp = None
+        self, messages: Iterable[Message] | MessageBatch | Any, *, store_timestamp: GivenTime = None
     ) -> PutMessagesResult:
         """Append messages in order. Of a list or a MessageBatch, all or, if a message is refused, none are appended.
 
@@ -126,10 +132,10 @@ class MessageStore(StoreReader, Closable):
         Returns: PutMessagesResult. Raises: as ``put_message``; for a table also as ``MessageBatch.of_arrow``.
         Source: DefaultMessageStore.putMessage, for each.
         """
-        return self._writing().put_messages(messages, store_timestamp)
+        return self._writing().put_messages(messages, put_time(store_timestamp))
 
     def put_batch(
-        self, batch: Message, messages: Sequence[Message], *, store_timestamp: StoreTimestamp = None
+        self, batch: Message, messages: Sequence[Message], *, store_timestamp: GivenTime = None
     ) -> PutMessagesResult:
         """Append messages of one queue as a client's batch: consecutive, in one file, with one store time.
 
@@ -139,7 +145,7 @@ class MessageStore(StoreReader, Closable):
         add its properties to the properties of each message. Returns: PutMessagesResult. Raises: as ``put_message``.
         Source: DefaultMessageStore.putMessages.
         """
-        return self._writing().put_batch(batch, messages, store_timestamp)
+        return self._writing().put_batch(batch, messages, put_time(store_timestamp))
 
     def create_topic(self, topic: str, queue_nums: int | None = None, *, queue_type: str | None = None) -> None:
         """Add a topic to topics.json, or add queues to a topic. Putting to an unknown topic adds it with the default.
@@ -202,17 +208,39 @@ class MessageStore(StoreReader, Closable):
         with held_lists(self.path):
             return summarize(self, count_messages=count_messages)
 
-    def consumer_lag(self, group: str | None = None) -> Iterator[ConsumerLag]:
-        """Yield how far consumer groups are behind the ends of their queues.
+    def consumer_lag(self, group: str | None = None) -> Rows[ConsumerLag]:
+        """Return how far consumer groups are behind the ends of their queues, one ConsumerLag for each queue.
 
         The offsets are from consumerOffset.json, or from lmqConsumerOffset.json if the broker has enableLmq. A queue
         that is not on disk has no messages.
 
-        Parameters: group: None for all groups.
-        Raises: UnsupportedFormatError, with the first item, if the broker has the offsets in RocksDB.
+        Parameters: group: None for all groups. An unknown group gives a warning.
+        Returns: a sequence that also converts itself: ``to_arrow``, ``to_pandas``, ``to_polars``.
+        Raises: UnsupportedFormatError if the broker has the offsets in RocksDB.
         """
         self._require_open()
+        self.layout.require_config_files("read")
+        if group is not None and (text := explain_unknown_group(self, group)) is not None:
+            warnings.warn(text, stacklevel=2)
         return consumer_lag(self, group)
+
+    # ---- topics --------------------------------------------------------------------------------------------
+
+    def __getitem__(self, topic: str) -> Topic:
+        """Return a topic that has a queue on disk. Raises: KeyError; UnsupportedFormatError for queues in RocksDB."""
+        if topic not in self:
+            text = explain_unknown_topic(self, topic) or f"{self.path}: topic {topic!r} has no queue"
+            raise KeyError(text)
+        return Topic(self, topic)
+
+    def __contains__(self, topic: object) -> bool:
+        """Return whether a topic, or the name of a topic, has a queue on disk."""
+        name = topic.name if isinstance(topic, Topic) else topic
+        return isinstance(name, str) and bool(self.queue_ids(name))
+
+    def __iter__(self) -> Iterator[Topic]:
+        """Yield the topics that have a queue on disk, sorted by name."""
+        return (Topic(self, name) for name in dict.fromkeys(topic for topic, _ in self.queues()))
 
     # ---- closing -------------------------------------------------------------------------------------------
 
@@ -240,6 +268,12 @@ class MessageStore(StoreReader, Closable):
         while self._queues:
             self._queues.popitem()[1].close()
         self._mappings.clear()
+
+    def __del__(self) -> None:
+        writer = self.__dict__.get("_writer")
+        if writer is not None and not self._closed and writer.lock_file.owned:  # a fork has a copy
+            text = f"{self.path}: the store was opened to write and is not closed: use with, or close()"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
 
     def __reduce__(self) -> tuple[object, ...]:
         options = {"config": self.config, "leftovers": self.leftovers}

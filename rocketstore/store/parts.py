@@ -25,6 +25,7 @@ from rocketstore.layout.layout import StoreLayout, look_at_store, require_file_l
 from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.end_rule import EndRule, Evidence, StoreState, read_evidence
+from rocketstore.made_by import made_by
 from rocketstore.messages.topics import is_file_name
 from rocketstore.queue.batch_consume_queue import QUEUE_KINDS
 from rocketstore.queue.consume_queue import ConsumeQueue
@@ -42,6 +43,7 @@ MAX_QUEUES = 256  # queues that are kept open
 MAX_MAPPED_QUEUE_FILES = 128  # of all queues: each mapping takes a descriptor, and macOS gives a process 256
 
 
+@made_by("rocketstore.open")
 class StoreParts:
     """The parts of a store. ``MessageStore`` adds reading and writing messages.
 
@@ -227,8 +229,11 @@ class StoreParts:
         found = {QueueId(path.parent.name, int(path.name)) for path in paths}
         return iter(sorted(found))
 
-    def _queue_ids(self, topic: str) -> list[int]:
-        """Return the sorted queue ids of a topic."""
+    def queue_ids(self, topic: str) -> list[int]:
+        """Return the sorted queue ids of a topic on disk, none for an unknown topic.
+
+        Raises: UnsupportedFormatError if the queues are in RocksDB.
+        """
         self._require_open()
         self._dispatch_pending()
         self._require_file_queues()

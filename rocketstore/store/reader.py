@@ -7,24 +7,29 @@ import functools
 import operator
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, overload
 
 from rocketstore.dataset.dataset_reader import DatasetReader
+from rocketstore.disk.storage import is_remote
 from rocketstore.dispatch.follow import DispatchRequest, follow, follow_batches
-from rocketstore.errors import CorruptFileError
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.extras import import_extra
-from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH
-from rocketstore.kernels.columns import require_int64
-from rocketstore.limits import LONG_MAX
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.lazy import lazy_property
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.scan import Scan
+from rocketstore.messages.arguments import text_list
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
+from rocketstore.query.warm_reads import WarmReads
+from rocketstore.queue.consume_queue import Boundary
+from rocketstore.store.known_names import warn_unknown_topics
 from rocketstore.store.parts import StoreParts
+from rocketstore.text_values import Time, end_ms, epoch_ms
 
 if TYPE_CHECKING:
     from rocketstore.dataset.store_dataset import StoreDataset
@@ -35,11 +40,17 @@ P = ParamSpec("P")
 
 
 def method_of_log(method: Callable[Concatenate[CommitLog, P], Scan]) -> Callable[Concatenate[StoreReader, P], Scan]:
-    """Make a method of a store that calls a method of its log, with the same parameters and documentation."""
+    """Make a method of a store that calls a method of its log, with the same parameters and documentation.
+
+    Unknown topics give a warning: only the store knows its topics.
+    """
 
     @functools.wraps(method)
     def call(self: StoreReader, /, *args: P.args, **options: P.kwargs) -> Scan:
-        return method(self.commit_log, *args, **options)
+        scan = method(self.commit_log, *args, **options)
+        topics: Any = options.get("topics")
+        warn_unknown_topics(self, text_list(topics, "topics") or ())
+        return scan
 
     return call
 
@@ -49,14 +60,20 @@ class StoreReader(StoreParts):
 
     _known_coverage: Coverage | None = None
 
+    @lazy_property
+    def _warm_reads(self) -> WarmReads | None:
+        if self.mode != "r" or is_remote(self.path):
+            return None
+        return WarmReads(self.path, self.config.commit_log_paths(self.path), lambda: self.commit_log)
+
     scan = method_of_log(CommitLog.scan)
 
     def dataset(
         self,
         *,
-        columns: Iterable[str] | None = None,
-        keys: Iterable[str] | None = None,
-        on_corrupt: str = "raise",
+        columns: str | Iterable[str] | None = None,
+        keys: str | Iterable[str] | None = None,
+        on_corrupt: Literal["raise", "skip"] = "raise",
     ) -> StoreDataset:
         """Return the messages as a ``pyarrow.dataset.Dataset``, which DuckDB and other libraries query.
 
@@ -76,46 +93,58 @@ class StoreReader(StoreParts):
         import_extra("pyarrow.dataset", "arrow")
         from rocketstore.dataset.store_dataset import StoreDataset
 
-        wanted = None if keys is None or isinstance(keys, str) else tuple(keys)
-        self.commit_log.scan(keys=keys if wanted is None else wanted, on_corrupt=on_corrupt)  # raises errors of these
+        given = text_list(keys, "keys")
+        wanted = None if given is None else tuple(given)
+        self.commit_log.scan(keys=wanted, on_corrupt=on_corrupt)  # raises errors of these
         return StoreDataset(DatasetReader(self, wanted, on_corrupt), columns)
 
     # ---- by time -------------------------------------------------------------------------------------------
 
+    @overload
     def get_offset_by_time(
-        self, topic: str, timestamp: int, queue_id: int | None = None, boundary: str = "lower"
+        self, topic: str, timestamp: Time, queue_id: None = None, boundary: Boundary = "lower"
+    ) -> dict[int, int]: ...
+    @overload
+    def get_offset_by_time(
+        self, topic: str, timestamp: Time, queue_id: int, boundary: Boundary = "lower"
+    ) -> int: ...
+    def get_offset_by_time(
+        self, topic: str, timestamp: Time, queue_id: int | None = None, boundary: Boundary = "lower"
     ) -> int | dict[int, int]:
-        """Find queue offsets by store time, epoch ms.
+        """Find queue offsets by store time.
 
-        Parameters: queue_id: None for all queues of the topic. boundary: "lower": the first message of that time or
-        later; "upper": the last message of that time or earlier.
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. queue_id: None for all queues of the
+        topic. boundary: "lower": the first message of that time or later; "upper": the last message of that time or
+        earlier.
         Returns: the queue offset, or a dict from queue id to queue offset. Raises: KeyError for a missing queue.
         Source: DefaultMessageStore.getOffsetInQueueByTime.
         """
+        timestamp = epoch_ms(timestamp, "timestamp")
         self.commit_log.refresh()
         if queue_id is not None:
             return self.consume_queue(topic, queue_id).get_offset_by_time(timestamp, boundary)
-        ids = self._queue_ids(topic)
+        ids = self.queue_ids(topic)
         if not ids:
             raise KeyError(f"{self.path}: there is no topic {topic!r}")
         return {queue: self.consume_queue(topic, queue).get_offset_by_time(timestamp, boundary) for queue in ids}
 
-    def get_phy_offset_by_time(self, timestamp: int) -> int:
-        """Find the physical offset of the first message that was stored at a time, epoch ms, or later.
+    def get_phy_offset_by_time(self, timestamp: Time) -> int:
+        """Find the physical offset of the first message that was stored at a time or later.
 
         Return the end of the log if there is no later message. The search starts in the last file that begins before
         that time. It ignores clocks that went back within earlier files, and messages that cannot be read.
-        Raises: TypeError, ValueError for a time that is no long.
+        Parameters: timestamp: epoch ms, a datetime, a date or an ISO 8601 text. Raises: TypeError, ValueError for
+        others.
         """
-        require_int64(timestamp=timestamp)
+        first_time = epoch_ms(timestamp, "timestamp")
         log = self.commit_log
         begin = log.min_phy_offset
         for file in reversed(log.queue.files):
             first = log.find_message(file.file_from_offset)
-            if first is not None and first.store_timestamp < timestamp:
+            if first is not None and first.store_timestamp < first_time:
                 begin = file.file_from_offset
                 break
-        found = log.scan(begin, columns=["phy_offset"], begin_timestamp=timestamp, on_corrupt="skip", batch_size=1)
+        found = log.scan(begin, columns=["phy_offset"], begin_timestamp=first_time, on_corrupt="skip", batch_size=1)
         for batch in found:
             return int(batch.phy_offset[0])
         return found.position
@@ -129,27 +158,35 @@ class StoreReader(StoreParts):
         queue_offset: int,
         max_msg_nums: int = 32,
         *,
-        tags: str | None = None,
-        limits: str | None = None,
+        tags: str | Iterable[str] | None = None,
+        limits: Literal["broker"] | None = None,
     ) -> GetMessageResult:
         """Read messages of a queue as a consumer does, starting at a queue offset.
 
-        Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b"; "*" or None for all. limits:
-        "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units, and at the
-        broker's limits of bytes.
+        Parameters: max_msg_nums: the largest number of messages to return. tags: "a||b", or a list of tags; "*" or None
+        for all. limits: "broker" also ends where a broker ends a read: at the end of the queue's file, after 800 units,
+        and at the broker's limits of bytes.
         Returns: GetMessageResult: a status of RocketMQ and the queue offset of the next read.
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
         """
+        place, warm = (operator.index(queue_offset), operator.index(max_msg_nums)), self._warm_reads
+        found = None
+        if warm is not None and tags is None and limits is None:
+            found = warm.get_message(topic, queue_id, *place)
+        if found is not None:
+            return found
         try:
             queue = self.consume_queue(topic, queue_id)
         except KeyError:
             return GetMessageResult.without_queue()
+        if warm is not None:
+            with contextlib.suppress(OSError, StoreError):  # the read below raises the error if it needs the part
+                warm.keep_queue(topic, queue_id, queue)
         ext = None
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        place = operator.index(queue_offset), operator.index(max_msg_nums)
         read = self.commit_log, queue, *place, tags, limits, ext
         try:
             return get_message(*read)
@@ -164,13 +201,13 @@ class StoreReader(StoreParts):
         """
         return self.commit_log.find_message(phy_offset)
 
-    def query_message_by_id(self, offset_msg_id: str) -> Message | None:
+    def query_message_by_id(self, msg_id: str) -> Message | None:
         """Read the message of an offset message id; None if it is missing. Raises: ValueError for an invalid id.
 
         Source: MQAdminImpl.viewMessage.
         """
-        message = self.look_message_by_offset(phy_offset_of(offset_msg_id))
-        return message if message is not None and message.offset_msg_id == offset_msg_id.upper() else None
+        message = self.look_message_by_offset(phy_offset_of(msg_id))
+        return message if message is not None and message.msg_id == msg_id.upper() else None
 
     # ---- by key --------------------------------------------------------------------------------------------
 
@@ -186,10 +223,10 @@ class StoreReader(StoreParts):
         topic: Any,
         keys: Any,
         max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: int = 0,
-        end_timestamp: int = LONG_MAX,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
         *,
-        index_type: str | None = None,
+        index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
         threads: int = 1,
     ) -> QueryMessagesResult:
@@ -198,29 +235,58 @@ class StoreReader(StoreParts):
         The times in the index are whole seconds and sometimes wrong. The query does not use them: it walks chains to
         their end in every file that may have messages of the log. So it hides no message and returns each once.
 
-        Parameters: topic: str, or a column of n str. keys: as for ``hash_keys``; a key is a word of KEYS, or UNIQ_KEY.
-        max_num: the largest number of messages for a key; the newest are returned. begin_timestamp, end_timestamp:
-        store time, epoch ms, inclusive. index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more
-        index entries of a key than this number were read and the same file has more of them, the search for the key
-        ends and its answer is incomplete; entries are read in steps, so the search may read somewhat more. threads: the
-        number of threads; at most one for each key is used.
+        Parameters: topic: str, or a column of n str. keys: a str, or as for ``hash_keys``; a key is a word of KEYS, or
+        UNIQ_KEY. max_num: the largest number of messages for a key; the newest are returned. begin_timestamp,
+        end_timestamp: store time, from the first to before the second: epoch ms, a datetime, a date or an ISO 8601
+        text. index_type: "U" searches only UNIQ_KEY, "T" searches tags. max_scan: when more index entries of a key than
+        this number were read and the same file has more of them, the search for the key ends and its answer is
+        incomplete; entries are read in steps, so the search may read somewhat more. threads: the number of threads; at
+        most one for each key is used.
         Returns: QueryMessagesResult, which says whether and why it may be incomplete.
         Raises: ValueError, TypeError for keys that are no strings; UnsupportedFormatError; CorruptFileError for damage
         that the search meets. A damaged index file among others is skipped, and is a reason for an incomplete answer.
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
-        times = begin_timestamp, end_timestamp
-        return query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+        times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
+        found = query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+        if not found and isinstance(topic, str):
+            warn_unknown_topics(self, [topic])
+        return found
+
+    def _query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        times: tuple[Time, Time | None],
+        index_type: IndexType | None,
+        max_scan: int,
+    ) -> QueryMessageResult:
+        """Find the messages of a key for a method that a user called: a warning names the line of that call."""
+        limits = epoch_ms(times[0], "begin_timestamp"), end_ms(times[1], "end_timestamp")
+        warm, result = self._warm_reads, None
+        if warm is not None and isinstance(key, str) and isinstance(topic, str) and max_scan >= MAX_SCAN:
+            result = warm.query_message(topic, key, operator.index(max_num), limits, index_type)
+        if result is None:
+            coverage = self._coverage
+            found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
+            result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+            if warm is not None:
+                with contextlib.suppress(OSError, StoreError):
+                    warm.keep_index(coverage, index_type)
+        if not result:
+            warn_unknown_topics(self, [topic], stacklevel=4)
+        return result
 
     def query_message(
         self,
         topic: str,
         key: str,
         max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: int = 0,
-        end_timestamp: int = LONG_MAX,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
         *,
-        index_type: str | None = None,
+        index_type: IndexType | None = None,
         max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
         """Find the messages of a key, newest first.
@@ -229,23 +295,22 @@ class StoreReader(StoreParts):
         Source: DefaultMessageStore.queryMessage.
         """
         times = begin_timestamp, end_timestamp
-        found = self.query_messages(topic, [key], max_num, *times, index_type=index_type, max_scan=max_scan)
-        return QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
+        return self._query_message(topic, key, max_num, times, index_type, max_scan)
 
     def query_message_by_unique_key(self, topic: str, uniq_key: str) -> QueryMessageResult:
         """Find the messages with a unique key, which a client gives as message id.
 
         Returns, raises: as ``query_message``. Source: MQAdminImpl.queryMessageByUniqKey.
         """
-        return self.query_message(topic, uniq_key, index_type="U")
+        return self._query_message(topic, uniq_key, MAX_MSGS_NUM_BATCH, (0, None), "U", MAX_SCAN)
 
     def query_message_by_tag(
         self,
         topic: str,
         tag: str,
         max_num: int = MAX_MSGS_NUM_BATCH,
-        begin_timestamp: int = 0,
-        end_timestamp: int = LONG_MAX,
+        begin_timestamp: Time = 0,
+        end_timestamp: Time | None = None,
         *,
         max_scan: int = MAX_SCAN,
     ) -> QueryMessageResult:
@@ -254,8 +319,7 @@ class StoreReader(StoreParts):
         Parameters: tag: the full TAGS of a message. Other parameters, returns, raises: as ``query_message``.
         Source: IndexService.queryOffset with INDEX_TAG_TYPE.
         """
-        times = begin_timestamp, end_timestamp
-        return self.query_message(topic, tag, max_num, *times, index_type="T", max_scan=max_scan)
+        return self._query_message(topic, tag, max_num, (begin_timestamp, end_timestamp), "T", max_scan)
 
     # ---- follow --------------------------------------------------------------------------------------------
 
@@ -280,7 +344,7 @@ class StoreReader(StoreParts):
         self,
         from_phy_offset: int | None = None,
         *,
-        columns: Iterable[str] | None = None,
+        columns: str | Iterable[str] | None = None,
         poll: float | None = 0.001,
         stop: threading.Event | None = None,
     ) -> Iterator[MessageBatch]:
@@ -289,5 +353,5 @@ class StoreReader(StoreParts):
         Parameters: columns: as for ``scan``. Other parameters, raises: as ``follow``. Returns: iterator of
         MessageBatch.
         """
-        names = None if columns is None else list(columns)  # an iterator could be read only once
+        names = text_list(columns, "columns")  # an iterator could be read only once
         return follow_batches(self.commit_log, from_phy_offset, poll, stop, names)

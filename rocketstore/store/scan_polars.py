@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rocketstore.config import StoreConfig
 from rocketstore.dataset.dataset_reader import DatasetReader
@@ -23,8 +23,8 @@ LEAST_POLARS = 1, 35  # older releases lose filters that they cannot pass on
 def scan_polars(
     path: str | os.PathLike[str] | RemotePath,
     *,
-    columns: Iterable[str] | None = None,
-    on_corrupt: str = "raise",
+    columns: str | Iterable[str] | None = None,
+    on_corrupt: Literal["raise", "skip"] = "raise",
     config: StoreConfig | None = None,
     leftovers: bool = False,
 ) -> polars.LazyFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from rocketstore.errors import StoreError, text_of
@@ -14,6 +15,7 @@ from rocketstore.recovery.leftovers import count_leftover_bytes
 from rocketstore.state.broker_config import BrokerConfig
 from rocketstore.store.missing import missing_parts
 from rocketstore.store.parts import StoreParts
+from rocketstore.text_values import datetime_or_none
 
 __all__ = ["StoreSummary", "count_queues", "describe", "summarize"]
 
@@ -45,6 +47,16 @@ class StoreSummary(NamedTuple):
     notes: Sequence[str] = ()
     leftover_bytes: int | None = None
     leftover_units: int | None = None
+
+    @property
+    def begin_time(self) -> datetime | None:
+        """``begin_timestamp`` as a datetime in UTC; None if it is unknown."""
+        return None if self.begin_timestamp is None else datetime_or_none(self.begin_timestamp)
+
+    @property
+    def end_time(self) -> datetime | None:
+        """``end_timestamp`` as a datetime in UTC; None if it is unknown."""
+        return None if self.end_timestamp is None else datetime_or_none(self.end_timestamp)
 
 
 class LogSpan(NamedTuple):

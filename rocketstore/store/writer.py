@@ -57,7 +57,7 @@ class StoreWriter:
         self.index = index
         self.checkpoint = checkpoint
         self.dispatcher = dispatcher
-        self._lock_file, *self._other_locks = locks
+        self.lock_file, *self._other_locks = locks
         self._topic_queues = TopicQueues(root, config, batch_topics)
         self.next_queue_id = self._topic_queues.next_queue_id
         self._unbuilt: Counter[str] = Counter()  # next offsets of light queues whose names no directory can have
@@ -82,7 +82,7 @@ class StoreWriter:
             stack.pop_all()
         self.put_plain = self._log.plain_put.put
         if not self._log.is_sync:
-            self._log.plain_put.open(self._lock_file, self.reput.waiting)
+            self._log.plain_put.open(self.lock_file, self.reput.waiting)
 
     @property
     def phy_offset(self) -> int:
@@ -93,7 +93,7 @@ class StoreWriter:
 
     def put_message(self, message: Message, store_timestamp: StoreTimestamp) -> PutMessageResult:
         # Hot path: test the rare conditions inline and call the full check only if one of them holds.
-        if self._closed or self._failure is not None or not self._lock_file.owned:
+        if self._closed or self._failure is not None or not self.lock_file.owned:
             self._require_sound()
         log, busy_threads, thread = self._log, self.busy_threads, get_ident()
         try:
@@ -250,7 +250,7 @@ class StoreWriter:
 
     def dispatch_pending(self) -> None:
         """Wait until queues and index have all messages. Raises: StoreError if they could not be written."""
-        if self._lock_file.owned and self.reput.dispatched < self._log.phy_offset:
+        if self.lock_file.owned and self.reput.dispatched < self._log.phy_offset:
             self._wait_for_dispatch()
 
     @marks_thread_busy
@@ -336,7 +336,7 @@ class StoreWriter:
     def _require_sound(self) -> None:
         self._require_open()
         self._require_no_failure()
-        if not self._lock_file.owned:
+        if not self.lock_file.owned:
             raise StoreError(f"{self.root}: was opened by another process: open it here, after it was closed there")
 
     def _require_open(self) -> None:
@@ -353,12 +353,12 @@ class StoreWriter:
     @marks_thread_busy
     def close(self) -> None:
         """Leave the store as a broker that is shut down does; after a failure as one that was killed."""
-        if not self._lock_file.owned:  # after a fork, missing threads may hold the other locks forever
+        if not self.lock_file.owned:  # after a fork, missing threads may hold the other locks forever
             self._closed = True
             return
         with self._close_lock:
             if self._closed:
-                if self._lock_file.owned:  # Ctrl-C interrupted an earlier ``_end``
+                if self.lock_file.owned:  # Ctrl-C interrupted an earlier ``_end``
                     self._end()
                 return
             try:
@@ -389,7 +389,7 @@ class StoreWriter:
         """
         index = [] if self.index is None else [self.index.close]  # a dispatcher without the index does not close it
         parts = [self._log.close, self._read_log.close, self.dispatcher.close, *index]
-        locks = [lock.release for lock in (*self._other_locks, self._lock_file)]
+        locks = [lock.release for lock in (*self._other_locks, self.lock_file)]
         with contextlib.ExitStack() as stack:
             for step in reversed([self.reput.stop, self._flusher.stop, *parts, self._unmark, *locks]):
                 stack.callback(step)

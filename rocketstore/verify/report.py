@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 from rocketstore.disk.mapped_file_queue import LogFile
 from rocketstore.errors import CorruptFileError, DiskReadError, StoreError
+from rocketstore.kernels.message_columns import Field
 from rocketstore.log.commit_log import CommitLog
+from rocketstore.messages.arrow_stream import ArrowStream
+from rocketstore.messages.rows import export_rows
 from rocketstore.verify.kinds import KINDS, SEVERITIES
 
 __all__ = ["Finding", "Findings", "Place", "VerifyReport"]
@@ -58,9 +61,15 @@ class Finding:
         }
 
 
+FINDING_FIELDS = (
+    Field("kind", "u"), Field("severity", "u"), Field("path", "u"), Field("offset", "l"), Field("detail", "u"),
+    Field("more", "l"), Field("atNextStart", "u"), Field("mend", "u", nullable=True),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
-class VerifyReport:
-    """The result of a verification.
+class VerifyReport(ArrowStream):
+    """The result of a verification. ``to_arrow``, ``to_pandas`` and ``to_polars`` make a table of the findings.
 
     Attributes
     ----------
@@ -92,6 +101,10 @@ class VerifyReport:
     def count(self, severity: str) -> int:
         """Return the number of findings of a severity, unlisted ones included."""
         return sum(1 + finding.more for finding in self.findings if finding.severity == severity)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the findings as an Arrow stream."""
+        return export_rows(FINDING_FIELDS, [tuple(finding.to_dict().values()) for finding in self.findings])
 
     def to_dict(self) -> dict[str, Any]:
         fields = {**vars(self), "findings": [finding.to_dict() for finding in self.findings]}

@@ -343,7 +343,7 @@ def test_query_counts_the_bad_bodies_of_the_messages_that_it_shows(asked, bodies
 def test_query_by_id_names_the_file_of_a_body_that_does_not_decompress(tmp_path):
     put_bodies(tmp_path, ["bad"])
     with rocketstore.open(tmp_path) as store:
-        wanted = store.look_message_by_offset(0).offset_msg_id
+        wanted = store.look_message_by_offset(0).msg_id
     result = run("query", tmp_path, "--id", wanted)
     assert [row["body"] for row in rows(result)] == [None]
     assert f"{tmp_path / 'commitlog' / f'{0:020}'}: body at byte 0: does not decompress" in result.stderr

@@ -116,7 +116,9 @@ def test_bounds_become_conditions_of_a_scan():
     }
     assert scan_conditions(compare("queueId", ">=", 2)) == {}
     times = both(compare("storeTimestamp", ">=", 10), compare("storeTimestampMs", "<=", 20))
-    assert scan_conditions(times) == {"begin_timestamp": 10, "end_timestamp": 20}
+    assert scan_conditions(times) == {"begin_timestamp": 10, "end_timestamp": 21}
+    assert scan_conditions(compare("storeTimestamp", "<=", 2**63 - 1)) == {}
+    assert scan_conditions(compare("storeTimestamp", ">=", 1_700_000_000)) == {}  # a scan takes it for seconds
     for tag in ("", " x", "a|b"):  # a subscription cannot say these
         assert scan_conditions(one_of("tags", ["x", tag])) == {}
     assert scan_conditions(both(compare("uniqKey", "==", "U"), compare("keys", "==", "k"))) == {"keys": ["U"]}

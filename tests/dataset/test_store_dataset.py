@@ -300,7 +300,8 @@ def test_wrong_arguments_are_refused_at_once(store):
     with pytest.raises(ValueError, match="nothing"):
         store.dataset(columns=["nothing"])
     with pytest.raises(TypeError, match="keys"):
-        store.dataset(keys="k0")
+        store.dataset(keys=7)
+    assert store.dataset(keys="k0").count_rows() == store.dataset(keys=["k0"]).count_rows() > 0
 
 
 def test_damage_is_an_error_or_skipped(tmp_path):

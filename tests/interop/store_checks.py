@@ -24,7 +24,7 @@ FIELDS = {
     "reconsume_times": "reconsumeTimes",
     "prepared_transaction_offset": "preparedTransactionOffset",
     "body_crc": "bodyCrc",
-    "offset_msg_id": "msgId",
+    "msg_id": "msgId",
     "properties": "properties",
     "raw_body": "body",
 }

@@ -18,7 +18,7 @@ PROFILES = [("5.5.1", profile) for profile in ("basic", "rich", "batch", "lmq", 
 PROFILES += [("5.3.3", "basic"), ("5.3.3", "lmq")]
 NAMES = {camel_case(field.name): field.name for field in dataclasses.fields(StoreConfig)}
 LOG_FILE_SIZE = 24 * 1024
-MOVING = ("queue_offset", "phy_offset", "offset_msg_id")  # what another place changes, and
+MOVING = ("queue_offset", "phy_offset", "msg_id")  # what another place changes, and
 WHERE = ("INNER_MULTI_QUEUE_OFFSET", "INNER_BASE", "__CRC32#")  # these properties, with them the size
 
 

@@ -10,7 +10,7 @@ from reference.record import parse_record
 import rocketstore
 from interop.checks import first_difference
 from rocketstore import Message, PutMessageError, StoreCheckpoint, StoreConfig
-from rocketstore.messages.message_id import offset_msg_id
+from rocketstore.messages.message_id import make_msg_id
 from rocketstore.state.broker_config import extend_topics
 
 # Names in MessageStoreConfig, and ours.
@@ -189,14 +189,14 @@ def put_plain(store, rng, messages):
         del messages[:count]
         if count == 1:
             put = store.put_message(some[0], store_timestamp="given")
-            answers.append(Put("PUT_OK", put.phy_offset, put.size, put.queue_offset, put.offset_msg_id))
+            answers.append(Put("PUT_OK", put.phy_offset, put.size, put.queue_offset, put.msg_id))
             assert (put.queue_id, put.store_timestamp) == (some[0].queue_id, some[0].store_timestamp)
             continue
         puts = store.put_messages(some, store_timestamp="given")
         assert puts.queue_ids.tolist() == [message.queue_id for message in some]
         assert puts.store_timestamps.tolist() == [message.store_timestamp for message in some]
         answers += [
-            Put("PUT_OK", *numbers, offset_msg_id(message.store_host, numbers[0]))
+            Put("PUT_OK", *numbers, make_msg_id(message.store_host, numbers[0]))
             for message, *numbers in zip(some, puts.phy_offsets.tolist(), puts.sizes.tolist(),
                                          puts.queue_offsets.tolist(), strict=True)]
     return answers
@@ -217,7 +217,7 @@ def refused_put(store, given):
 
 def batch_put(puts, store_host):
     """The answer to a client's batch, which RocketMQ gives as that to its first message."""
-    ids = [offset_msg_id(store_host, offset) for offset in puts.phy_offsets.tolist()]
+    ids = [make_msg_id(store_host, offset) for offset in puts.phy_offsets.tolist()]
     return Put("PUT_OK", int(puts.phy_offsets[0]), int(puts.sizes.sum()), int(puts.queue_offsets[0]), ",".join(ids))
 
 

@@ -93,7 +93,7 @@ def test_queues_end_before_a_write_that_was_not_committed(killed):
 def test_single_records_of_a_write_that_was_not_committed_are_not_found(killed):
     root, written = killed
     with CommitLog.open(root / "commitlog") as log:  # of the bytes alone: it knows no intent
-        ids = [(at, message.offset_msg_id) for at in written if (message := log.find_message(at)) is not None]
+        ids = [(at, message.msg_id) for at in written if (message := log.find_message(at)) is not None]
     assert len(ids) >= WRITTEN - 1
     for at, name in ids[:3] + ids[-3:]:
         with rocketstore.open(root) as store:

@@ -9,7 +9,7 @@ import pytest
 import rocketstore
 from rocketstore import CommitLog, Message, MessageBatch, PutMessageError
 from rocketstore.kernels.column_encoder import ColumnEncoder
-from rocketstore.kernels.message_columns import VarColumn
+from rocketstore.kernels.value_columns import StringColumn
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 
@@ -153,8 +153,8 @@ def test_light_queues_and_turns_of_queues_work_with_columns(tmp_path):
 
 @pytest.mark.parametrize("offsets", [[0, 5], [-1, 1], [3, 2]])
 def test_a_column_that_leads_beyond_its_data_is_an_error(tmp_path, offsets):
-    sound = VarColumn(np.array([0, 1], np.int32), np.frombuffer(b"T", np.uint8))
-    wrong = VarColumn(np.array(offsets, np.int32), np.frombuffer(b"abc", np.uint8))
+    sound = StringColumn(np.array([0, 1], np.int32), np.frombuffer(b"T", np.uint8))
+    wrong = StringColumn(np.array(offsets, np.int32), np.frombuffer(b"abc", np.uint8))
     with CommitLog.open(tmp_path, "a", mapped_file_size=FILE) as log:
         for columns in ({"topic": sound, "body": wrong}, {"topic": wrong, "body": sound}):
             with pytest.raises(ValueError, match="row 0: is at"):
@@ -173,7 +173,7 @@ def test_columns_that_make_no_message_are_an_error(tmp_path, columns):
 
 
 def test_columns_of_different_lengths_are_an_error():
-    two = VarColumn(np.array([0, 1, 2], np.int32), np.frombuffer(b"TT", np.uint8))
+    two = StringColumn(np.array([0, 1, 2], np.int32), np.frombuffer(b"TT", np.uint8))
     with pytest.raises(ValueError, match="a column of 2 rows among those of 1"):
         ColumnEncoder({"topic": two, "body": two}, 1)
     with pytest.raises(ValueError, match="a column of 1 rows among those of 2"):

@@ -131,6 +131,7 @@ def test_keys_lead_to_the_messages_that_a_query_found(open_store, name):
             assert found.complete
 
 
+@pytest.mark.filterwarnings("ignore:.*no group 'GP' in")
 @pytest.mark.parametrize("name", WITH_LAG)
 def test_lag_is_what_mqadmin_told(open_store, name):
     with open_store(name) as store:

@@ -122,7 +122,7 @@ def test_the_store_time_of_a_place_is_the_record_s_and_minus_1_elsewhere(golden)
 def test_every_message_is_found_by_its_offset_message_id(golden):
     _, expected = golden
     for fields in expected:
-        assert phy_offset_of(fields["offset_msg_id"]) == fields["phy_offset"]
+        assert phy_offset_of(fields["msg_id"]) == fields["phy_offset"]
 
 
 def test_the_delay_level_of_a_delayed_message_is_a_number():
@@ -196,7 +196,7 @@ def test_a_batch_is_indexed_from_both_ends(tmp_path):
     assert batch.take([2, 0, 2]).phy_offset.tolist() == [offsets[i] for i in (2, 0, 2)]
     assert [m.keys for m in batch.take(np.array([2, 0]))] == [["k2"], ["k0"]]
     assert list(batch.select(["keys"]).columns) == ["keys"]
-    assert repr(batch) == "<MessageBatch: 3 messages, phy_offset, keys>"
+    assert repr(batch).splitlines()[:2] == ["<MessageBatch: 3 messages>", "phy_offset  keys"]
 
 
 def test_a_slice_of_a_batch_is_a_batch_of_its_rows(tmp_path):
@@ -213,8 +213,7 @@ def test_a_missing_row_or_column_of_a_batch_is_named(tmp_path):
     (batch,) = log.scan(columns=["phy_offset", "keys"])
     with pytest.raises(ValueError, match="names: 'nope' is none of phy_offset, keys"):
         batch.select(["keys", "nope"])
-    with pytest.raises(TypeError, match="names='keys': a list of str was expected"):
-        batch.select("keys")
+    assert batch.select("keys").names == ("keys",)
     with pytest.raises(TypeError, match=r"a column is batch\.keys"):
         batch["keys"]
 
@@ -441,7 +440,7 @@ def test_of_found_and_not_found_messages_the_statuses_tell(tmp_path):
 @pytest.mark.parametrize("host", ["10.0.0.1:10911", "[fe80::1]:10911"])
 def test_a_message_id_gives_its_offset_whatever_its_case(host, tmp_path):
     log, offsets = make(tmp_path, some(2, store_host=host))
-    text = log.get_message(offsets[1]).offset_msg_id
+    text = log.get_message(offsets[1]).msg_id
     assert phy_offset_of(text) == phy_offset_of(text.lower()) == offsets[1]
 
 

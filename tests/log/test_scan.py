@@ -82,7 +82,7 @@ def wanted(fields, *, topics=None, queue_ids=None, tags=None, keys=None, begin_t
         and (tags is None or fields["tags"] in [tag.strip() for tag in tags.split("||")])
         and (keys is None or not {*fields["keys"], fields["uniq_key"]}.isdisjoint(keys))
         and (begin_timestamp is None or fields["store_timestamp"] >= begin_timestamp)
-        and (end_timestamp is None or fields["store_timestamp"] <= end_timestamp)
+        and (end_timestamp is None or fields["store_timestamp"] < end_timestamp)
     )
 
 
@@ -196,16 +196,61 @@ def test_words_may_be_strings_of_numpy(tmp_path):
 def test_filters_that_cannot_be_are_errors(tmp_path):
     log, _ = make(tmp_path, some(1))
     for error, options in (
-        (TypeError, {"topics": "T"}), (TypeError, {"keys": "k"}), (TypeError, {"topics": [1]}),
-        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": ["a"]}), (TypeError, {"columns": "topic"}),
+        (TypeError, {"topics": b"T"}), (TypeError, {"keys": 7}), (TypeError, {"topics": [1]}),
+        (TypeError, {"keys": [b"k"]}), (TypeError, {"tags": [b"a"]}), (ValueError, {"limit": -1}),
         ((TypeError, ValueError), {"queue_ids": ["x"]}), (TypeError, {"tags": 5}),
-        (TypeError, {"begin_timestamp": "x"}), (TypeError, {"end_timestamp": 1.5}),
+        (ValueError, {"begin_timestamp": "x"}), (TypeError, {"end_timestamp": 1.5}),
         (ValueError, {"on_corrupt": "ignore"}), (ValueError, {"batch_size": 0}), (ValueError, {"threads": 0}),
         (ValueError, {"batch_size": 2**63}),
         (ValueError, {"columns": ["nothing"]}), (ValueError, {"columns": []}),
     ):  # fmt: skip
         with pytest.raises(error):
             log.scan(**options)
+
+
+def test_one_name_stands_for_a_list_of_one(tmp_path):
+    """Also a list of tags, and one queue id."""
+    records = [{"topic": f"T{i % 2}", "queue_id": i % 3, "properties": {"KEYS": f"k{i}", "TAGS": "abc"[i % 3]}}
+               for i in range(12)]
+    log, offsets = make(tmp_path, records)
+    assert offsets_of(log.scan(topics="T1")) == offsets[1::2]
+    assert offsets_of(log.scan(keys="k7")) == offsets[7:8]
+    assert offsets_of(log.scan(queue_ids=2)) == offsets_of(log.scan(queue_ids=np.int32(2))) == offsets[2::3]
+    assert offsets_of(log.scan(tags=["a", " c "])) == offsets_of(log.scan(tags="a || c"))
+    assert offsets_of(log.scan(tags=["a||b", "c"])) == offsets_of(log.scan(tags=["b", "*"])) == offsets
+    assert offsets_of(log.scan(tags=[])) == []
+    assert next(iter(log.scan(columns="topic"))).names == ("topic",)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_limit_ends_a_scan(tmp_path, threads):
+    log, offsets = make(tmp_path, some(100), 1 << 14)
+    for limit in (0, 1, 7, 99, 100, 101):
+        for batch_size in (1, 10, 16384):
+            scan = log.scan(limit=limit, batch_size=batch_size, threads=threads)
+            assert offsets_of(scan) == offsets[:limit]
+            assert scan.count() == scan.to_arrow().num_rows == min(limit, 100)
+    scan = log.scan(limit=7, queue_ids=0)
+    assert offsets_of(scan) == offsets_of(log.scan(queue_ids=0))[:7]
+
+
+def test_head_and_count_read_nothing_that_they_do_not_need(tmp_path):
+    log, offsets = make(tmp_path, some(100), 1 << 14)
+    scan = log.scan(begin_offset=offsets[10])
+    assert scan.count() == 90
+    assert scan.head().phy_offset.tolist() == offsets[10:15]
+    assert scan.head(3).phy_offset.tolist() == log.scan(offsets[10], limit=3).head().phy_offset.tolist()
+    assert scan.head(1000).phy_offset.tolist() == offsets[10:]
+    assert scan.head(0).names == scan.head(1).names
+    assert len(scan.head(0)) == 0
+    assert offsets_of(scan) == offsets[10:]
+    place = offsets[50]
+    with (tmp_path / f"{place - place % (1 << 14):020}").open("r+b") as file:
+        file.seek(place % (1 << 14))
+        file.write(b"damage")
+    assert len(log.scan().head(50)) == 50
+    with pytest.raises(CorruptFileError):
+        log.scan().count()
 
 
 @pytest.mark.slow

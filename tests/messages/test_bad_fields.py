@@ -65,7 +65,7 @@ def test_the_message_is_found_by_its_id_and_its_place(root):
         messages = [message for batch in store.scan() for message in batch]
         assert [message.body for message in messages] == BODIES
         for message in messages:
-            assert store.query_message_by_id(message.offset_msg_id).body == message.body
+            assert store.query_message_by_id(message.msg_id).body == message.body
             found = store.look_message_by_offset(message.phy_offset)
             for name in ("body", "born_host", "store_host", "born_timestamp", "store_timestamp", "properties"):
                 assert getattr(found, name) == getattr(message, name)

@@ -12,8 +12,8 @@ import rocketstore
 
 PACKAGE = Path(rocketstore.__file__).parent
 ROOMS = [  # each imports only itself and those before it
-    "errors", "extras", "lazy", "limits", "text_values", "broker_file", "compat", "kernels", "arrow", "disk",
-    "messages", "config", "state", "log", "queue", "index", "layout", "dispatch", "jobs", "query", "recovery",
+    "errors", "extras", "lazy", "limits", "made_by", "text_values", "broker_file", "compat", "kernels", "arrow",
+    "disk", "messages", "config", "state", "log", "queue", "index", "layout", "dispatch", "jobs", "query", "recovery",
     "dataset", "store", "rebuild", "verify", "salvage", "__init__", "report", "spark", "cli", "__main__",
 ]
 THIRD_PARTY = ["pyarrow", "pandas", "polars", "pyspark", "click", "rich", "lz4", "zstandard", "fsspec", "vl_convert"]

@@ -46,7 +46,7 @@ def fields_of(row):
         "body_length": row["bodyLength"],
         "topic": row["topic"],
         "properties": row["properties"],
-        "offset_msg_id": row["msgId"],
+        "msg_id": row["msgId"],
         "tags_code": row["dispatch"]["tagsCode"],
         "keys": row["dispatch"]["keys"],
         "uniq_key": row["dispatch"]["uniqKey"],

@@ -21,6 +21,7 @@ from rocketstore.index import index_directory
 from rocketstore.query import coverage as coverage_module
 from rocketstore.query import query_messages as query_module
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue of topic")  # of queries that shall find nothing
 SLOTS, ITEMS = 97, 400
 T0 = 1_700_000_000_000
 
@@ -54,12 +55,12 @@ def has_key(record, key, index_type=None):
 
 
 def brute_force(log, topic, key, max_num=64, begin=0, end=LONG_MAX, index_type=None):
-    """Physical offsets of the matching records, newest first."""
+    """Physical offsets of the matching records with store times from begin to before end, newest first."""
     return [
         offset
         for offset, record in reversed(log.records)
         if record.topic == topic
-        and begin <= record.store_timestamp <= end
+        and begin <= record.store_timestamp < end
         and record.sys_flag & ROLLBACK != ROLLBACK
         and has_key(record, key, index_type)
     ][:max_num]
@@ -104,8 +105,8 @@ def test_nothing_that_rocketmq_finds_is_missing_but_what_lacks_the_key(golden):
     pushed_out = 0
     with rocketstore.open(golden.root) as store:
         for row in stores.queries(golden.name):
-            asked = [row[field] for field in ("topic", "key", "max", "begin", "end")]
-            found = offsets_of(store.query_message(*asked, index_type=row.get("type")))
+            asked = [row[field] for field in ("topic", "key", "max", "begin")]  # RocketMQ includes the end
+            found = offsets_of(store.query_message(*asked, min(row["end"] + 1, LONG_MAX), index_type=row.get("type")))
             theirs = [
                 offset
                 for offset in row["indexOffsets"]
@@ -143,7 +144,7 @@ def test_every_message_is_found_by_each_of_its_ids(golden):
     """Corner 26."""
     with rocketstore.open(golden.root) as store:
         for offset, record in golden.log.records[::7]:
-            assert store.query_message_by_id(record.offset_msg_id).phy_offset == offset
+            assert store.query_message_by_id(record.msg_id).phy_offset == offset
             if record.uniq_key and record.sys_flag & ROLLBACK != ROLLBACK:
                 found = offsets_of(store.query_message_by_unique_key(record.topic, record.uniq_key))
                 assert found == brute_force(golden.log, record.topic, record.uniq_key, index_type="U")
@@ -393,7 +394,7 @@ def test_the_messages_have_all_their_fields(tmp_path):
 # ---- times -------------------------------------------------------------------------------------------------
 
 
-def test_times_are_those_of_the_records_to_the_millisecond_and_inclusive(tmp_path):
+def test_times_are_those_of_the_records_to_the_millisecond_and_half_open(tmp_path):
     """RocketMQ knows whole seconds after the index file's first message: 999 ms count as the begin of the second.
 
     Corner 72.
@@ -1087,8 +1088,7 @@ def test_a_value_that_is_no_key_or_no_number_is_refused(tmp_path):
         for topics in (["TopicTest"], ["TopicTest"] * 3, [None, "a"]):
             with pytest.raises((TypeError, ValueError)):
                 store.query_messages(topics, ["a", "b"])
-        with pytest.raises(TypeError):
-            store.query_messages("TopicTest", "a")
+        assert len(store.query_messages("TopicTest", "a")) == 1
         for options in ({"max_num": 0}, {"max_num": -1}, {"max_scan": 0}, {"index_type": "X"}):
             with pytest.raises(ValueError, match=next(iter(options))):
                 store.query_messages("TopicTest", ["a"], **options)
@@ -1105,15 +1105,15 @@ def test_a_message_is_found_by_its_offset_message_id_in_any_case(tmp_path):
     store, log = store_of(tmp_path, [message("a", store_host=host) for host in hosts])
     with store:
         for (offset, record), length in zip(log.records, (32, 56), strict=True):
-            assert len(record.offset_msg_id) == length
-            assert store.query_message_by_id(record.offset_msg_id).phy_offset == offset
-            assert store.query_message_by_id(record.offset_msg_id.lower()).phy_offset == offset
-            assert store.look_message_by_offset(offset).offset_msg_id == record.offset_msg_id
+            assert len(record.msg_id) == length
+            assert store.query_message_by_id(record.msg_id).phy_offset == offset
+            assert store.query_message_by_id(record.msg_id.lower()).phy_offset == offset
+            assert store.look_message_by_offset(offset).msg_id == record.msg_id
 
 
 def test_an_id_of_another_host_or_place_is_not_found(tmp_path):
     store, log = store_of(tmp_path, [message("a"), message("b")])
-    msg_id = log.records[1][1].offset_msg_id
+    msg_id = log.records[1][1].msg_id
     with store:
         for other in (
             f"00{msg_id[2:]}",

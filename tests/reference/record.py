@@ -68,7 +68,7 @@ class Record:
         return self.properties.get("TAGS")
 
     @property
-    def offset_msg_id(self):
+    def msg_id(self):
         return message_id(self.store_host, self.phy_offset)
 
 

@@ -4,15 +4,15 @@ import random
 
 import numpy as np
 
-from rocketstore.kernels.message_columns import VarColumn
+from rocketstore.kernels.value_columns import StringColumn
 from rocketstore.report.text_codes import TextCodes
 
 
-def column_of(texts, before=b"") -> VarColumn:
+def column_of(texts, before=b"") -> StringColumn:
     data = [b"" if text is None else text.encode() for text in texts]
     offsets = np.cumsum([len(before), *map(len, data)]).astype(np.int32)
     valid = np.array([text is not None for text in texts], bool)
-    return VarColumn(offsets, np.frombuffer(before + b"".join(data), np.uint8), valid)
+    return StringColumn(offsets, np.frombuffer(before + b"".join(data), np.uint8), valid)
 
 
 def test_numbers_are_those_of_a_dictionary(seed):

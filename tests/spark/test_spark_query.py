@@ -21,7 +21,7 @@ from rocketstore.spark.lookup import query_messages as query
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import default_schema, table_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:.*there is no queue of topic")]
 
 ASKED = [(topic, key) for topic in ("T0", "T1", "T9", None) for key in ("Aa", "BB", "BBBB", "x", None)]
 

@@ -308,7 +308,7 @@ def test_one_message_is_read_without_a_look_at_all_files(tmp_path):
         for at in range(12):
             assert reader.get_message("T", 0, at, 1).messages
             assert reader.look_message_by_offset(reader.consume_queue("T", 0)[at].phy_offset) is not None
-        assert reader.query_message_by_id(reader.get_message("T", 0, 3, 1).messages[0].offset_msg_id) is not None
+        assert reader.query_message_by_id(reader.get_message("T", 0, 3, 1).messages[0].msg_id) is not None
 
     calls = []
     for n in (40, 160):

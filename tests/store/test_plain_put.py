@@ -79,8 +79,9 @@ def draw_message(rng):
                 fields[name] = rng.choice(ODD[name])
         if fields.get("sys_flag") in (1, 0x301) and rng.random() < 0.7:
             fields["body"] = zlib.compress(b"body")
+    born_timestamp = fields.pop("born_timestamp")
     message = rng.choice([Message, Message, Message, Special])(**fields)
-    message.properties = properties
+    message.properties, message.born_timestamp = properties, born_timestamp
     return changed(rng, message) if rng.random() < 0.3 else message
 
 

@@ -703,6 +703,7 @@ def test_a_topic_of_any_legal_name_is_read(tmp_path, topic):
         assert store.summary().messages == 1 + (topic != "T")
 
 
+@pytest.mark.filterwarnings("ignore:.*there is no queue of topic")
 @pytest.mark.parametrize("topic", ILLEGAL, ids=lambda topic: repr(topic[:20]))
 def test_a_topic_that_cannot_be_the_name_of_a_directory_has_no_queue(tmp_path, topic, monkeypatch):
     """Nothing outside the store is as much as looked at."""
@@ -907,9 +908,9 @@ def test_by_time_before_the_first_message_and_behind_the_last(tmp_path):
             assert store.get_offset_by_time("TopicTest", timestamp, 0, "upper") == upper
 
 
-def test_a_time_is_an_integer(tmp_path):
+def test_a_time_is_no_float(tmp_path):
     with by_time(tmp_path, 0, 10, 20) as store:
-        for timestamp in (T0 + 0.5, None, str(T0)):
+        for timestamp in (T0 + 0.5, None):
             with pytest.raises(TypeError, match="timestamp="):
                 store.get_offset_by_time("TopicTest", timestamp, 0)
             with pytest.raises(TypeError, match="timestamp="):
@@ -960,7 +961,8 @@ def test_consumer_lag_is_what_a_group_has_not_consumed_yet(tmp_path):
         assert [row[4:8] for row in rows] == [(0, 2, 1, None), (0, 2, 2, None), (0, 2, 0, None), (0, 0, 0, None)]
         assert [row.topic_exists for row in rows] == [True, True, True, False]
         assert list(store.consumer_lag("H")) == rows[3:]
-        assert list(store.consumer_lag("Nobody")) == []
+        with pytest.warns(UserWarning, match="no group 'Nobody' in consumerOffset.json"):
+            assert list(store.consumer_lag("Nobody")) == []
 
 
 def test_lag_is_of_what_a_group_has_consumed_by_now(tmp_path):
@@ -1175,7 +1177,7 @@ def read_all(root):
             repr(store.consume_queue(topic, queue_id))
         for batch in store.scan():
             for message in list(batch)[::20]:
-                store.query_message_by_id(message.offset_msg_id)
+                store.query_message_by_id(message.msg_id)
                 store.query_message(message.topic, (message.keys or ["x"])[0])
                 store.query_message_by_tag(message.topic, message.tags or "TagA")
             store.commit_log.get_messages(batch.phy_offset)

@@ -54,7 +54,7 @@ def cells_of(message):
         "queueId": message.queue_id,
         "queueOffset": message.queue_offset,
         "phyOffset": message.phy_offset,
-        "msgId": message.properties.get("UNIQ_KEY", message.offset_msg_id),
+        "msgId": message.properties.get("UNIQ_KEY", message.msg_id),
         "sysFlag": message.sys_flag & ~COMPRESSED,
         "flag": message.flag,
         "bodyCRC": message.body_crc,

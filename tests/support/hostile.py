@@ -172,7 +172,8 @@ def is_same(one, other):
         return given is None or (getattr(given, "dtype", None) == np.bool_ and bool(given.all()))
     if isinstance(one, np.ndarray):
         return np.array_equal(one, other)
-    return all(map(is_same, one, other))
+    parts = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+    return all(is_same(getattr(one, name), getattr(other, name)) for name in parts)
 
 
 class Reader:

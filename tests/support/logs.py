@@ -11,7 +11,8 @@ from reference.record import parse_record
 from support import stores
 
 from rocketstore import CommitLog
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, ListColumn, MapColumn
+from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.kernels.value_columns import ListColumn, MapColumn
 
 NUMBERS = {
     "phy_offset": np.int64,
@@ -74,7 +75,7 @@ def fields_of(row, raw_body):
         "prepared_transaction_offset": row["preparedTransactionOffset"],
         "body_crc": row["bodyCRC"],
         "topic": row["topic"],
-        "offset_msg_id": row["msgId"],
+        "msg_id": row["msgId"],
         "tags": properties.get("TAGS"),
         "keys": [key for key in properties.get("KEYS", "").split(" ") if key],
         "uniq_key": row["dispatch"]["uniqKey"],

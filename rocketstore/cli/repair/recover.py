@@ -1,7 +1,7 @@
 """``rocketstore recover``: make a store sound after a crash."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -36,8 +36,8 @@ __all__ = ["recover"]
 @format_option
 @click.pass_context
 def recover(
-    ctx: click.Context, /, store: Path, policy: str, dry_run: bool, compat: str | None, write_elsewhere: bool,
-    geometry: IndexGeometry | None, output_format: str | None,
+    ctx: click.Context, /, store: Path, policy: Literal["complete", "broker"], dry_run: bool, compat: str | None,
+    write_elsewhere: bool, geometry: IndexGeometry | None, output_format: str | None,
 ) -> None:
     """Recover STORE after a crash, and show each step. Stop the broker of STORE first.
 

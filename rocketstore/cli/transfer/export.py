@@ -41,7 +41,7 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch, values_of
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import message_rows, row_names
 from rocketstore.store.message_store import MessageStore
 
@@ -163,7 +163,7 @@ def read_messages(
             yield messages
             rows += len(messages)
         if unseen:
-            unseen.difference_update(values_of("topic", batch.topic, 0, len(batch)))
+            unseen.difference_update(batch.topic)
         progress(int(batch.phy_offset.max(initial=0)))
     bad_bodies = [scan.bad_bodies.count, scan.bad_bodies.first]
     result |= {"rows": rows, "problems": left_out(log, scan), "unseen": sorted(unseen), "bad_bodies": bad_bodies}

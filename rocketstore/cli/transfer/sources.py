@@ -17,8 +17,9 @@ from rocketstore.cli.formats import error_text
 from rocketstore.disk.small_file import open_at_once
 from rocketstore.extras import import_extra
 from rocketstore.messages.message import Message
-from rocketstore.messages.message_batch import MessageBatch, to_put
+from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import Row, check_row_names, message_fields_of, parse_csv_row, parse_json_row
+from rocketstore.messages.to_put import to_put
 
 __all__ = ["Source", "SourceRows"]
 

@@ -26,6 +26,7 @@ from rocketstore.spark.lookup.udfs import udf_columns
 from rocketstore.spark.source.messages import finished
 from rocketstore.spark.source.options import ReadOptions
 from rocketstore.spark.source.schemas import TableSchema, default_schema, table_schema
+from rocketstore.text_values import Time, epoch_ms
 
 __all__ = ["query_messages"]
 
@@ -56,8 +57,8 @@ def query_messages(
     topic: str | Column,
     key: str | Column,
     max_num: int = MAX_MSGS_NUM_BATCH,
-    begin_timestamp: int = 0,
-    end_timestamp: int = LONG_MAX,
+    begin_timestamp: Time = 0,
+    end_timestamp: Time | None = None,
     index_type: str | None = None,
     columns: Iterable[str] | None = None,
     outer: bool = False,
@@ -90,7 +91,9 @@ def query_messages(
 
     Source: DefaultMessageStore.queryMessage, which verifies less.
     """
-    require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+    require_int64(max_num=max_num)
+    begin = epoch_ms(begin_timestamp, "begin_timestamp")
+    end = None if end_timestamp is None else epoch_ms(end_timestamp, "end_timestamp")
     if topic is None:
         raise TypeError("topic=None: must be a str or a Column, since each message is compared with its topic")
     if index_type not in KINDS or max_num < 1:
@@ -107,7 +110,7 @@ def query_messages(
     constant, asked_by = udf_columns(topic, key)
     named = [column.alias(name) for column, name in zip(asked_by, ("key", "topic"), strict=False)]
     asked = df.select(*named, F.struct("*").alias("row"))
-    conditions = {"max_num": max_num, "begin_timestamp": begin_timestamp, "end_timestamp": end_timestamp,
+    conditions = {"max_num": max_num, "begin_timestamp": begin, "end_timestamp": end,
                   "index_type": index_type}
     query = Query(options, table_schema(options, message), constant, conditions, outer, geometry)
 

@@ -22,6 +22,7 @@ from rocketstore.kernels.columns import require_int64, require_sound_buffers
 from rocketstore.kernels.phy_offsets import PhyOffsets
 from rocketstore.limits import INT_MAX, LONG_MAX
 from rocketstore.spark.lookup.cache import open_index, open_store
+from rocketstore.text_values import Time, epoch_ms
 
 __all__ = ["hash_keys", "select_phy_offset"]
 
@@ -53,8 +54,8 @@ def select_phy_offset(
     key: str | Column,
     *,
     max_num: int = 32,
-    begin_timestamp: int = 0,
-    end_timestamp: int = LONG_MAX,
+    begin_timestamp: Time = 0,
+    end_timestamp: Time = LONG_MAX,
     verify: bool | None = None,
     engine: str = "arrow",
     hash_slot_num: int | None = None,
@@ -73,8 +74,8 @@ def select_phy_offset(
     key : a column of strings, or its name.
     max_num : the largest number of offsets for each key. Without verification, a directory of index files returns at
         most 64, as RocketMQ's own query.
-    begin_timestamp, end_timestamp : epoch milliseconds, inclusive. Without verification, times are known only to the
-        second, rounded down.
+    begin_timestamp, end_timestamp : epoch milliseconds, a datetime, a date or an ISO 8601 text, both inclusive, as for
+        RocketMQ. Without verification, times are known only to the second, rounded down.
     verify : compare topic, key and store time with the message, as ``MessageStore.query_messages`` does, and leave out
         expired messages. With False, offsets of other keys with the same hash may be in the result. Default: True for
         the root of a store. The column does not show whether the index is complete; ``query_messages`` does.
@@ -96,7 +97,8 @@ def select_phy_offset(
     Source: IndexFile.selectPhyOffset, IndexService.queryOffset; DefaultMessageStore.queryMessage, which verifies less.
     """
     geometry = given_geometry(hash_slot_num, index_num)
-    require_int64(max_num=max_num, begin_timestamp=begin_timestamp, end_timestamp=end_timestamp)
+    require_int64(max_num=max_num)
+    begin, end = epoch_ms(begin_timestamp, "begin_timestamp"), epoch_ms(end_timestamp, "end_timestamp")
     where = to_path(path)
     is_root = (where / "commitlog").is_dir() or (where / "index").is_dir()
     is_verified = is_root if verify is None else verify
@@ -110,7 +112,7 @@ def select_phy_offset(
         raise ValueError(f"max_num={max_num}: must not be {'less than 1' if is_verified else 'negative'}")
     constant, columns = udf_columns(topic, key)
     place = where / "index" if is_root and not is_verified else where
-    lookup = Lookup(place, is_verified, constant, max_num, begin_timestamp, end_timestamp, geometry)
+    lookup = Lookup(place, is_verified, constant, max_num, begin, end, geometry)
     column: Column = batch_udf(
         "select_phy_offset", engine, partial(look_up_arrow, lookup), partial(look_up_pandas, lookup), "array<bigint>",
         columns,
@@ -237,7 +239,8 @@ def find(lookup: Lookup, columns: tuple[Any, ...]) -> PhyOffsets:
     topic = columns[1] if len(columns) > 1 else lookup.topic
     limits = lookup.max_num, lookup.begin_timestamp, lookup.end_timestamp
     if lookup.is_verified:
-        found = open_store(lookup.path, lookup.geometry).query_messages(topic, columns[0], *limits)
+        end = None if limits[2] == LONG_MAX else limits[2] + 1  # RocketMQ includes the end
+        found = open_store(lookup.path, lookup.geometry).query_messages(topic, columns[0], *limits[:2], end)
         return PhyOffsets(found.phy_offsets, found.offsets)
     index = open_index(lookup.path, lookup.geometry)
     if isinstance(index, IndexService):

@@ -47,6 +47,7 @@ from rocketstore.spark.source.plan import (
 )
 from rocketstore.spark.source.schemas import BINARY, CORRUPT_RECORD, HEADERS, TableColumn, TableSchema
 from rocketstore.store.message_store import MessageStore
+from rocketstore.text_values import wrong_unit
 
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
 
@@ -125,6 +126,8 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
             return replace(options, tags="||".join(sorted(values)))
     if source.startswith("store_timestamp") and isinstance(condition, COMPARISONS) and condition.value is not None:
         at = condition.value if source.endswith("_ms") else (condition.value - EPOCH) // timedelta(milliseconds=1)
+        if wrong_unit(at) is not None or wrong_unit(at + 1) is not None:
+            return options  # the scan would refuse it; Spark compares the rows itself
         begin, end = times_of(options)
         if isinstance(condition, EqualTo | GreaterThan | GreaterThanOrEqual):
             options = replace(options, starting_timestamp=max(begin, at))
@@ -256,14 +259,14 @@ def new_scan(
 
 def conditions(options: ReadOptions) -> dict[str, Any]:
     """Return the conditions that a scan can check while it reads records."""
-    begin, end = times_of(options)
+    end = options.ending_timestamp
     return {
         "topics": options.topics,
         "queue_ids": options.wanted_queue_ids,
         "tags": options.tags,
         "keys": options.keys,
-        "begin_timestamp": begin,
-        "end_timestamp": end,
+        "begin_timestamp": options.starting_timestamp,
+        "end_timestamp": None if end is None or end > LONG_MAX else end,
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 from rocketstore.disk.storage import URI
 from rocketstore.limits import LONG_MAX, LONG_MIN
-from rocketstore.log.scan import subscribed_tags
+from rocketstore.messages.arguments import split_tags
 from rocketstore.text_values import parse_integer, parse_size
 
 __all__ = ["EARLIEST", "LATEST", "ReadOptions", "StartingOffsets"]
@@ -105,7 +105,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def tags(text: str) -> str | None:
-    wanted = subscribed_tags(text.strip())
+    wanted = split_tags(text.strip())
     if wanted is None:
         return None
     if not wanted:

@@ -162,6 +162,6 @@ def table_schema(options: ReadOptions, schema: Any) -> TableSchema:
 
 def known_name(columns: dict[str, TableColumn], name: str) -> str:
     for known in columns:
-        if known.lower() == name.lower():
+        if known.lower() in (name.lower(), name.lower().replace("_", "")):
             return known
     raise ValueError(f"column {name} is unknown: the table has {', '.join(columns)}")

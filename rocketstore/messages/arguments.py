@@ -1,0 +1,41 @@
+"""Arguments as callers write them: one text where a list is expected, and the tags of a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["integer_list", "split_tags", "text_list"]
+
+
+def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:
+    """Return an argument that is one text or several as a list; None for None.
+
+    Parameters: name: of the argument, for errors. Raises: TypeError for any other type.
+    """
+    if value is None or isinstance(value, str):
+        return None if value is None else [value]
+    if isinstance(value, bytes) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name}={value!r:.80}: a str or a list of str was expected")
+    texts = list(value)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: a list of str was expected, but {text!r:.80} is in it")
+    return texts
+
+
+def integer_list(value: Any) -> Iterable[int] | None:
+    """Return an argument that is one integer or several as an iterable; None for None."""
+    return [value] if hasattr(value, "__index__") else value
+
+
+def split_tags(tags: str | Iterable[str] | None) -> set[str] | None:
+    """Return the tags of a subscription; None for all tags.
+
+    Parameters: tags: an expression such as "a || b", or a list of expressions, each often a single tag. "*" and ""
+    stand for all tags. Raises: TypeError. Source: FilterAPI.buildSubscriptionData.
+    """
+    expressions = text_list(tags, "tags")
+    if expressions is None or any(text.strip() in ("", "*") for text in expressions):
+        return None
+    return {tag.strip() for text in expressions for tag in text.split("||")} - {""}

@@ -1,0 +1,74 @@
+"""FoundMessages: the answer of a query or a read, as a sequence of messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, overload
+
+from rocketstore.lazy import lazy_property
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.preview import text_preview
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["FoundMessages"]
+
+
+class FoundMessages:
+    """The messages that a query or a read found. Without a message it is false.
+
+    ``found[i]`` is a Message, ``found[i:j]`` a MessageBatch.
+    """
+
+    def __init__(
+        self, messages: MessageBatch | Callable[[], MessageBatch], rows: Sequence[Message] | None = None
+    ) -> None:
+        """Parameters: messages: the batch, or a function that reads it. rows: the messages if they are read already."""
+        self._source = messages
+        self._rows = rows
+
+    @lazy_property
+    def messages(self) -> MessageBatch:
+        """The messages as columns."""
+        return self._source if isinstance(self._source, MessageBatch) else self._source()
+
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self) | {"_source": self.messages, "_rows": None}
+
+    def __len__(self) -> int:
+        return len(self.messages if self._rows is None else self._rows)
+
+    @overload
+    def __getitem__(self, i: int) -> Message: ...
+    @overload
+    def __getitem__(self, i: slice) -> MessageBatch: ...
+    def __getitem__(self, i: int | slice) -> Message | MessageBatch:
+        if self._rows is not None and not isinstance(i, slice):
+            return self._rows[i]
+        return self.messages[i]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages if self._rows is None else self._rows)
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """Return a pyarrow.RecordBatch, without a copy."""
+        return self.messages.to_arrow()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a pandas.DataFrame."""
+        return self.messages.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """Return a polars.DataFrame."""
+        return self.messages.to_polars()
+
+    def _preview(self) -> str:
+        """Return the first and the last messages as the lines of a table."""
+        return text_preview(self.messages, self.messages.names)
+
+    def _repr_html_(self) -> str:
+        return self.messages._repr_html_()

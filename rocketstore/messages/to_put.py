@@ -1,0 +1,60 @@
+"""Make messages that can be put of messages that were read, or that are rows of a table."""
+
+from __future__ import annotations
+
+from rocketstore.errors import PutMessageError
+from rocketstore.kernels.message_slots import own_fields, set_fields
+from rocketstore.messages.compression import BODY_ERRORS, COMPRESSED, body_error_text
+from rocketstore.messages.message import Message
+
+__all__ = ["to_put"]
+
+PUT_FIELDS = ["queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp", "store_host"]
+PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp_ms", "store_timestamp_ms"]
+
+
+def to_put(message: Message) -> Message:
+    """Make a message that can be put, of one that has some fields only: as it was read, or in a table.
+
+    The body is stored as it was if that is known, else without compression. KEYS, TAGS and UNIQ_KEY are made of keys,
+    tags and uniq_key where properties lack them. What is not given is as in a new message.
+    Raises: ValueError for what contradicts itself, AttributeError without topic or body.
+    """
+    given = own_fields(message)
+    made = Message(message.topic, b"", properties=given.get("properties"))
+    set_fields(made, {name.removesuffix("_ms"): given[name] for name in PUT_FIELDS if name in given})
+    if "_stored" in given:
+        made.raw_body, made.sys_flag, _ = given["_stored"]
+    elif {"raw_body", "sys_flag"} <= given.keys():
+        made.raw_body = given["raw_body"]
+    else:
+        made.raw_body = body_to_put(message)
+        made.sys_flag &= ~COMPRESSED
+    if keys := given.get("keys"):
+        add_property(made.properties, "KEYS", " ".join(keys))
+        if split_words(" ".join(keys)) != keys:
+            raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
+    for name in ("tags", "uniq_key"):
+        if value := given.get(name):
+            add_property(made.properties, name.upper(), value)
+    return made
+
+
+def body_to_put(message: Message) -> bytes:
+    """Return the body. Raises: PutMessageError if it could not be decoded, since nothing else is known of it."""
+    try:
+        return message.body
+    except BODY_ERRORS as error:
+        hint = "the columns raw_body and sys_flag store it as it was"
+        text = f"{message!r}: its body cannot be decoded: {body_error_text(error)}: {hint}"
+        raise PutMessageError("MESSAGE_ILLEGAL", text) from None
+
+
+def add_property(properties: dict[str, str], name: str, value: str) -> None:
+    there = properties.setdefault(name, value)
+    if there != value and split_words(there) != split_words(value):
+        raise ValueError(f"properties say that {name} is {there!r}, the column {value!r}")
+
+
+def split_words(text: str) -> list[str]:
+    return [word for word in text.split(" ") if word]

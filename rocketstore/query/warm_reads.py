@@ -1,0 +1,220 @@
+"""WarmReads: single messages of a store that nobody writes, without listing its files again for each call."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from rocketstore.disk.mapped_file_queue import SETTLED
+from rocketstore.errors import StoreError
+from rocketstore.index.index_file import IndexFile
+from rocketstore.index.index_service import index_key_prefix
+from rocketstore.kernels.record_match import Utf8Texts, match_records
+from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.log.commit_log import CommitLog
+from rocketstore.log.record_reader import SPAN
+from rocketstore.messages.message import Message
+from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.query.coverage import Coverage, overlaps
+from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
+from rocketstore.query.query_messages import KINDS, QueryMessageResult
+from rocketstore.queue.consume_queue import ConsumeQueue
+
+__all__ = ["WarmReads"]
+
+KEPT = 1_000_000_000  # ns that a state is used: some file systems do not report changes of a directory
+MOST_FILES = 64  # index files; of more, only a part is open
+MOST_MESSAGES = 8  # of one call
+MOST_QUEUES = 256
+_Stamp = tuple[tuple[int, int, int], ...]  # inode, last change and size of each directory and file
+
+
+class _Index(NamedTuple):
+    """The index files with items of the log, newest first, and why the index may lack messages.
+
+    ``paths`` had the state ``stamp`` at ``time``, epoch ns. ``log_begin``, ``log_end``: the bounds of the log, bytes.
+    """
+
+    paths: list[str]
+    stamp: _Stamp
+    time: int
+    files: Sequence[IndexFile]
+    reasons: list[str]
+    log_begin: int
+    log_end: int
+
+
+class _Queue(NamedTuple):
+    """A queue, from the queue offset ``least`` to before ``most``. The other attributes are as of ``_Index``."""
+
+    paths: list[str]
+    stamp: _Stamp
+    time: int
+    queue: ConsumeQueue
+    least: int
+    most: int
+    log_begin: int
+    log_end: int
+
+
+class WarmReads:
+    """Answers from the state that an earlier call found, while the store is stopped and its directories do not change.
+
+    A writer makes and deletes ``abort``, which changes the root directory. New, deleted and replaced files change their
+    directory. The bytes of records, units and items are read in each call. A method returns None if the state is
+    unknown, has changed, or if an answer needs more than one look; the caller then takes the full way.
+    """
+
+    def __init__(self, root: Path, log_directories: Sequence[Path], find_log: Callable[[], CommitLog]) -> None:
+        """Parameters: root: of a local store that this process only reads."""
+        self._find_log = find_log
+        self._directories = [str(root), *map(str, log_directories)]
+        self._abort, self._index_directory = str(root / "abort"), str(root / "index")
+        self._indexes: dict[str | None, _Index] = {}
+        self._queues: dict[tuple[str, int], _Queue] = {}
+
+    def _find_stamp(self, paths: list[str]) -> _Stamp | None:
+        """Return the present state of directories and files; None if the store is not stopped or a path is missing."""
+        if os.path.lexists(self._abort):
+            return None
+        try:
+            found = [os.stat(path) for path in paths]  # noqa: PTH116  # of a str it takes half the time
+        except OSError:
+            return None
+        return tuple([(status.st_ino, status.st_mtime_ns, status.st_size) for status in found])
+
+    @staticmethod
+    def _is_settled(stamp: _Stamp, now: int) -> bool:
+        """Return whether all changes are long enough ago, so that a later change has another time."""
+        return max(changed for _, changed, _ in stamp) <= now - SETTLED
+
+    # ---- by key --------------------------------------------------------------------------------------------
+
+    def keep_index(self, coverage: Coverage, index_type: str | None) -> None:
+        """Keep the state of index and log for the next query, unless it changes meanwhile."""
+        log, index = coverage.log, coverage.index
+        if index is None or not log.queue.files or len(index.files) > MOST_FILES:
+            return
+        files = [file for file in reversed(index.files) if overlaps(file, log)]
+        paths = [*self._directories, self._index_directory, str(log.queue.files[-1].path)]
+        paths += [str(file.path) for file in files]
+        stamp, now = self._find_stamp(paths), time.time_ns()
+        if stamp is None or not self._is_settled(stamp, now):
+            return
+        bounds = log.min_phy_offset, log.max_phy_offset
+        state = _Index(paths, stamp, now, files, coverage.reasons(index_type), *bounds)
+        if self._find_stamp(paths) == stamp:
+            self._indexes[index_type] = state
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, times: tuple[int, int], index_type: str | None
+    ) -> QueryMessageResult | None:
+        """Find the messages of a key, as ``query_messages`` does; None if that is not possible from the kept state."""
+        state = self._indexes.get(index_type)
+        if state is None or max_num < 1 or not state.time <= time.time_ns() < state.time + KEPT:
+            return None
+        try:
+            return self._query_index(state, topic, key, max_num, times, index_type)
+        except (OSError, StoreError):  # the full way finds out what this means
+            return None
+
+    def _query_index(
+        self, state: _Index, topic: str, key: str, max_num: int, times: tuple[int, int], index_type: str | None
+    ) -> QueryMessageResult | None:
+        if self._find_stamp(state.paths) != state.stamp:
+            return None
+        log = self._find_log()
+        index_key, offsets = f"{index_key_prefix(topic, index_type)}#{key}", set[int]()
+        most = min(max_num, MOST_MESSAGES) + 1
+        for file in state.files:
+            found = file.select_phy_offset(index_key, most, LONG_MIN, LONG_MAX)
+            offsets.update(found)
+            if file.met_wild_slot or len(found) == most or len(offsets) >= most:
+                return None
+        places = sorted(offsets, reverse=True)
+        if places and not (state.log_begin <= places[-1] and places[0] < state.log_end):
+            return None
+        if places and not self._match(log, places, topic, key, times, index_type):
+            return None
+        messages = self._read(log, places)
+        if messages is None:
+            return None
+        return QueryMessageResult(partial(_read_batch, log, places), not state.reasons, [*state.reasons], messages)
+
+    @staticmethod
+    def _match(
+        log: CommitLog, places: list[int], topic: str, key: str, times: tuple[int, int], index_type: str | None
+    ) -> bool:
+        """Return whether all candidates have the topic, the key and the time."""
+        windows = [window for place in places if (window := log.queue.read(place, SPAN, "random")) is not None]
+        if len(windows) < len(places):
+            return False
+        offsets, rows = np.array(places, np.int64), np.zeros(len(places), np.int64)
+        window_of, matched = np.arange(len(places), dtype=np.int32), np.zeros(len(places), np.uint8)
+        texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "keys")
+        match_records(windows, window_of, offsets, rows, *texts, KINDS[index_type], *times, matched)
+        return matched.tobytes() == b"\1" * len(places)
+
+    @staticmethod
+    def _read(log: CommitLog, places: Sequence[int]) -> list[Message] | None:
+        """Read the messages at physical offsets; None if there is no message at one of them."""
+        messages = []
+        for place in places:
+            fields = log.read_record(place)[1]
+            if fields is None:
+                return None
+            messages.append(Message.of_fields(fields))
+        return messages
+
+    # ---- by queue offset -----------------------------------------------------------------------------------
+
+    def keep_queue(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+        """Keep the state of a queue and the log for the next read, unless it changes meanwhile."""
+        log = self._find_log()
+        if type(queue) is not ConsumeQueue or not log.queue.files or not queue.run.files:
+            return
+        paths = [*self._directories, str(queue.directory), str(log.queue.files[-1].path), str(queue.run.files[-1].path)]
+        stamp, now = self._find_stamp(paths), time.time_ns()
+        if stamp is None or not self._is_settled(stamp, now):
+            return
+        bounds = queue.min_queue_offset, queue.max_queue_offset, log.min_phy_offset, log.max_phy_offset
+        if self._find_stamp(paths) == stamp:
+            if len(self._queues) >= MOST_QUEUES:
+                self._queues.clear()
+            self._queues[topic, queue_id] = _Queue(paths, stamp, now, queue, *bounds)
+
+    def get_message(self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int) -> GetMessageResult | None:
+        """Read messages of a queue, as ``get_message`` does; None if that is not possible from the kept state."""
+        state = self._queues.get((topic, queue_id))
+        if state is None or not 1 <= max_msg_nums <= MOST_MESSAGES or not state.least <= queue_offset < state.most:
+            return None
+        if not state.time <= time.time_ns() < state.time + KEPT:
+            return None
+        try:
+            return self._read_queue(state, queue_offset, min(queue_offset + max_msg_nums, state.most))
+        except (OSError, StoreError):  # the full way finds out what this means
+            return None
+
+    def _read_queue(self, state: _Queue, begin: int, end: int) -> GetMessageResult | None:
+        if self._find_stamp(state.paths) != state.stamp:
+            return None
+        log, queue = self._find_log(), state.queue
+        units = [queue.run.unit_at(place * queue.unit_size) for place in range(begin, end)]
+        if any(unit.is_filler or not state.log_begin <= unit.phy_offset <= state.log_end - unit.size for unit in units):
+            return None
+        places = [unit.phy_offset for unit in units]
+        messages = self._read(log, places)
+        if messages is None:
+            return None
+        read = partial(_read_batch, log, places)
+        return GetMessageResult(GetMessageStatus.FOUND, end, state.least, state.most, read, messages)
+
+
+def _read_batch(log: CommitLog, places: list[int]) -> MessageBatch:
+    return log.find_messages(np.array(places, np.int64))[0]

@@ -1,0 +1,47 @@
+"""Names that a store does not have: topics without a queue, and consumer groups without offsets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from rocketstore.errors import StoreError
+from rocketstore.store.missing import describe_unknown_topic
+from rocketstore.store.parts import StoreParts
+from rocketstore.text_values import find_similar
+
+__all__ = ["explain_unknown_group", "explain_unknown_topic", "warn_unknown_topics"]
+
+
+def explain_unknown_topic(store: StoreParts, topic: str) -> str | None:
+    """Return a text about a topic that the store does not have, with the most similar name. None for any other topic.
+
+    A topic is unknown if the store has queues, but none of this topic, and topics.json does not list it either.
+    """
+    try:
+        if store.queue_ids(topic) or topic in store.topics or next(store.queues(), None) is None:
+            return None
+        return describe_unknown_topic(store, topic)
+    except (OSError, StoreError):  # queues in RocksDB, or a damaged file: nothing is known about the names
+        return None
+
+
+def explain_unknown_group(store: StoreParts, group: str) -> str | None:
+    """Return a text about a consumer group that has no offsets, with the most similar name. None for any other group.
+
+    Raises: UnsupportedFormatError if the broker has the offsets in RocksDB.
+    """
+    config = store.broker_config
+    known = config.consumer_offsets
+    if group in known or not known:  # a file without groups may be missing or damaged
+        return None
+    similar = find_similar(group, known)
+    hint = f"did you mean {similar!r}?" if similar else "consumer_lag() has all"
+    return f"{store.path}: no group {group!r:.80} in {config.offsets_file}: {hint}"
+
+
+def warn_unknown_topics(store: StoreParts, topics: Iterable[str], stacklevel: int = 3) -> None:
+    """Give a UserWarning for each topic that the store does not have. The answer of the caller has no message of it."""
+    for topic in topics:
+        if (text := explain_unknown_topic(store, topic)) is not None:
+            warnings.warn(text, stacklevel=stacklevel)

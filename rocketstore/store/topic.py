@@ -1,0 +1,92 @@
+"""Topic: the messages of one topic in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Literal, TypedDict, Unpack
+
+from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
+from rocketstore.log.scan import Scan
+from rocketstore.made_by import made_by
+from rocketstore.messages.message import Message
+from rocketstore.query.query_messages import QueryMessageResult
+from rocketstore.queue.consume_queue import ConsumeQueue
+from rocketstore.store.reader import StoreReader
+from rocketstore.text_values import Time, as_datetime
+
+__all__ = ["Topic"]
+
+
+class ScanOptions(TypedDict, total=False):
+    """The options of ``CommitLog.scan``, without the topics."""
+
+    columns: str | Iterable[str] | None
+    queue_ids: int | Iterable[int] | None
+    tags: str | Iterable[str] | None
+    keys: str | Iterable[str] | None
+    begin_timestamp: Time | None
+    end_timestamp: Time | None
+    verify_crc: bool
+    on_corrupt: Literal["raise", "skip"]
+    batch_size: int
+    threads: int
+    limit: int | None
+
+
+@made_by("store[name]")
+class Topic:
+    """A topic of a store. ``store["Orders"]`` makes it.
+
+    Its length is the number of messages in its queues. An iteration yields its messages in the order of the log.
+    Attributes: store; name.
+    """
+
+    def __init__(self, store: StoreReader, name: str) -> None:
+        self.store = store
+        self.name = name
+
+    @property
+    def queues(self) -> dict[int, ConsumeQueue]:
+        """The queues by queue id. Raises: UnsupportedFormatError if the queues are in RocksDB."""
+        return {queue_id: self.store.consume_queue(self.name, queue_id) for queue_id in self.store.queue_ids(self.name)}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.queues.values()))
+
+    def __iter__(self) -> Iterator[Message]:
+        for batch in self.scan():
+            yield from batch
+
+    def scan(
+        self, begin_offset: int | None = None, end_offset: int | None = None, **options: Unpack[ScanOptions]
+    ) -> Scan:
+        """Read the messages of this topic. Parameters, returns, raises: as ``MessageStore.scan``."""
+        return self.store.scan(begin_offset, end_offset, topics=[self.name], **options)
+
+    def query(
+        self, key: str, max_num: int = MAX_MSGS_NUM_BATCH, *, index_type: IndexType | None = None
+    ) -> QueryMessageResult:
+        """Find the messages of a key, newest first. Parameters, returns, raises: as ``MessageStore.query_message``."""
+        return self.store.query_message(self.name, key, max_num, index_type=index_type)
+
+    @property
+    def time_range(self) -> tuple[datetime, datetime] | None:
+        """The store times of the oldest and the newest message in the queues, in UTC. None without a message.
+
+        It compares the first and the last message of each queue.
+        """
+        times = [time for queue in self.queues.values() for time in self._times_of(queue)]
+        return (as_datetime(min(times)), as_datetime(max(times))) if times else None
+
+    def _times_of(self, queue: ConsumeQueue) -> Iterator[int]:
+        first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
+        for place in (first, end - 1) if first < end else ():
+            time = self.store.commit_log.read_store_timestamp(queue[place].phy_offset)
+            if time >= 0:  # else the record cannot be read
+                yield time
+
+    def __repr__(self) -> str:
+        found = self.time_range
+        times = "" if found is None else ", {:%Y-%m-%d %H:%M:%S} to {:%Y-%m-%d %H:%M:%S} UTC".format(*found)
+        return f"<Topic {self.name!r}: {len(self.queues):,} queues, {len(self):,} messages{times}>"
