@@ -18,7 +18,8 @@ from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.query.query_messages import QueryMessagesResult
+from rocketstore.query.coverage import Coverage
+from rocketstore.query.query_messages import query_messages
 
 __all__ = ["FIELD_NAMES", "THREADS", "DatasetReader", "KeyedStore", "find_phy_offsets"]
 
@@ -36,9 +37,8 @@ class KeyedStore(Protocol):
     @property
     def index(self) -> IndexService | None: ...
 
-    def query_messages(
-        self, topic: str, keys: list[str], max_num: int, begin_timestamp: int, end_timestamp: int, *, max_scan: int
-    ) -> QueryMessagesResult: ...
+    @property
+    def coverage(self) -> Coverage: ...
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class DatasetReader:
 def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) -> np.ndarray | None:
     """Find the physical offsets, int64[n], ascending, of all messages of topics with one of these keys by the index.
 
-    Return None if the index is missing, cannot be read, or may lack messages.
+    Return None if the index is missing, cannot be read, or may lack messages. Unknown topics have no messages.
     """
     try:
         if store.index is None:
@@ -109,7 +109,7 @@ def find_phy_offsets(store: KeyedStore, topics: Iterable[str], keys: list[str]) 
         return None
     offsets = [np.empty(0, np.int64)]
     for topic in topics:
-        found = store.query_messages(topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
+        found = query_messages(store.coverage, topic, keys, LONG_MAX, LONG_MIN, LONG_MAX, None, MAX_SCAN, 1)
         if not found.complete.all():
             return None
         offsets.append(found.phy_offsets)

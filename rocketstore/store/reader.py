@@ -212,7 +212,8 @@ class StoreReader(StoreParts):
     # ---- by key --------------------------------------------------------------------------------------------
 
     @property
-    def _coverage(self) -> Coverage:
+    def coverage(self) -> Coverage:
+        """The index and the log that queries by key read, and which messages they may miss."""
         index, known = self._readable_index, self._known_coverage
         if known is None or known.index is not index:
             self._known_coverage = known = Coverage(self.commit_log, index)
@@ -248,7 +249,7 @@ class StoreReader(StoreParts):
         Source: DefaultMessageStore.queryMessage, which returns collisions, and at most 64 messages.
         """
         times = epoch_ms(begin_timestamp, "begin_timestamp"), end_ms(end_timestamp, "end_timestamp")
-        found = query_messages(self._coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
+        found = query_messages(self.coverage, topic, keys, max_num, *times, index_type, max_scan, threads)
         if not found and isinstance(topic, str):
             warn_unknown_topics(self, [topic])
         return found
@@ -268,7 +269,7 @@ class StoreReader(StoreParts):
         if warm is not None and isinstance(key, str) and isinstance(topic, str) and max_scan >= MAX_SCAN:
             result = warm.query_message(topic, key, operator.index(max_num), limits, index_type)
         if result is None:
-            coverage = self._coverage
+            coverage = self.coverage
             found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
             if warm is not None:

@@ -272,7 +272,7 @@ def test_the_package_that_is_missing_is_named(monkeypatch):
     with pytest.raises(ModuleNotFoundError, match=r"s3://bucket/store: .*s3fs"):
         rocketstore.open("s3://bucket/store")
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install rocketstore\[remote\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install \"rocketstore\[remote\]"):
         rocketstore.open("memory://store")
 
 

@@ -975,7 +975,7 @@ def test_a_table_has_the_requested_columns_in_their_order():
     assert list(MESSAGE_FIELDS)[-3:] == ["tags_code", "born_timestamp_ms", "store_timestamp_ms"]
 
 
-@pytest.mark.parametrize("columns", [["topic", "queueId"], ["nothing"]])
+@pytest.mark.parametrize("columns", [["topic", "queueid"], ["nothing"]])
 def test_a_column_that_there_is_not_is_refused(columns):
     with pytest.raises(ValueError, match=r"^columns: '\w+' is none of topic, queue_id, "):
         message_fields(columns)

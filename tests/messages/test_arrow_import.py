@@ -296,7 +296,7 @@ def test_offsets_outside_the_data_are_an_error():
 
 def test_without_pyarrow_the_error_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install rocketstore\[arrow\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install \"rocketstore\[arrow\]"):
         MessageBatch.of_arrow(batch())
 
 

@@ -24,7 +24,8 @@ from pyspark.sql.datasource import (
 )
 
 import rocketstore
-from rocketstore.errors import CorruptFileError, StoreError, UnsupportedFormatError
+from rocketstore.dataset.dataset_reader import find_phy_offsets
+from rocketstore.errors import CorruptFileError, StoreError
 from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
@@ -52,7 +53,6 @@ from rocketstore.text_values import wrong_unit
 __all__ = ["BOUNDED", "LogPart", "MessagesReader", "PushdownReader", "RowFilter", "conditions", "part_of", "read_part"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MAX_SCAN = 1 << 40  # items of the index: more than an index can have
 NEAR = 1 << 20  # bytes; records at a smaller distance are read in one range, with the records between them
 LOG_APPEND_TIME = 1  # the value of Kafka's timestampType
 COMPARISONS = (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
@@ -144,30 +144,19 @@ def find_keys(store: MessageStore, options: ReadOptions, begin: int, end: int) -
 
     Return None if the index may be incomplete, or if the options do not name the topics.
     """
-    if options.keys is None or options.topics is None or not has_index(store):
+    if options.keys is None or options.topics is None:
+        return None
+    offsets = find_phy_offsets(store, options.topics, list(options.keys))
+    if offsets is None:
         return None
     ranges: list[list[int]] = []
-    offsets = [np.empty(0, np.int64)]
-    for topic in options.topics:
-        found = store.query_messages(topic, list(options.keys), LONG_MAX, LONG_MIN, LONG_MAX, max_scan=MAX_SCAN)
-        if not found.complete.all():
-            return None
-        offsets.append(found.phy_offsets)
-    for offset in np.unique(np.concatenate(offsets)).tolist():
+    for offset in offsets.tolist():
         if begin <= offset < end:
             if ranges and offset - ranges[-1][1] < NEAR:
                 ranges[-1][1] = offset + 1
             else:
                 ranges.append([offset, offset + 1])
     return [(start, stop) for start, stop in ranges]
-
-
-def has_index(store: MessageStore) -> bool:
-    """Return whether the store has an index that can be read: not in RocksDB, not damaged, and of known geometry."""
-    try:
-        return store.index is not None
-    except (CorruptFileError, UnsupportedFormatError, ValueError):
-        return False
 
 
 def part_of(log: CommitLog, ranges: list[Range], starting: dict[str, Any] | None = None) -> LogPart:
