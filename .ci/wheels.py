@@ -72,8 +72,7 @@ def test_wheel(name: str, wheel: Path, sdist: Path) -> set[str]:
     environment = {**os.environ, "ROCKETSTORE_WHEEL": str(wheel), "PYTHONPATH": ""}
     subprocess.run([pytest, "-q", "tests/project/test_packaging.py"], cwd=TREE, env=environment, check=True)
     with tempfile.TemporaryDirectory() as away:
-        with tarfile.open(sdist) as archive:
-            archive.extractall(away, filter="data")
+        shutil.unpack_archive(sdist, away)
         (unpacked,) = Path(away).iterdir()
         for path in unpacked.iterdir():
             if path.name not in ("tests", "examples", "pyproject.toml"):
