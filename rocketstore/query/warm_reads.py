@@ -79,9 +79,13 @@ class WarmReads:
         self._indexes: dict[str | None, _Index] = {}
         self._queues: dict[tuple[str, int], _Queue] = {}
 
+    def _is_written(self) -> bool:
+        """Return whether the store is open for writing, or has crashed."""
+        return os.path.lexists(self._abort)
+
     def _find_stamp(self, paths: list[str]) -> _Stamp | None:
         """Return the present state of directories and files; None if the store is not stopped or a path is missing."""
-        if os.path.lexists(self._abort):
+        if self._is_written():
             return None
         try:
             found = [os.stat(path) for path in paths]  # noqa: PTH116  # of a str it takes half the time
@@ -99,7 +103,7 @@ class WarmReads:
     def keep_index(self, coverage: Coverage, index_type: str | None) -> None:
         """Keep the state of index and log for the next query, unless it changes meanwhile."""
         log, index = coverage.log, coverage.index
-        if index is None or not log.queue.files or len(index.files) > MOST_FILES:
+        if index is None or self._is_written() or not log.queue.files or len(index.files) > MOST_FILES:
             return
         files = [file for file in reversed(index.files) if overlaps(file, log)]
         paths = [*self._directories, self._index_directory, str(log.queue.files[-1].path)]
