@@ -207,7 +207,7 @@ class UnitRun:
         n = sum(end - begin for begin, end in spans) // self.unit_size
         # Malloc reuses one large block more often than three smaller ones. The kernel can write columns past the cache
         # if they begin at multiples of 64 bytes. From 4 MiB on, NumPy asks for huge pages; those that begin with the
-        # columns save all other page faults.
+        # columns save nearly all other page faults.
         room = -(-n // 16) * 16
         size = (8 + 8 + 4) * room
         alignment = HUGE_PAGE if size >= HUGE_PAGE else 64

@@ -87,7 +87,8 @@ class StoreReader(StoreParts):
         >>> messages = store.dataset()
         >>> duckdb.sql("SELECT queueId, count(*) FROM messages WHERE topic = 'Orders' GROUP BY queueId")
 
-        Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan.
+        Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan. So is
+        a message that the index lacks because messageIndexEnable was off for a while.
         Source: none.
         """
         import_extra("pyarrow.dataset", "arrow")

@@ -42,7 +42,8 @@ def scan_polars(
     >>> frame.filter(polars.col("topic") == "Orders").group_by("queueId").len().collect()
     >>> frame.filter(polars.col("topic") == "Orders", polars.col("keys").list.contains("order-7")).collect()
 
-    Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan.
+    Notes: A broker gives rolled back messages no items in the index. Such a message is found only by a scan. So is a
+    message that the index lacks because messageIndexEnable was off for a while.
     Source: none.
     """
     version = import_extra("polars", "polars").__version__
