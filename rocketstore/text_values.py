@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
 __all__ = ["Time", "as_datetime", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
-__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "wrong_unit"]
+__all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "wrong_unit"]
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -132,9 +132,8 @@ def format_time(timestamp: int) -> str | None:
     """Return epoch milliseconds as ISO 8601 in UTC. Return None for 0, which means that no time was set."""
     if timestamp == 0:
         return None
-    try:
-        instant = EPOCH + timedelta(milliseconds=timestamp)
-    except OverflowError:
+    instant = datetime_or_none(timestamp)
+    if instant is None:
         return f"{timestamp} ms"
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -147,6 +146,11 @@ def format_duration(seconds: int) -> str:
     parts = [(days, "d"), (hours, "h"), (minutes, "m"), (rest, "s")]
     first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
     return " ".join(f"{count}{unit}" for count, unit in parts[first : first + 2])
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters. A longer text loses its end, and an ellipsis shows it."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def find_similar(name: str, known: Iterable[str]) -> str | None:

@@ -12,7 +12,7 @@ import numpy as np
 from rocketstore.dataset.bounds import Bounds, is_impossible, scan_conditions
 from rocketstore.errors import CorruptFileError, UnsupportedFormatError
 from rocketstore.index.index_service import IndexService
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS
+from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.record_reader import MAX_BATCH_BYTES
@@ -21,10 +21,10 @@ from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.query_messages import query_messages
 
-__all__ = ["FIELD_NAMES", "THREADS", "DatasetReader", "KeyedStore", "find_phy_offsets"]
+__all__ = ["ROWS_AT_ONCE", "THREADS", "DatasetReader", "KeyedStore", "find_phy_offsets"]
 
-FIELD_NAMES = {field.name: name for name, field in MESSAGE_FIELDS.items()}  # names in batches by names in tables
 MAX_SCAN = 1 << 40  # items of the index: more than an index can have
+ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
 THREADS = min(os.cpu_count() or 1, 8)  # each holds the messages of some 32 MiB of the log
 
 
@@ -54,14 +54,14 @@ class DatasetReader:
     on_corrupt: Literal["raise", "skip"] = "raise"
 
     def read(
-        self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = 16384
+        self, bounds: Bounds, names: Iterable[str], *, threads: int = 1, batch_size: int = ROWS_AT_ONCE
     ) -> Iterator[MessageBatch]:
         """Yield all messages within the bounds, and perhaps others, in the order of the log.
 
         Parameters: names: of columns in tables. threads, batch_size: as for ``CommitLog.scan``.
         Raises: as a scan; errors of reading come with the batches.
         """
-        columns = [FIELD_NAMES[name] for name in names]
+        columns = [BATCH_NAMES[name] for name in names]
         if is_impossible(bounds):
             return
         conditions = scan_conditions(bounds)

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from rocketstore.dataset.dataset_reader import THREADS, DatasetReader
+from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, DatasetReader
 from rocketstore.dataset.polars_filter import read_predicate
 from rocketstore.kernels.arrow_export import OneStream, export_stream
 from rocketstore.kernels.message_columns import message_fields
 
 __all__ = ["lazy_frame"]
 
-ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
 
 
 def lazy_frame(reader: DatasetReader, columns: Iterable[str] | None) -> pl.LazyFrame:

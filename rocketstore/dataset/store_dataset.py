@@ -11,13 +11,13 @@ import pyarrow.dataset as ds
 
 from rocketstore.arrow import message_schema
 from rocketstore.dataset.arrow_filter import FilterTree, read_filter
-from rocketstore.dataset.dataset_reader import FIELD_NAMES, THREADS, DatasetReader
+from rocketstore.dataset.dataset_reader import ROWS_AT_ONCE, THREADS, DatasetReader
 from rocketstore.dataset.store_scanner import StoreScanner
+from rocketstore.kernels.message_columns import BATCH_NAMES
 from rocketstore.messages.message_batch import MessageBatch
 
 __all__ = ["StoreDataset"]
 
-ROWS_AT_ONCE = 16384  # messages in a batch of a scan at most
 FEW_ROWS = 256  # in a batch, if a query needs fewer
 NO_FILES = "a store has no files that Arrow can read: use to_table, to_batches or scanner of the dataset"
 
@@ -87,7 +87,7 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
                 threads, size = 1, min(most, max(rows, FEW_ROWS))
             return self._reader.read(tree.bounds, names, threads=threads, batch_size=size)
 
-        schema = message_schema(FIELD_NAMES[name] for name in names)
+        schema = message_schema(BATCH_NAMES[name] for name in names)
         return StoreScanner(read, schema, self.schema.names if columns is None else columns, condition)
 
     def _joined(self, filter: Any) -> Any:
@@ -124,11 +124,11 @@ class StoreDataset(ds.UnionDataset):  # type: ignore[misc]
         for column in schema:
             if column.name not in self.schema.names or self.schema.field(column.name).type != column.type:
                 raise ValueError(f"schema: the column {column.name!r} of the type {column.type} is not in this dataset")
-        return StoreDataset(self._reader, [FIELD_NAMES[name] for name in schema.names], self._filter)
+        return StoreDataset(self._reader, [BATCH_NAMES[name] for name in schema.names], self._filter)
 
     @property
     def _columns(self) -> list[str]:
-        return [FIELD_NAMES[name] for name in self.schema.names]
+        return [BATCH_NAMES[name] for name in self.schema.names]
 
     def get_fragments(self, filter: Any = None) -> Iterator[Any]:
         """Raise ``io.UnsupportedOperation``, since a store has no files that Arrow can read."""

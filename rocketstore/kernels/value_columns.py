@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from rocketstore.kernels.arrow_export import export_column
 from rocketstore.kernels.take_values import take_values
+from rocketstore.text_values import shorten
 
 __all__ = ["BinaryColumn", "ListColumn", "MapColumn", "StringColumn", "ValueColumn", "VarColumn", "values_of"]
 
@@ -79,7 +80,7 @@ class ValueColumn(Sequence[T]):
     def __repr__(self) -> str:
         n = len(self)
         rows = range(n) if n <= SHOWN_HEAD + SHOWN_TAIL else (*range(SHOWN_HEAD), *range(n - SHOWN_TAIL, n))
-        shown = [shorten(repr(self[row])) for row in rows]
+        shown = [shorten(repr(self[row]), SHOWN_LENGTH) for row in rows]
         if len(rows) < n:
             shown.insert(SHOWN_HEAD, "…")
         return f"<{type(self).__name__} of {n:,}: [{', '.join(shown)}]>"
@@ -200,7 +201,3 @@ def inner_rows(offsets: NDArray[np.int32], rows: NDArray[np.int64]) -> tuple[NDA
     lengths = np.diff(offsets)[rows]
     taken = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return taken, np.repeat(offsets[rows] - taken[:-1], lengths) + np.arange(taken[-1])
-
-
-def shorten(text: str) -> str:
-    return text if len(text) <= SHOWN_LENGTH else text[: SHOWN_LENGTH - 1] + "…"

@@ -8,7 +8,7 @@ import re
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rocketstore.errors import CorruptFileError, PutMessageError
@@ -36,7 +36,6 @@ __all__ = ["Message", "utc"]
 MAX_PROPERTIES = MAX_BATCH = 32767
 INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)
 PROPERTIES_HEAD = struct_of(PROPERTIES_LENGTH)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHOWN_BYTES = 200
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
 OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
@@ -280,10 +279,8 @@ def utf8(text: str, field: str) -> bytes:
 
 def utc(timestamp: int) -> str:
     """Show a time in epoch milliseconds; one that no calendar has as the number."""
-    try:
-        return (EPOCH + timedelta(milliseconds=timestamp)).isoformat(" ", "milliseconds")
-    except OverflowError:
-        return str(timestamp)
+    when = datetime_or_none(timestamp)
+    return str(timestamp) if when is None else when.isoformat(" ", "milliseconds")
 
 
 def number_property(message: Message, name: str, most: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rocketstore.messages.compression import BODY_ERRORS
 from rocketstore.messages.message import Message, utc
+from rocketstore.text_values import shorten
 
 __all__ = ["html_preview", "shown_columns", "text_preview"]
 
@@ -52,7 +53,7 @@ def preview_rows(messages: Any, names: Sequence[str]) -> list[list[str]]:
 
 
 def cells_of(message: Message, names: Sequence[str]) -> list[str]:
-    return [shorten(cell_of(message, name)) for name in names]
+    return [shorten(cell_of(message, name), CELL) for name in names]
 
 
 def cell_of(message: Message, name: str) -> str:
@@ -65,7 +66,3 @@ def cell_of(message: Message, name: str) -> str:
     if name.endswith("_timestamp"):
         return utc(value)
     return value if isinstance(value, str) and value.isprintable() else repr(value)
-
-
-def shorten(text: str) -> str:
-    return text if len(text) <= CELL else text[: CELL - 1] + "…"

@@ -64,6 +64,22 @@ def chart_of_rows(title: str, step: int, values: Sequence[Mapping[str, Any]], **
     return chart(title, step * len(values) + below, values, **parts)
 
 
+def named_bars(
+    title: str, values: Sequence[Mapping[str, Any]], count: str, axis_title: str, parts: Sequence[str]
+) -> Spec:
+    """Return a bar for each name. Parameters: count: the field of its length. parts: the fields that make the name."""
+    return chart_of_rows(
+        title, 20, values, mark={"type": "bar", "height": 11},
+        encoding={
+            "x": field(count, "quantitative", axis_title, axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
+            "y": field("name", "nominal", None, sort=None),
+            "color": {"value": BLUE},
+            "tooltip": [*(field(part, "nominal", part) for part in parts),
+                        field(count, "quantitative", count, format=",d")],
+        },
+    )
+
+
 def field(name: str, kind: str, title: str | None, **settings: Any) -> Spec:
     return {"field": name, "type": kind, "title": title, **settings}
 
@@ -104,23 +120,11 @@ def over_time(numbers: LogNumbers, attribute: str, title: str) -> Spec:
 
 def by_tag(numbers: LogNumbers) -> Spec:
     """Return a bar for each of the most frequent pairs of a topic and a tag."""
-    order = sorted(numbers.tags.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
     values = [
-        {"name": f"{topic}: {'(no tag)' if tag is None else tag}", "topic": topic, "tag": tag,
-         "messages": round(count * numbers.scale)}
-        for (topic, tag), count in order[:SHOWN_TAGS]
+        {"name": f"{topic}: {'(no tag)' if tag is None else tag}", "topic": topic, "tag": tag, "messages": count}
+        for topic, tag, count in numbers.ranked_tags()[:SHOWN_TAGS]
     ]
-    return chart_of_rows(
-        "messages by topic and tag", 20, values, mark={"type": "bar", "height": 11},
-        encoding={
-            "x": field("messages", "quantitative", "messages",
-                       axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
-            "y": field("name", "nominal", None, sort=None),
-            "color": {"value": BLUE},
-            "tooltip": [field("topic", "nominal", "topic"), field("tag", "nominal", "tag"),
-                        field("messages", "quantitative", "messages", format=",d")],
-        },
-    )
+    return named_bars("messages by topic and tag", values, "messages", "messages", ["topic", "tag"])
 
 
 def size_text(number: int) -> str:
@@ -266,18 +270,7 @@ def lag(lags: Sequence[ConsumerLag]) -> Spec:
         {"name": f"{group}: {topic}", "group": group, "topic": topic, "lag": count}
         for (group, topic), count in largest
     ]
-    return chart_of_rows(
-        "messages that each group has not consumed", 20, values,
-        mark={"type": "bar", "height": 11},
-        encoding={
-            "x": field("lag", "quantitative", "messages behind",
-                       axis={"format": "~s", "tickCount": 5, "tickMinStep": 1}),
-            "y": field("name", "nominal", None, sort=None),
-            "color": {"value": BLUE},
-            "tooltip": [field("group", "nominal", "group"), field("topic", "nominal", "topic"),
-                        field("lag", "quantitative", "lag", format=",d")],
-        },
-    )
+    return named_bars("messages that each group has not consumed", values, "lag", "messages behind", ["group", "topic"])
 
 
 def expiry(found: Expiry, now: int) -> Spec:

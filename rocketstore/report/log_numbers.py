@@ -95,6 +95,11 @@ class LogNumbers:
     def messages(self) -> int:
         return int(self.body_sizes.sum())
 
+    def ranked_tags(self) -> list[tuple[str, str | None, int]]:
+        """Return topic, tag and messages of the log for each pair of topic and tag, the most frequent first."""
+        ranked = sorted(self.tags.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+        return [(topic, tag, round(count * self.scale)) for (topic, tag), count in ranked]
+
 
 def sample_ranges(begin: int, end: int, most: int) -> list[tuple[int, int]]:
     """Return the ranges of a log to read: the whole log, or ranges of together ``most`` bytes, spread evenly over it.

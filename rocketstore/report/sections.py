@@ -156,8 +156,7 @@ def time_section(numbers: LogNumbers) -> Section:
             for topic, counts in numbers.topics.items()}
     rows = [(topic, *counts) for topic, counts in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))]
     section.tables.append(shortened("Topics, the largest first", ("topic", "messages", "bytes"), [*rows]))
-    tags = sorted(numbers.tags.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-    tag_rows = [(topic, tag, round(count * numbers.scale)) for (topic, tag), count in tags]
+    tag_rows = numbers.ranked_tags()
     if numbers.other_tags:
         tag_rows.append(("(all)", "(other tags)", round(numbers.other_tags * numbers.scale)))
     section.tables.append(shortened("Tags, the most frequent first", ("topic", "tag", "messages"), [*tag_rows]))

@@ -12,6 +12,7 @@ from reference.commit_log import write_file
 from reference.record import build_record
 from support import stores
 from support.cli import assert_one_line, golden, on_terminal, rows, run, start
+from support.damages import change_log
 from support.waiting import replace_sleep
 
 from rocketstore.cli import cat as cat_module
@@ -128,9 +129,7 @@ def test_a_topic_that_is_not_there_is_named():
 def test_damaged_records_are_left_out_and_named(tmp_path):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     file = min((root / "commitlog").iterdir())
-    data = bytearray(file.read_bytes())
-    data[255:263] = bytes(8)
-    file.write_bytes(data)
+    change_log(root, 0, 255, bytes(8))
     result = run("cat", root)
     found = [row["phyOffset"] for row in rows(result, exit_code=1)]
     assert found == [m["physicalOffset"] for m in stores.dump(RICH)["message"] if m["physicalOffset"] != 255]

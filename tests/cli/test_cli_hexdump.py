@@ -5,6 +5,7 @@ import shutil
 import pytest
 from support import stores
 from support.cli import assert_one_line, golden, on_terminal, rows, run
+from support.damages import change_log
 
 RICH = "rich-5.5.0"
 
@@ -47,10 +48,7 @@ def test_the_blank_at_the_end_of_a_file():
 
 def test_a_place_where_no_record_is(tmp_path):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
-    file = min((root / "commitlog").iterdir())
-    data = bytearray(file.read_bytes())
-    data[4:8] = bytes(4)
-    file.write_bytes(data)
+    change_log(root, 0, 4, bytes(4))
     for offset in (0, 100):
         result = run("hexdump", root, offset)
         assert rows(result, exit_code=1)[1]["value"] == "no record begins here"

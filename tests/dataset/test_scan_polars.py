@@ -1,37 +1,16 @@
 """A store as a lazy frame of polars: filters of any kind give what polars gives for the whole frame."""
 
-import operator
 import random
 import sys
 
 import pytest
-from support.dataset_store import draw_filter, spied, write
+from support.dataset_store import Filters, draw_filter, spied, write
 
 import rocketstore
 from rocketstore.dataset.dataset_reader import DatasetReader
 
 pl = pytest.importorskip("polars", minversion="1.35", reason="needs polars 1.35")
 col = pl.col
-
-OPERATORS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt}
-OPERATORS |= {">=": operator.ge}
-
-
-class PolarsFilters:
-    """Make filters of polars."""
-
-    both = staticmethod(operator.and_)
-    either = staticmethod(operator.or_)
-    negation = staticmethod(operator.invert)
-
-    def compare(self, name, sign, value):
-        return OPERATORS[sign](col(name), value)
-
-    def one_of(self, name, values):
-        return col(name).is_in(values)
-
-    def is_null(self, name):
-        return col(name).is_null()
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +42,7 @@ def test_a_lazy_frame_has_the_schema_and_the_rows_of_a_scan(frame, whole):
 
 def test_random_filters_give_what_polars_gives(frame, whole, seed):
     pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
-    rng, make, table = random.Random(seed), PolarsFilters(), pa.table(whole)
+    rng, make, table = random.Random(seed), Filters(col, "is_in"), pa.table(whole)
     for _ in range(50):
         condition = draw_filter(rng, table, make)
         expected = whole.filter(condition).select("phyOffset", "tags")

@@ -1,7 +1,6 @@
 """A store as a dataset of pyarrow: each public method gives what a dataset of the same table in memory gives."""
 
 import io
-import operator
 import pickle
 import random
 import shutil
@@ -9,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.dataset_store import draw_filter, spied, write
+from support.dataset_store import Filters, draw_filter, spied, write
 from support.puts import ROLLBACK, open_store
 
 import rocketstore
@@ -19,26 +18,6 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow
 ds = pytest.importorskip("pyarrow.dataset", reason="needs pyarrow, from the extra 'arrow'")
 pc = pytest.importorskip("pyarrow.compute", reason="needs pyarrow, from the extra 'arrow'")
 field = pc.field
-
-OPERATORS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt}
-OPERATORS |= {">=": operator.ge}
-
-
-class ArrowFilters:
-    """Make filters of pyarrow."""
-
-    both = staticmethod(operator.and_)
-    either = staticmethod(operator.or_)
-    negation = staticmethod(operator.invert)
-
-    def compare(self, name, sign, value):
-        return OPERATORS[sign](field(name), value)
-
-    def one_of(self, name, values):
-        return field(name).isin(values)
-
-    def is_null(self, name):
-        return field(name).is_null()
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +83,7 @@ def test_only_the_columns_of_the_query_are_read(store, monkeypatch):
 
 
 def test_random_filters_give_what_arrow_gives(dataset, table, seed):
-    rng, make = random.Random(seed), ArrowFilters()
+    rng, make = random.Random(seed), Filters(field, "isin")
     for _ in range(50):
         condition = draw_filter(rng, table, make)
         expected = table.filter(condition).select(["phyOffset", "tags"])

@@ -1,6 +1,7 @@
 """A store with odd texts, null tags, several files and index files, and random filters of its messages."""
 
 import datetime
+import operator
 import random
 
 from support.puts import BEGIN, ODD_WORDS, PLAIN_WORDS, draw_properties, open_store
@@ -34,6 +35,33 @@ def draw_values(rng, table, name):
     values = [table[name][rng.randrange(len(table))].as_py() for _ in range(rng.randrange(1, 4))]
     values = [value for value in values if value is not None]
     return values or [{"topic": "no such topic", "tags": "paid"}.get(name, 0)]
+
+
+OPERATORS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt}
+OPERATORS |= {">=": operator.ge}
+
+
+class Filters:
+    """Make filters of a library whose expressions have Python's operators.
+
+    Parameters: column: a function that returns the expression of a column. is_in: the name of its method for a list.
+    """
+
+    both = staticmethod(operator.and_)
+    either = staticmethod(operator.or_)
+    negation = staticmethod(operator.invert)
+
+    def __init__(self, column, is_in):
+        self.column, self.is_in = column, is_in
+
+    def compare(self, name, sign, value):
+        return OPERATORS[sign](self.column(name), value)
+
+    def one_of(self, name, values):
+        return getattr(self.column(name), self.is_in)(values)
+
+    def is_null(self, name):
+        return self.column(name).is_null()
 
 
 COMPARED = ["topic", "tags", "uniqKey", "queueId", "phyOffset", "queueOffset", "storeTimestamp", "size", "bornHost"]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketstore.arrow import message_schema
-from rocketstore.cli.transfer.table_file import COMPRESSIONS, GROUP_ROWS, to_arrow
+from rocketstore.cli.transfer.table_file import GROUP_ROWS, codec_of, to_arrow
 from rocketstore.disk.durable import sync_path
 from rocketstore.extras import import_extra
 from rocketstore.messages.message import Message
@@ -30,12 +30,8 @@ def write_partitions(
     pyarrow, dataset = import_extra("pyarrow", "arrow"), import_extra("pyarrow.dataset", "arrow")
     schema = with_partitions(message_schema(columns), names)
     fields = pyarrow.schema([schema.field(name) for name in names])
-    codec = compression or COMPRESSIONS[form][0]
     file_format = dataset.ParquetFileFormat() if form == "parquet" else dataset.IpcFileFormat()
-    if form == "parquet":
-        options = file_format.make_write_options(compression=codec)
-    else:
-        options = file_format.make_write_options(compression=None if codec == "none" else codec)
+    options = file_format.make_write_options(compression=codec_of(form, compression))
     dataset.write_dataset(
         (partitioned(batch, columns, schema) for batch in batches if len(batch)), directory, schema=schema,
         format=file_format, file_options=options, partitioning=dataset.partitioning(fields, flavor="hive"),

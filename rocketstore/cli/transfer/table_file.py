@@ -10,7 +10,7 @@ from rocketstore.kernels.message_columns import MESSAGE_FIELDS
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 
-__all__ = ["COMPRESSIONS", "TableFile", "read_batches", "to_arrow"]
+__all__ = ["COMPRESSIONS", "TableFile", "codec_of", "read_batches", "to_arrow"]
 
 COMPRESSIONS = {"parquet": ("snappy", "zstd", "lz4", "gzip", "none"), "arrow": ("none", "zstd", "lz4")}  # default first
 GROUP_ROWS = 131_072  # least number of rows of a row group of Parquet, except for the last one
@@ -25,12 +25,11 @@ class TableFile:
         self._columns = columns
         self._waiting: list[Any] = []
         self._is_grouped = form == "parquet"
-        pyarrow, schema = import_extra("pyarrow", "arrow"), message_schema(columns)
+        pyarrow, schema, codec = import_extra("pyarrow", "arrow"), message_schema(columns), codec_of(form, compression)
         if form == "parquet":
             parquet = import_extra("pyarrow.parquet", "arrow")
-            self._file = parquet.ParquetWriter(path, schema, compression=compression or COMPRESSIONS[form][0])
+            self._file = parquet.ParquetWriter(path, schema, compression=codec)
         else:
-            codec = None if compression in (None, "none") else compression
             self._file = pyarrow.ipc.new_file(str(path), schema, options=pyarrow.ipc.IpcWriteOptions(compression=codec))
 
     def write(self, messages: MessageBatch | Sequence[Message]) -> None:
@@ -60,6 +59,12 @@ class TableFile:
         with self._file:
             if kind is None:
                 self._write_group()
+
+
+def codec_of(form: str, compression: str | None) -> str | None:
+    """Return the compression of a file as pyarrow names it. Parameters: compression: None for the form's default."""
+    codec = compression or COMPRESSIONS[form][0]
+    return None if form == "arrow" and codec == "none" else codec
 
 
 def to_arrow(messages: MessageBatch | Sequence[Message], columns: list[str]) -> Any:

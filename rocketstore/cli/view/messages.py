@@ -8,12 +8,12 @@ import click
 
 from rocketstore.cli.formats import write_rows
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
-from rocketstore.kernels.message_columns import MESSAGE_FIELDS, message_fields
+from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
-from rocketstore.text_values import find_similar
+from rocketstore.text_values import find_similar, shorten
 
 __all__ = ["BODY_RULE", "COLUMNS", "MessageView", "columns_option", "view_options", "write_messages"]
 
@@ -24,7 +24,7 @@ BODY_RULE = (
 BODY, BASE64 = "body", "bodyBase64"
 SHOWN = ("storeTimestamp", "topic", "queueId", "queueOffset", "phyOffset", "tags", "keys", "size", BODY)
 MOST = 60  # characters of a body, and of keys, that a table shows
-COLUMNS = {field.name: name for name, field in MESSAGE_FIELDS.items() if name in {*message_fields(), "body_error"}}
+COLUMNS = {name: field for name, field in BATCH_NAMES.items() if field in {*message_fields(), "body_error"}}
 ASKED = {"topics": "topic", "queue_ids": "queueId", "tags": "tags", "keys": "keys"}  # conditions of a scan: columns
 
 
@@ -85,8 +85,7 @@ class MessageView(NamedTuple):
         value = self.value(row, name)
         if self.is_full or name not in (BODY, "keys"):
             return value
-        text = value if isinstance(value, str) else ", ".join(value)
-        return text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+        return shorten(value if isinstance(value, str) else ", ".join(value), MOST)
 
     def value(self, row: Row, name: str) -> Any:
         """Return a value for a table: of a body the text, or the number of its bytes, or why it cannot be decoded."""
