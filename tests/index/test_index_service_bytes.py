@@ -100,7 +100,8 @@ INPUTS = {
 
 def draw_requests(rng, count):
     """Messages of every kind that a dispatcher can see, in about the order of a commit log."""
-    phy_offset, store_timestamp, rows = 0, rng.randrange(10**12), []
+    # From 1973 on: a query refuses times of 1970 that look like seconds.
+    phy_offset, store_timestamp, rows = 0, rng.randrange(10**11, 10**12), []
     for _ in range(count):
         again = rng.random()
         if again < 0.8:
