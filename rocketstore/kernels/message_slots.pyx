@@ -22,13 +22,19 @@ cdef extern from *:
         return ((PyMemberDescrObject *)descriptor)->d_member->offset;
     }
     static PyObject **rs_slot(PyObject *message, Py_ssize_t place) { return (PyObject **)((char *)message + place); }
-    /* The dict beside the slots; NULL if none was made. */
-    static PyObject *rs_dict(PyObject *message) { return *_PyObject_GetDictPtr(message); }
+    /* The dict beside the slots; NULL if none was made. Some Pythons make it now, and find no memory for it. */
+    static PyObject *rs_dict(PyObject *message)
+    {
+        PyObject **place = _PyObject_GetDictPtr(message);
+        if (place == NULL)
+            return PyErr_NoMemory();
+        return *place;
+    }
     #define rs_is_interned(name) (PyUnicode_CheckExact(name) && PyUnicode_CHECK_INTERNED(name))
     """
     Py_ssize_t rs_slot_place(descriptor)
     PyObject **rs_slot(message, Py_ssize_t place)
-    PyObject *rs_dict(message)
+    PyObject *rs_dict(message) except? NULL
     bint rs_is_interned(PyObject *name)
 
 cdef extern from "Python.h":
@@ -94,10 +100,10 @@ cdef dict move_slots(message):
     for i in range(N_SLOTS):
         with cython.critical_section(message):
             value = rs_slot(message, PLACES[i])[0]
-            rs_slot(message, PLACES[i])[0] = NULL
-        if value != NULL:
-            fields[SLOTS[i]] = <object>value
-            Py_XDECREF(value)
+            if value != NULL:
+                fields[SLOTS[i]] = <object>value  # first: a field is in one of the two places at any time
+                rs_slot(message, PLACES[i])[0] = NULL
+        Py_XDECREF(value)
     return fields
 
 
@@ -226,7 +232,9 @@ cdef int hold_others(dict others, PyObject **values) except -1:
     cdef PyObject *value
     with cython.critical_section(others):
         while PyDict_Next(others, &at, &name, &value):
-            i = FIELD_NUMBERS.get(<object>name, N_FIELDS)
+            # The look-up calls ``__eq__`` of a name that is no plain str, and this may remove the field.
+            held_name, held_value = <object>name, <object>value
+            i = FIELD_NUMBERS.get(held_name, N_FIELDS)
             if i < N_FIELDS and values[i] == NULL:
                 values[i] = value
                 Py_XINCREF(value)

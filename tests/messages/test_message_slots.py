@@ -127,6 +127,28 @@ def test_a_message_can_be_subclassed():
     assert encoded(message) == encoded(Message("T", b"x", queue_id=1, born_timestamp=5))
 
 
+def test_a_field_that_is_removed_while_it_is_looked_up_is_still_encoded():
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            if fields:
+                fields.clear()
+                replaced.extend(range(6000, 6100))  # integers in the memory of the removed one
+            return str.__eq__(self, other)
+
+    replaced = []
+    message = new_message()
+    fields = vars(message)
+    fields[Name("reconsume_times")] = int("5000")
+    found = encoded(message)
+    assert not fields
+    expected = new_message()
+    expected.reconsume_times = 5000
+    assert found == encoded(expected)
+
+
 def test_a_cycle_of_messages_is_collected():
     message = new_message()
     message.extra = message.properties["self"] = message
