@@ -116,6 +116,7 @@ cdef class PlainPut:
         if found is None or parts.size >= MANY or not appender.has_room(parts.size):
             return None
         queue_offset, time, phy_offset = found, now(), appender.from_offset + appender.position
+        following = queue_offset + 1  # made here: no error may come after the record is written
         appender.prepare(parts.size)
         into = appender.buffer.data + appender.position
         encode(into, &parts)
@@ -126,7 +127,7 @@ cdef class PlainPut:
         encode_head(into, &parts)
         if appender.buffer.is_faulty():
             return None  # the other way raises
-        appender.queue_offsets[queue] = queue_offset + 1
+        appender.queue_offsets[queue] = following
         appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
         appender.position += parts.size
         self.waiting.add(1)

@@ -107,7 +107,7 @@ cdef class RecordEncoder:
         self.data, self.encoded, self.properties = Growing(), Growing(), Growing()
         self.queues, self.kept, self.numbers = [], [], {}
         self.hosts = {}
-        self.store_host = store_host
+        self.store_host = PyUnicode_FromObject(store_host)  # as in ``host_bytes``
         self.find_queue_id = find_queue_id
         self.append_prop_crc = append_prop_crc
         self.trailing_separator = trailing_separator
@@ -345,15 +345,17 @@ cdef class RecordEncoder:
 
     cdef bytes host_bytes(self, host):
         """Address and port as they are stored. They are cached, since hosts repeat."""
-        found = self.hosts.get(host)
-        if found is None:
+        if type(host) is not str:
             if not isinstance(host, str):
                 raise TypeError("a host must be a str: address and port")
+            host = PyUnicode_FromObject(host)  # ``find_plain_parts`` must not call the ``__eq__`` of a subclass
+        found = self.hosts.get(host)
+        if found is None:
             if host.startswith("[") and not self.has_ipv6:
                 raise PutMessageError(ILLEGAL, f"host {host}: releases before 4.6.0 have no IPv6 addresses")
             if len(self.hosts) >= MAX_HOSTS:
                 self.hosts.clear()
-            found = self.hosts[host] = parse_host(PyUnicode_FromObject(host))
+            found = self.hosts[host] = parse_host(host)
         return found
 
     cdef int add_properties(self, dict properties) except -1:
@@ -405,7 +407,7 @@ cdef class RecordEncoder:
             properties -= 1
         if self.append_prop_crc:
             properties += CRC_PROPERTY_SIZE
-        size = MIN_RECORD + parts.is_v2 + parts.topic.size + <int64_t>parts.body.size + properties
+        size = <int64_t>MIN_RECORD + parts.is_v2 + parts.topic.size + parts.body.size + properties
         size += parts.born_host.size + parts.store_host.size - 2 * HOST_SIZE
         if properties > MAX_PROPERTIES:
             return TOO_MANY_PROPERTIES, f"properties of {properties} bytes: {MAX_PROPERTIES} is the most"
@@ -529,7 +531,7 @@ cdef bint find_int32(PyObject *value, int32_t *found) noexcept:
 
 cdef bint find_utf8(PyObject *text, Slice *found) noexcept:
     """Find the UTF-8 of a str. Return False if it has another type, no UTF-8, or more than 2 GiB."""
-    cdef Py_ssize_t n
+    cdef Py_ssize_t n = 0
     if not PyUnicode_CheckExact(<object>text):
         return False
     found.data = rs_utf8(text, &n)
