@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
-from support import arrow_lies
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, from the extra 'arrow'")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow with Parquet")
+
+from support import arrow_lies  # noqa: E402
 
 import rocketstore  # noqa: E402
 from rocketstore import IndexFile, MessageBatch, StoreConfig, StoreError, hash_keys  # noqa: E402

@@ -9,11 +9,11 @@ import struct
 import subprocess
 import sys
 
-import pandas as pd
 import pytest
 
 pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
 
+import pandas as pd
 from pyspark import cloudpickle
 from support.puts import SIZES, files_under
 from support.rebuilt import (
