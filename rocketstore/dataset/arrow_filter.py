@@ -1,8 +1,8 @@
 """Read expressions of pyarrow: the columns that an expression needs, and the bounds of a filter.
 
-pyarrow has no public way to look into an expression. Its pickled form is an Arrow file: the metadata of the schema are
-the nodes of the tree in prefix order, and the columns are the literals and the options of functions. A form that this
-module does not know gives no bounds and needs all columns.
+pyarrow has no public function that reads an expression. The pickled form of an expression is an Arrow file. The
+metadata of its schema are the nodes of the tree in prefix order. Its columns are the literals and the options of
+functions. An unknown form, or a tree that is too deep, gives no bounds and needs all columns.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def read_filter(expression: Any) -> FilterTree:
             pairs = iter([(name.decode(), value.decode()) for name, value in read_metadata(file.schema)])
         root = read_node(next(pairs), pairs, literals)
         return FilterTree(bounds_of(root), set(columns_of(root)))
-    except (AttributeError, LookupError, StopIteration, TypeError, ValueError, NotImplementedError):
-        return FilterTree({}, None)  # pyarrow cannot pickle it, or this is another form
+    except (AttributeError, LookupError, StopIteration, TypeError, ValueError, NotImplementedError, RecursionError):
+        return FilterTree({}, None)  # pyarrow cannot pickle it, its form is unknown, or it is too deep
 
 
 def read_node(pair: tuple[str, str], rest: Iterator[tuple[str, str]], literals: list[Any]) -> Node:

@@ -1,7 +1,8 @@
 """Read the bounds of a filter of polars.
 
-A polars expression is read as JSON. Its form differs between releases: a node that this module does not know gives no
-bounds. The literals are not read from the JSON: polars itself computes each part of the tree that has no column.
+A polars expression is read as JSON, whose form differs between releases. An unknown node, or a tree that is too deep,
+gives no bounds. The literals are not read from the JSON: polars itself computes each part of the tree that has no
+column.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def read_predicate(predicate: pl.Expr) -> Bounds:
     """Return the bounds of a filter."""
     try:
         return bounds_of(json.loads(predicate.meta.serialize(format="json")))
-    except (pl.exceptions.PolarsError, AttributeError, LookupError, TypeError, ValueError):
-        return {}  # polars cannot write it as JSON, or this is another form
+    except (pl.exceptions.PolarsError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
+        return {}  # polars cannot write it as JSON, its form is unknown, or it is too deep
 
 
 def bounds_of(node: Any) -> Bounds:

@@ -1,6 +1,8 @@
 """The bounds that filters of pyarrow and polars give, and the conditions of a scan that they become."""
 
 import datetime
+from functools import reduce
+from operator import or_
 
 import pytest
 
@@ -94,6 +96,26 @@ def test_the_bounds_of_filters_of_polars():
 
     for condition, bounds in polars_cases(pl.col, pl.lit):
         assert plain(read_predicate(condition)) == bounds, condition
+
+
+DEEP = 5000  # terms, more than Python's calls may be nested
+
+
+def test_a_filter_of_pyarrow_that_is_too_deep_has_no_bounds():
+    pc = pytest.importorskip("pyarrow.compute", reason="needs pyarrow, from the extra 'arrow'")
+    from rocketstore.dataset.arrow_filter import read_filter
+
+    terms = [pc.field("uniqKey") == str(i) for i in range(DEEP)]
+    assert read_filter(reduce(or_, terms)) == ({}, None)
+
+
+@pytest.mark.parametrize("n", [500, DEEP])  # polars itself writes the first as JSON
+def test_a_filter_of_polars_that_is_too_deep_has_no_bounds(n):
+    pl = pytest.importorskip("polars", minversion="1.35", reason="needs polars 1.35")
+    from rocketstore.dataset.polars_filter import read_predicate
+
+    terms = [pl.col("uniqKey") == str(i) for i in range(n)]
+    assert set(read_predicate(reduce(or_, terms))) <= {"uniqKey"}
 
 
 def test_bounds_join():
