@@ -386,34 +386,54 @@ def count_messages(const int32_t[:] queues, const int64_t[:] phy_offsets, const 
     An offset that is larger than the number of messages that fit before the record is damage. It widens no range.
 
     Parameters: queues, phy_offsets, queue_offsets, batch_sizes: of the records, n each. counts, messages, begins, ends:
-    of the queues, changed. min_inner_message: the least bytes of a message in a batch.
+    of the queues, m each; they are changed. min_inner_message: the least bytes of a message in a batch.
+    Raises: ValueError for columns of different lengths, or a queue that is not from 0 to before m.
     """
     cdef int64_t size, offset
-    cdef int32_t queue
-    cdef Py_ssize_t i
+    cdef int32_t queue = 0
+    cdef Py_ssize_t i, n = queues.shape[0], n_queues = counts.shape[0]
+    cdef bint good = True
+    if not (phy_offsets.shape[0] == queue_offsets.shape[0] == batch_sizes.shape[0] == n
+            and messages.shape[0] == begins.shape[0] == ends.shape[0] == n_queues):
+        raise ValueError(f"the columns of {n} records or {n_queues} queues have other lengths")
     with nogil:
-        for i in range(queues.shape[0]):
+        for i in range(n):
             queue, offset, size = queues[i], queue_offsets[i], max(batch_sizes[i], 0)
+            good = 0 <= queue < n_queues
+            if not good:
+                break
             counts[queue] += 1
             messages[queue] += size
             if 0 <= offset <= phy_offsets[i] // (MIN_RECORD if batch_sizes[i] == 1 else min_inner_message):
                 begins[queue] = min(begins[queue], offset)
                 ends[queue] = max(ends[queue], offset + size)
+    if not good:
+        raise ValueError(f"a record is of queue {queue}, of {n_queues}")
 
 
 def assign_queue_offsets(const int32_t[:] queues, const int32_t[:] batch_sizes, const uint8_t[::1] is_batch,
                          int64_t[::1] next_offsets):
     """Return the next offset of its queue for each record, int64[n], and advance ``next_offsets`` of the queues.
 
-    Parameters: queues, batch_sizes: of the records. is_batch: of the queues: whether a record counts as its batch size.
+    Parameters: queues, batch_sizes: of the records, n each. is_batch, next_offsets: of the queues, m each; in a batch
+    queue a record takes as many offsets as it has messages, in any other queue one.
+    Raises: ValueError for columns of different lengths, or a queue that is not from 0 to before m.
     """
-    cdef Py_ssize_t i, n = queues.shape[0]
-    cdef int32_t queue
+    cdef Py_ssize_t i, n = queues.shape[0], n_queues = next_offsets.shape[0]
+    cdef int32_t queue = 0
+    cdef bint good = True
+    if batch_sizes.shape[0] != n or is_batch.shape[0] != n_queues:
+        raise ValueError(f"the columns of {n} records or {n_queues} queues have other lengths")
     assigned = np.empty(n, np.int64)
     cdef int64_t[::1] result = assigned
     with nogil:
         for i in range(n):
             queue = queues[i]
+            good = 0 <= queue < n_queues
+            if not good:
+                break
             result[i] = next_offsets[queue]
             next_offsets[queue] += max(batch_sizes[i], 0) if is_batch[queue] else 1
+    if not good:
+        raise ValueError(f"a record is of queue {queue}, of {n_queues}")
     return assigned
