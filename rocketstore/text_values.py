@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
 
-__all__ = ["Time", "as_datetime", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
+__all__ = ["Time", "datetime_or_none", "end_ms", "epoch_ms", "find_similar", "format_duration"]
 __all__ += ["format_time", "parse_integer", "parse_size", "parse_time", "shorten", "wrong_unit"]
 
 Time = int | str | date  # epoch milliseconds; ISO 8601; a datetime is a date
@@ -115,15 +115,10 @@ def wrong_unit(number: int) -> str | None:
     return None
 
 
-def as_datetime(timestamp: int) -> datetime:
-    """Return epoch milliseconds as an aware datetime in UTC. Raises: OverflowError beyond the years 1 to 9999."""
-    return EPOCH + timedelta(milliseconds=timestamp)
-
-
 def datetime_or_none(timestamp: int) -> datetime | None:
     """Return epoch milliseconds as an aware datetime in UTC; None beyond the years 1 to 9999."""
     try:
-        return as_datetime(timestamp)
+        return EPOCH + timedelta(milliseconds=timestamp)
     except OverflowError:
         return None
 

@@ -13,7 +13,7 @@ from rocketstore.messages.message import Message
 from rocketstore.query.query_messages import QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
 from rocketstore.store.reader import StoreReader
-from rocketstore.text_values import Time, as_datetime
+from rocketstore.text_values import Time, datetime_or_none
 
 __all__ = ["Topic"]
 
@@ -74,16 +74,18 @@ class Topic:
     def time_range(self) -> tuple[datetime, datetime] | None:
         """The store times of the oldest and the newest message in the queues, in UTC. None without a message.
 
-        It compares the first and the last message of each queue.
+        It compares the first and the last message of each queue. Times beyond the year 9999 are ignored.
         """
-        times = [time for queue in self.queues.values() for time in self._times_of(queue)]
-        return (as_datetime(min(times)), as_datetime(max(times))) if times else None
+        times = [time for queue in self.queues.values() for time in self._find_times(queue)]
+        return (min(times), max(times)) if times else None
 
-    def _times_of(self, queue: ConsumeQueue) -> Iterator[int]:
+    def _find_times(self, queue: ConsumeQueue) -> Iterator[datetime]:
+        """Yield the store times of the first and the last message of a queue."""
         first, end = max(queue.min_queue_offset, 0), queue.max_queue_offset
-        for place in (first, end - 1) if first < end else ():
-            time = self.store.commit_log.read_store_timestamp(queue[place].phy_offset)
-            if time >= 0:  # else the record cannot be read
+        for queue_offset in (first, end - 1) if first < end else ():
+            timestamp = self.store.commit_log.read_store_timestamp(queue[queue_offset].phy_offset)
+            time = datetime_or_none(timestamp)
+            if timestamp >= 0 and time is not None:  # a negative number: the record cannot be read
                 yield time
 
     def __repr__(self) -> str:

@@ -118,6 +118,15 @@ def test_results_go_to_arrow_and_into_a_store(store, tmp_path):
     assert found.to_arrow().equals(found.messages.to_arrow())
 
 
+def test_a_topic_ignores_store_times_that_no_calendar_has(tmp_path):
+    with rocketstore.open(tmp_path, "a", config=StoreConfig.small()) as store:
+        store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=300_000_000_000_000)
+        assert store["Orders"].time_range is None
+        assert repr(store["Orders"]) == "<Topic 'Orders': 1 queues, 1 messages>"
+        store.put_message(Message("Orders", b"", queue_id=0), store_timestamp=T0)
+        assert [int(time.timestamp() * 1000) for time in store["Orders"].time_range] == [T0, T0]
+
+
 def test_a_queue_and_its_units_are_sequences(store):
     queue = store.consume_queue("Orders", 1)
     units = list(queue)
