@@ -233,11 +233,11 @@ cdef int hold_others(dict others, PyObject **values) except -1:
     with cython.critical_section(others):
         while PyDict_Next(others, &at, &name, &value):
             # The look-up calls ``__eq__`` of a name that is no plain str, and this may remove the field.
-            held_name, held_value = <object>name, <object>value
-            i = FIELD_NUMBERS.get(held_name, N_FIELDS)
+            field, held = <object>name, <object>value
+            i = FIELD_NUMBERS.get(field, N_FIELDS)
             if i < N_FIELDS and values[i] == NULL:
-                values[i] = value
-                Py_XINCREF(value)
+                Py_INCREF(held)
+                values[i] = <PyObject *>held
     return 0
 
 
