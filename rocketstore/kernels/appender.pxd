@@ -6,7 +6,7 @@ from rocketstore.kernels.record_encoder cimport Encoded, RecordEncoder
 
 cdef enum:
     HEAD = 8  # bytes: size and magic; without them a reader sees no record
-    MANY = 32768  # bytes; from this size on, records are written by system calls
+    LARGE_WRITE = 32768  # bytes; records of this size or more are written by system calls
     MAX_HEADS = 4096  # records that are written together
 
 

@@ -216,7 +216,7 @@ cdef class Appender:
         """
         cdef uint8_t *into = self.buffer.data + self.position
         cdef bint is_written
-        if size < MANY or self.fd < 0:
+        if size < LARGE_WRITE or self.fd < 0:
             self.prepare(size)
             self.take_heads(records, first, stop)
             memcpy(into, records.data.data + records.at(first).start, <size_t>size)

@@ -209,7 +209,7 @@ cdef class ColumnEncoder:
             n = self.read_map(row, names, values)
             if n < 0:
                 return False
-        records.properties.size, records.is_doubtful, records.has_separator = 0, False, False
+        records.properties.size, records.needs_check, records.has_separator = 0, False, False
         for i in range(n):
             records.add_property(&names[i], &values[i])
         if self.keys is not None:

@@ -1,7 +1,7 @@
 from cpython.ref cimport PyObject
 
 
-# The values of FIELDS that a message has, each held; NULL for the others.
+# References to the values of FIELDS; NULL for a field that the message lacks.
 cdef struct Fields:
     PyObject *topic
     PyObject *raw_body

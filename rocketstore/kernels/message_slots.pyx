@@ -1,7 +1,7 @@
-"""MessageSlots: the fields of a message at fixed places of the object, where C reads them without a look-up.
+"""MessageSlots: the fields of a message in slots of the object, where C code reads them without a look-up.
 
-A new message has eight fields, and they are in slots. All other fields, such as those of a message that was read, are
-in a dict beside the slots. Most new messages never get this dict.
+A new message has eight fields, each in a slot. All other fields, such as the offsets of a message that was read, are in
+a dict beside the slots. Most new messages never need this dict.
 """
 
 cimport cython
@@ -14,7 +14,7 @@ cdef extern from *:
     """
     #include <structmember.h>  /* PyMemberDef, before Python 3.12 */
 
-    /* Where objects keep the value of a descriptor that __slots__ made; -1 for any other descriptor. */
+    /* The position in an object, in bytes, of the slot of a descriptor; -1 for a descriptor without a slot. */
     static Py_ssize_t rs_slot_place(PyObject *descriptor)
     {
         if (!Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
@@ -45,7 +45,8 @@ cdef enum:
     N_SLOTS = 8
     N_FIELDS = 14
 
-# Of a message, in the order in which Message.__init__ sets them, then fields that not all messages have.
+# The fields that records are made of: those with a slot, in the order in which Message.__init__ sets them, then fields
+# that only some messages have.
 cdef tuple FIELDS = ("topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host",
                      "body", "_stored", "store_host", "store_timestamp", "reconsume_times",
                      "prepared_transaction_offset")
@@ -57,7 +58,7 @@ cdef PyObject *NAMES[N_SLOTS]
 
 @cython.auto_pickle(False)
 cdef class LateDict:
-    """The base of a class whose objects get a dict when it is first needed. ``object`` reserves room at once."""
+    """Base class of objects that get a dict when they first need one. ``object`` would reserve room in each object."""
 
 
 class MessageSlots(LateDict):
@@ -67,9 +68,11 @@ class MessageSlots(LateDict):
 
     @property
     def __dict__(self):
-        """The fields, to be changed through the dict. Slots are moved into it, which makes them slower to get.
+        """The fields as a dict, which may be changed. It is for subclasses and for code that does not know the slots.
 
-        It is for subclasses and for code that knows no slots. This package calls ``own_fields``.
+        The values move out of the slots into the dict, and are slower to get from then on. To delete a field later,
+        delete it from this dict too: ``del message.flag`` then deletes only a value in the slot.
+        This package calls ``own_fields`` instead.
         """
         return move_slots(self)
 
@@ -94,6 +97,7 @@ cdef inline int require_slots(message) except -1:
 
 
 cdef dict move_slots(message):
+    """Move the values of the slots into the dict, and return it."""
     cdef dict fields = PyObject_GenericGetDict(message, NULL)
     cdef PyObject *value
     cdef Py_ssize_t i
@@ -108,7 +112,7 @@ cdef dict move_slots(message):
 
 
 def own_fields(message):
-    """Return a dict of the fields that a message holds itself; not those that it finds from others when asked."""
+    """Return a dict of the fields that a message stores, without those that are computed from others, as keys are."""
     cdef dict fields = {}
     cdef PyObject *value
     cdef Py_ssize_t i
@@ -126,7 +130,7 @@ def own_fields(message):
 
 
 def own_field(message, str name not None, default=None):
-    """Return a field that a message holds itself, or the default."""
+    """Return a field that a message stores, or the default."""
     cdef Py_ssize_t i = FIELD_NUMBERS.get(name, N_SLOTS)
     cdef PyObject *value = NULL
     require_slots(message)
@@ -141,15 +145,15 @@ def own_field(message, str name not None, default=None):
 
 
 def has_fields(message, *names):
-    """Return whether a message holds all of these fields itself."""
+    """Return whether a message stores all of these fields."""
     for name in names:
-        if own_field(message, name, FIELDS) is FIELDS:
+        if own_field(message, name, FIELDS) is FIELDS:  # an object that no field has as its value
             return False
     return True
 
 
 cdef Py_ssize_t slot_number(PyObject *name) except -1:
-    """Return the number of the slot for a field, N_SLOTS if it has none."""
+    """Return the number of a field's slot, N_SLOTS for a field without a slot."""
     cdef Py_ssize_t i
     for i in range(N_SLOTS):
         if NAMES[i] == name:
@@ -169,7 +173,7 @@ cdef int set_slot(message, Py_ssize_t i, value) except -1:
 
 
 def set_fields(message, dict fields not None):
-    """Set fields of a message by their names, whatever its class does when an attribute is set."""
+    """Set fields of a message by their names, without a call of ``__setattr__`` or of properties of its class."""
     cdef dict others = None
     cdef Py_ssize_t i
     require_slots(message)
@@ -184,7 +188,7 @@ def set_fields(message, dict fields not None):
 
 
 def make_messages(message_type, names, rows):
-    """Return a message for each row. names: of the fields. rows: tuples of their values."""
+    """Return a message for each row. Parameters: names: of the fields. rows: tuples with a value for each field."""
     cdef list made = []
     cdef list numbers = [slot_number(<PyObject *>name) for name in names]
     cdef Py_ssize_t j, i, n = len(numbers)
@@ -205,9 +209,10 @@ def make_messages(message_type, names, rows):
 
 
 cdef int hold_fields(message, Fields *fields) except -1:
-    """Find the fields of a message that its record is made of, and hold them: later calls may change the message.
+    """Find the fields of a message that its record is made of, and hold a reference to each.
 
-    ``release_fields`` must follow, also after an error. Raises: AttributeError for another object.
+    The references are needed because Python code may change the message while it is encoded. The caller must call
+    ``release_fields``, also after an error. Raises: AttributeError for another object.
     """
     cdef PyObject **values = <PyObject **>fields
     cdef PyObject *value
@@ -242,6 +247,7 @@ cdef int hold_others(dict others, PyObject **values) except -1:
 
 
 cdef void release_fields(Fields *fields) noexcept:
+    """Release the references that ``hold_fields`` took."""
     cdef PyObject **values = <PyObject **>fields
     cdef Py_ssize_t i
     for i in range(N_FIELDS):

@@ -1,9 +1,9 @@
-"""PlainPut: put_message of a plain message in one call of C."""
+"""PlainPut: append a plain message in one call."""
 
 from cpython.object cimport PyTypeObject
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from rocketstore.kernels.appender cimport MANY, Appender, now
+from rocketstore.kernels.appender cimport LARGE_WRITE, Appender, now
 from rocketstore.kernels.buffer cimport RS_HAS_GIL
 from rocketstore.kernels.csrc cimport rs_release_fence, rs_store_be64
 from rocketstore.kernels.message_slots cimport Fields, has_slots, hold_fields, release_fields
@@ -13,7 +13,7 @@ from rocketstore.kernels.waiting_records cimport WaitingRecords
 
 cdef extern from *:
     """
-    /* A NamedTuple of PutMessageResult's fields: its own ``__new__`` takes twice the time. */
+    /* Make a PutMessageResult. The type's own __new__ takes twice the time. */
     static PyObject *rs_put_result(PyTypeObject *type, long long phy_offset, int size, PyObject *queue_id,
                                    PyObject *queue_offset, long long store_timestamp, PyObject *store_host)
     {
@@ -36,25 +36,26 @@ cdef extern from *:
 
 
 cdef class PlainPut:
-    """Appends a plain message of now, as ``StoreWriter.put_message`` does, or leaves it to that method.
+    """Appends plain messages with the present store time, as ``StoreWriter.put_message`` does, but faster.
 
-    ``put`` returns None, and has changed nothing, in these cases:
-    - ``RecordEncoder.find_plain_parts`` finds that the message is not plain. Light queues, inner batches, delays,
-      transactions, compressed bodies, bodies that were read, and values of other types need Python code or a check.
-      Python code may take any time, be interrupted by a signal, and put messages itself.
-    - The message has no queue id, or is the first of its queue, or of a host: Python code finds the queue's offset.
-    - A given store time: the caller does not ask then.
-    - The record gets a CRC of its own: the CRC is of the record in its place.
-    - The record is larger than 32 KiB, and written by system calls without the GIL; or the file has no room for it.
-    - The writer is closed or has failed (``close``), belongs to the process that forked this one, or waits for the
-      disk in each put. The memory of the file is closed, or could not be read.
+    ``put`` returns None, and changes nothing, in these cases. ``StoreWriter.put_message`` must then append the message:
+    - The message is not plain: see ``RecordEncoder.find_plain_parts``. Such a message needs a check, or Python code,
+      which may take any time, be interrupted by a signal, and put messages itself.
+    - The message has no queue id: Python code chooses the queue.
+    - It is the first message of its queue, or of its born host: Python code finds the queue offset or encodes the host.
+    - Records have a CRC property: it is computed when the offsets in the record are known.
+    - The record has 32 KiB or more: system calls write it without the GIL.
+    - The file has no room for the record, its memory is closed, or the disk cannot read a part of it.
+    - ``close`` was called, because the writer is closed or has failed.
+    - ``open`` was not called, because each put waits for the disk.
+    - The store belongs to the process that forked this process.
     - Another call has the log's lock.
 
-    With a GIL the call takes no lock. It begins while nobody has the lock, and runs neither Python code nor the
-    garbage collector before the message is in the log. So no other thread, no signal handler and no Ctrl-C comes in
-    between. For this reason the thread is not among ``busy_threads``. Without a GIL the call takes the lock.
+    With a GIL, a put takes no lock. It begins only while no call has the lock. Until the message is in the log, it runs
+    neither Python code nor the garbage collector. So no other thread, no signal handler and no Ctrl-C comes in between,
+    and the thread need not be among ``busy_threads``. Without a GIL, a put takes the lock.
 
-    Parameters: lock: the log's. result_type: PutMessageResult.
+    Parameters: appender, records, lock: of the log. result_type: PutMessageResult.
     """
 
     cdef Appender appender
@@ -78,11 +79,11 @@ cdef class PlainPut:
         self.waiting, self.owner = waiting, owner
 
     def close(self):
-        """Leave all messages to the other way, for good."""
+        """Return None from all later calls of ``put``."""
         self.is_closed = True
 
     def put(self, message):
-        """Append a message. Returns: its PutMessageResult; None if the message must be put in the other way."""
+        """Append a message. Return its PutMessageResult, or None if ``StoreWriter.put_message`` must append it."""
         cdef Fields own
         if self.is_closed or self.owner is None or not has_slots(message):
             return None
@@ -90,7 +91,7 @@ cdef class PlainPut:
             hold_fields(message, &own)
             if own.topic == NULL or own.queue_id == NULL:
                 return None
-            queue = <object>own.topic, <object>own.queue_id  # first: this may run the garbage collector
+            queue = <object>own.topic, <object>own.queue_id  # may run the garbage collector: before the lock is checked
             if RS_HAS_GIL:
                 return None if self.is_locked() else self.append(&own, queue)
             if not self.lock.acquire(False):
@@ -103,6 +104,7 @@ cdef class PlainPut:
             release_fields(&own)
 
     cdef object append(self, const Fields *own, tuple queue):
+        """Append a message if it is plain. With a GIL, nothing else runs from here until its offsets are stored."""
         cdef Appender appender = self.appender
         cdef RecordEncoder records = self.records
         cdef Parts parts
@@ -113,7 +115,7 @@ cdef class PlainPut:
                 or records.lay_out(&parts) is not None):
             return None
         found = appender.queue_offsets.get(queue)
-        if found is None or parts.size >= MANY or not appender.has_room(parts.size):
+        if found is None or parts.size >= LARGE_WRITE or not appender.has_room(parts.size):
             return None
         queue_offset, time, phy_offset = found, now(), appender.from_offset + appender.position
         following = queue_offset + 1  # made here: no error may come after the record is written
@@ -123,10 +125,10 @@ cdef class PlainPut:
         rs_store_be64(into + QUEUE_OFFSET, <uint64_t>queue_offset)
         rs_store_be64(into + PHY_OFFSET, <uint64_t>phy_offset)
         rs_store_be64(into + BORN_HOST + parts.born_host.size, <uint64_t>time)
-        rs_release_fence()  # a reader sees no head before its record
+        rs_release_fence()  # a reader must not see the head before the other bytes of the record
         encode_head(into, &parts)
         if appender.buffer.is_faulty():
-            return None  # the other way raises
+            return None  # ``StoreWriter.put_message`` raises the error
         appender.queue_offsets[queue] = following
         appender.last_phy_offset, appender.last_store_timestamp = phy_offset, time
         appender.position += parts.size

@@ -8,7 +8,7 @@ cdef enum:
     END_FILE_MIN_BLANK_LENGTH = 8  # bytes; every file has room for a blank behind its last record
     MAX_RECENT = 64
 
-# The place of an encoded record among the others, and the fields that are not in it yet.
+# The place of an encoded record, and the values that an append needs to set its last fields.
 cdef struct Encoded:
     int64_t start
     int32_t size
@@ -18,7 +18,7 @@ cdef struct Encoded:
     int32_t message_num  # how many queue offsets it occupies; 0 for an uncommitted transaction
 
 
-# The values of a record. ``lay_out`` finds the last fields from the others.
+# The parts of a record. ``lay_out`` sets the last four, and the bits of hosts in sys_flag, from the others.
 cdef struct Parts:
     Slice topic
     Slice body
@@ -31,10 +31,10 @@ cdef struct Parts:
     int64_t prepared_transaction_offset
     Slice born_host  # in stored form: address and port
     Slice store_host
-    # from here on by ``lay_out``
+    # set by ``lay_out``:
     Slice properties
     bint is_v2
-    int32_t properties_size  # with room for the CRC, or without the last separator
+    int32_t properties_size  # in the record: also room for the CRC property, but perhaps no last separator
     int32_t size  # of the record
 
 
@@ -59,8 +59,8 @@ cdef class RecordEncoder:
     cdef bint has_inner_batches
     cdef readonly bint is_special  # a record has properties that must be completed when it is put
     cdef readonly object last_store_host
-    cdef bint has_separator  # a name or value has a separator, which a reader would see as the end of the property
-    cdef bint is_doubtful  # the properties of the record being made may be unreadable
+    cdef bint has_separator  # a name or value has a separator, which would end the property for a reader
+    cdef bint needs_check  # whether the properties of the message being encoded may be unreadable
     cdef str batch_properties
     cdef int64_t max_message_size
     cdef int64_t mapped_file_size

@@ -1,6 +1,6 @@
-"""From messages to the records of a commit log, without the fields that are set when records are appended.
+"""RecordEncoder: encodes messages as records of a commit log.
 
-These fields are the queue offset, the physical offset, the store time, and the CRC of the whole record.
+Four fields are set later, when the records are appended: queue offset, physical offset, store time, and CRC property.
 """
 
 cimport cython
@@ -56,7 +56,7 @@ from rocketstore.kernels.hosts import parse_host
 
 cdef extern from *:
     """
-    /* The UTF-8 of a str; NULL, without an error, if it has none. */
+    /* The UTF-8 of a str. NULL, without an error, for half of a surrogate pair, or without memory. */
     static const uint8_t *rs_utf8(PyObject *text, Py_ssize_t *size)
     {
         const char *found;
@@ -92,7 +92,7 @@ ENCODED = np.dtype([("start", np.int64), ("size", np.int32), ("store_timestamp",
 
 
 cdef class RecordEncoder:
-    """Records that will be appended together. ``clear`` removes them.
+    """Encodes messages as records that will be appended together. ``clear`` removes the records.
 
     Parameters: store_host: "address:port", for messages without a store host. find_queue_id: returns the queue of a
     topic for a message without one. append_prop_crc: add a last property for the CRC of the record. trailing_separator,
@@ -172,10 +172,10 @@ cdef class RecordEncoder:
             if not (record.start == at and MIN_RECORD <= record.size <= data.shape[0] - at and record.message_num >= 0
                     and record.size == <int64_t>rs_load_be32(&data[at]) and 0 <= record.queue < len(queues)
                     and record.store_timestamp in (BORN_HOST + HOST_SIZE, BORN_HOST + IPV6_HOST_SIZE)):
-                raise ValueError(f"record {i} of {n} at {at}: is not as it was encoded")
+                raise ValueError(f"record {i} of {n} at byte {at} is not a record of an encoder")
             at += record.size
         if at != data.shape[0]:
-            raise ValueError(f"{n} records of {at} bytes: {data.shape[0]} were encoded")
+            raise ValueError(f"data has {data.shape[0]} bytes, but its {n} records have {at} bytes")
         if n:
             self.data.add(&data[0], data.shape[0])
             self.encoded.add(&table[0], table.shape[0])
@@ -217,7 +217,7 @@ cdef class RecordEncoder:
                 self.add_message(messages[i], 1, batch, keeps_store)
                 i += 1
         except (AttributeError, KeyError, MemoryError, OverflowError, TypeError, ValueError):
-            pass  # further records come from a signal handler
+            pass  # the caller gets the error from ``add``
         return i
 
     cdef int add_message(self, message, int32_t message_num, batch, bint keeps_store) except -1:
@@ -227,7 +227,7 @@ cdef class RecordEncoder:
             hold_fields(message, &own)
             if batch is None and not keeps_store and self.find_plain_parts(&own, &parts):
                 self.last_store_host = self.store_host
-                if own.queue_id == <PyObject *>None:
+                if own.queue_id == <PyObject *>None:  # Python code, during which nobody else may use this encoder
                     parts.queue_id = self.find_queue_id(<object>own.topic)
                 return self.add_record(&parts, <str>own.topic, message_num)
             if batch is None:
@@ -246,9 +246,9 @@ cdef class RecordEncoder:
         cdef Parts parts
         cdef str topic
         cdef bytes body
-        cdef dict properties, more_properties = None
+        cdef dict properties, batch_properties = None
         if is_in_batch and self.batch_properties != "none":
-            more_properties = given(head.properties, "properties")
+            batch_properties = given(head.properties, "properties")
         name, born_host = given(head.topic, "topic"), given(head.born_host, "born_host")
         body = given(own.stored, "_stored")[0] if own.raw_body == NULL else <object>own.raw_body
         properties = given(own.properties, "properties")
@@ -262,8 +262,10 @@ cdef class RecordEncoder:
         parts.born_timestamp = integer(born_timestamp)
         parts.store_timestamp = integer(given_or_0(head.store_timestamp)) if keeps_store else 0
         parts.prepared_transaction_offset = 0 if is_in_batch else integer(given_or_0(head.prepared_transaction_offset))
+        # The flags of the record say that its body is not compressed. A body that was decompressed before may have been
+        # changed since. In a batch, only the message's own flags say whether its raw body is compressed.
         if not parts.sys_flag & COMPRESSED and (own.body != NULL or given_or_0(own.sys_flag) & COMPRESSED):
-            body = message.body  # it may have changed since; and of a batch, whose head does not tell how it is stored
+            body = message.body
         cdef bytes born = self.host_bytes(born_host)
         self.last_store_host = self.store_host if store_host is None else store_host
         cdef bytes store = self.host_bytes(self.last_store_host)
@@ -272,12 +274,12 @@ cdef class RecordEncoder:
         parts.body.data, parts.body.size = body, <int32_t>min(len(body), INT32_MAX)
         parts.born_host.data, parts.born_host.size = born, <int32_t>len(born)
         parts.store_host.data, parts.store_host.size = store, <int32_t>len(store)
-        self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
+        self.properties.size, self.needs_check, self.has_separator = 0, False, False
         self.add_properties(properties)
-        if more_properties:
+        if batch_properties:
             if self.batch_properties == "joined" and not self.trailing_separator and self.properties.size:
                 self.properties.size -= 1
-            self.add_properties(more_properties)
+            self.add_properties(batch_properties)
         if parts.sys_flag & INNER_BATCH:
             self.is_special = True
         return self.add_record(&parts, topic, message_num)
@@ -285,9 +287,10 @@ cdef class RecordEncoder:
     cdef bint find_plain_parts(self, const Fields *own, Parts *parts) except -1:
         """Find the parts of a plain message. Return False for any other message, which ``add_fields`` encodes.
 
-        A plain message has only the fields of a new message, all of built-in types. Its hosts were encoded before, and
-        neither its system flags nor its properties need a check. So neither Python code nor the garbage collector runs
-        here, and nothing can change meanwhile. If the message has no queue id, the caller finds the queue.
+        A plain message has only the fields of a new message, all of built-in types. Its hosts were encoded before. Its
+        body is not compressed, it is no inner batch and of no transaction, and no property needs a check. So this
+        method runs neither Python code nor the garbage collector, and nothing changes meanwhile. If the message has no
+        queue id, the caller chooses the queue.
         """
         cdef PyObject *born
         cdef PyObject *store
@@ -318,7 +321,7 @@ cdef class RecordEncoder:
         cdef PyObject *name
         cdef PyObject *value
         cdef Slice name_utf8, value_utf8
-        self.properties.size, self.is_doubtful, self.has_separator = 0, False, False
+        self.properties.size, self.needs_check, self.has_separator = 0, False, False
         with cython.critical_section(properties):
             while PyDict_Next(properties, &at, &name, &value):
                 if value == <PyObject *>None:
@@ -326,10 +329,10 @@ cdef class RecordEncoder:
                 if not (find_utf8(name, &name_utf8) and find_utf8(value, &value_utf8)):
                     return False
                 self.add_property(&name_utf8, &value_utf8)
-        return not self.is_doubtful
+        return not self.needs_check
 
     cdef Slice utf8_of(self, text) except *:
-        """The UTF-8 of a str. The str owns it, or it is kept until ``clear``."""
+        """Return the UTF-8 of a str, in memory of the str, or in memory that this encoder keeps until ``clear``."""
         cdef Slice found
         cdef Py_ssize_t n
         if not isinstance(text, str):
@@ -344,7 +347,7 @@ cdef class RecordEncoder:
         return found
 
     cdef bytes host_bytes(self, host):
-        """Address and port as they are stored. They are cached, since hosts repeat."""
+        """Return a host, "address:port", in stored form. Encoded hosts are cached, since most messages repeat them."""
         if type(host) is not str:
             if not isinstance(host, str):
                 raise TypeError("a host must be a str: address and port")
@@ -359,7 +362,7 @@ cdef class RecordEncoder:
         return found
 
     cdef int add_properties(self, dict properties) except -1:
-        """Source: MessageDecoder.messageProperties2String, in the order given."""
+        """Add properties in the order of the dict. Source: MessageDecoder.messageProperties2String."""
         cdef Py_ssize_t at = 0
         cdef PyObject *name
         cdef PyObject *value
@@ -374,12 +377,13 @@ cdef class RecordEncoder:
         return 0
 
     cdef int add_property(self, const Slice *name, const Slice *value) except -1:
+        """Add a property, and find out whether the properties need a check or must be completed."""
         cdef Growing into = self.properties
         cdef uint8_t *text
         if memchr(name.data, 2, name.size) != NULL or memchr(value.data, 2, value.size) != NULL:
-            self.is_doubtful = self.has_separator = True
+            self.needs_check = self.has_separator = True
         if name.size == 0 or name.data[0] == c"D" or name.data[0] == c"I":
-            self.is_doubtful = True
+            self.needs_check = True
             if is_text(name, b"INNER_NUM", 9) or is_text(name, b"INNER_MULTI_DISPATCH", 20):
                 self.is_special = True
         if is_text(name, b"__CRC32#", 8):
@@ -399,7 +403,10 @@ cdef class RecordEncoder:
     # ---- the record ------------------------------------------------------------------------------------------
 
     cdef object lay_out(self, Parts *parts):
-        """Find the size of a record, and how its parts are in it. Return (status, reason) if it must be refused."""
+        """Compute the size of a record, and the parts that follow from others.
+
+        Returns: None; (status, reason) if the message must be refused.
+        """
         cdef Py_ssize_t properties = self.properties.size
         cdef int64_t size
         parts.is_v2 = parts.topic.size > MAX_V1_TOPIC and self.has_v2 and utf16_length(&parts.topic) > MAX_V1_TOPIC
@@ -427,6 +434,7 @@ cdef class RecordEncoder:
         return None
 
     cdef int add_record(self, Parts *parts, str topic, int32_t message_num) except -1:
+        """Encode a record behind the others. The properties are in ``properties`` already."""
         cdef Encoded *made
         if parts.sys_flag & (COMPRESSED | INNER_BATCH):
             self.require_known(parts.sys_flag, topic)
@@ -444,14 +452,14 @@ cdef class RecordEncoder:
         made.message_num = message_num if is_counted else 0
         encode(self.data.data + made.start, parts)
         encode_head(self.data.data + made.start, parts)
-        if self.is_doubtful:
+        if self.needs_check:
             self.require_readable(made.start, parts.size, topic)
         self.data.size += parts.size
         self.encoded.size += sizeof(Encoded)
         return 0
 
     cdef int require_known(self, int32_t sys_flag, str topic) except -1:
-        """Refuse a message that the release to write as could not read."""
+        """Refuse a message that the release of ``Compat`` cannot read."""
         if sys_flag & INNER_BATCH and not self.has_inner_batches:
             raise refused(ILLEGAL, topic, "releases before 5.0.0 have no inner batches")
         if (sys_flag & COMPRESSED and not self.has_compression_types
@@ -460,6 +468,7 @@ cdef class RecordEncoder:
         return 0
 
     cdef int32_t number_of(self, str topic, int32_t queue_id) except -1:
+        """Return the number of a queue among ``queues``. A new queue is added."""
         cdef bint is_small = 0 <= queue_id < MAX_RECENT
         if self.topic is not topic:
             self.topic, self.numbers_of_topic = topic, self.numbers.setdefault(topic, {})
@@ -488,6 +497,7 @@ cdef class RecordEncoder:
 
 
 cdef inline object given(PyObject *value, str name):
+    """Return a field that the message must have. Raises: KeyError."""
     if value == NULL:
         raise KeyError(name)
     return <object>value
@@ -589,7 +599,7 @@ cdef inline uint8_t *put_bytes(uint8_t *into, const Slice *text) noexcept nogil:
 
 
 cdef int32_t utf16_length(const Slice *text) noexcept nogil:
-    """Java's length of a text: characters beyond U+FFFF, which have four bytes, count twice."""
+    """Return Java's length of a text: characters beyond U+FFFF, which have four bytes, count twice."""
     cdef int32_t i, n = 0
     for i in range(text.size):
         n += (text.data[i] & 0xC0) != 0x80
@@ -607,9 +617,6 @@ cdef void write_crc(uint8_t *record, int32_t size) noexcept nogil:
         text[i] = <uint8_t>(c"0" + crc % 10)
         crc //= 10
     text[CRC_PROPERTY_SIZE - 1] = 2
-
-
-# ---- hosts ----------------------------------------------------------------------------------------------------
 
 
 def refused(str status, topic, str reason):
