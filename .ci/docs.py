@@ -36,13 +36,12 @@ def help_of(command: Any, name: str) -> str:
 
 
 def command_line_page() -> str:
-    """Return a page with the help of each command, and of the commands in groups."""
+    """Return docs/command-line.md, followed by the help of each command, and of the commands in groups."""
     import click
 
     from rocketstore.cli.group import rocketstore as group
 
-    parts = ["# Command line\n\nThis page shows the help of each command: `rocketstore COMMAND --help`.\n"]
-    parts.append(help_of(group, "rocketstore"))
+    parts = [(TREE / "docs" / "command-line.md").read_text(encoding="utf-8"), help_of(group, "rocketstore")]
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,12 @@ import rocketstore
 
 TREE = Path(__file__).parent.parent.parent
 DOCS = TREE / "docs"
+
+# The first lines of the page about Spark: a shell of PySpark has a session.
+SESSION = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+"""
 
 pytestmark = pytest.mark.skipif(not (TREE / ".ci").exists(), reason="tested away from the source tree")
 
@@ -79,18 +86,26 @@ def blocks_of(text):
     return re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def run_block(language, block, directory, environment):
+    """Run one fence ``python`` or ``sh`` in a directory."""
+    command = [sys.executable, "-c", block] if language == "python" else ["sh", "-e", "-c", block]
+    run = subprocess.run(
+        command, cwd=directory, env=environment, text=True, capture_output=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, f"{block}\n{run.stderr}"
+
+
 def run_code(page, directory, environment, first_lines="import rocketstore"):
     """Run each fence ``python`` or ``sh`` of a page in a directory. Parameters: first_lines: of each Python fence."""
     blocks = blocks_of(page.read_text(encoding="utf-8"))
     assert blocks
     for language, block in blocks:
-        command = ["sh", "-e", "-c", block]
-        if language == "python":
-            command = [sys.executable, "-c", f"{first_lines}\n{block}"]
-        run = subprocess.run(
-            command, cwd=directory, env=environment, text=True, capture_output=True, timeout=120, check=False
-        )
-        assert run.returncode == 0, f"{page.name}: {block}\n{run.stderr}"
+        run_block(language, f"{first_lines}\n{block}" if language == "python" else block, directory, environment)
+
+
+def python_of(page):
+    """The fences ``python`` of a page, as one program."""
+    return "\n".join(block for language, block in blocks_of(page.read_text(encoding="utf-8")) if language == "python")
 
 
 @pytest.fixture
@@ -101,7 +116,28 @@ def environment(tmp_path):
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m rocketstore "$@"\n', encoding="utf-8")
     program.chmod(0o755)
-    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+    settings = {
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": f"{TREE}{os.pathsep}{os.environ['PYTHONPATH']}",  # where Spark finds pyspark_rocketstore
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    return {**os.environ, **settings}
+
+
+@pytest.fixture
+def libraries():
+    """The libraries that examples with columns use."""
+    for module in ("pyarrow", "duckdb", "polars"):
+        pytest.importorskip(module, reason=f"needs {module}")
+
+
+@pytest.fixture
+def java():
+    """What examples with Spark need."""
+    pytest.importorskip("pyspark", minversion="4.1", reason="needs pyspark 4.1, from the extra 'spark'")
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("needs Java 17")
 
 
 def test_the_code_of_the_pages_runs(tmp_path, environment):
@@ -109,11 +145,52 @@ def test_the_code_of_the_pages_runs(tmp_path, environment):
         run_code(page, tmp_path, environment)
 
 
-def test_the_recipes_run(tmp_path, environment):
-    for module in ("pyarrow", "duckdb", "polars"):
-        pytest.importorskip(module, reason=f"needs {module}")
+def test_the_recipes_run(tmp_path, environment, libraries):
     page = DOCS / "recipes.md"
     run_code(page, tmp_path, environment, first_lines=blocks_of(page.read_text(encoding="utf-8"))[0][1])
+
+
+def test_the_examples_of_the_page_about_python_run(tmp_path, environment, libraries):
+    run_code(DOCS / "quick-start.md", tmp_path, environment)
+    run_code(DOCS / "python.md", tmp_path, environment)
+
+
+@pytest.mark.spark
+def test_the_examples_of_the_page_about_spark_run_as_one_program(tmp_path, environment, java):
+    run_code(DOCS / "quick-start.md", tmp_path, environment)
+    run_block("python", f"{SESSION}\n{python_of(DOCS / 'spark.md')}", tmp_path, environment)
+    with rocketstore.open(tmp_path / "spark-copy") as store:
+        assert len(store["Orders"]) == 1100  # of the example that writes, and of the stream
+
+
+@pytest.mark.spark
+def test_the_python_of_the_readme_runs_as_one_program(tmp_path, environment, libraries, java):
+    run_block("python", python_of(TREE / "README.md"), tmp_path, environment)
+    with rocketstore.open(tmp_path / "copy") as store:
+        assert len(store["Orders"]) == 999
+
+
+def test_the_examples_of_the_readme_run_without_spark(tmp_path, environment, libraries):
+    for language, block in blocks_of((TREE / "README.md").read_text(encoding="utf-8")):
+        if "pyspark" not in block:
+            first_line = "import rocketstore\n" if language == "python" else ""
+            run_block(language, first_line + block, tmp_path, environment)
+
+
+def test_the_readme_has_150_lines_the_two_commands_and_measured_figures():
+    readme = (TREE / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 150
+    assert re.findall(r"^(make \w+) +#", readme, re.MULTILINE) == ["make demo", "make test"]
+    rows = json.loads((TREE / "bench" / "results.json").read_text(encoding="utf-8"))["rows"]
+    measured = {tuple(three_digits(row[name]) for name in ("ours_ns", "peer_ns")) for row in rows if row["peer_ns"]}
+    shown = re.findall(r"\| ([\d,]+) \| ([\d,]+) \| [\d.]+x \|", readme)
+    assert len(shown) == 7
+    assert set(shown) <= measured
+
+
+def three_digits(value):
+    """A number with three significant digits, as the README shows it."""
+    return f"{float(f'{value:.3g}'):,.0f}"
 
 
 def test_a_recipe_takes_three_lines_or_two_commands():
