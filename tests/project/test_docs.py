@@ -193,6 +193,26 @@ def three_digits(value):
     return f"{float(f'{value:.3g}'):,.0f}"
 
 
+@pytest.mark.skipif(shutil.which("xz") is None, reason="needs xz, to unpack the broker's store")
+def test_the_code_of_the_tutorial_runs(tmp_path, environment, libraries):
+    (tmp_path / "tests").symlink_to(TREE / "tests")
+    run_code(DOCS / "tutorial.md", tmp_path, environment)
+    with rocketstore.open(tmp_path / "tutorial" / "copy") as store:
+        assert len(store.query_message("LabTopic", "key-42")) == 2
+
+
+def test_each_test_on_the_page_of_reliability_is_there():
+    tests = set()
+    for path in (TREE / "tests").rglob("*.py"):
+        tests.update(re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    assert len(tests) > 3000  # as the page says
+    page = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    assert len(named) > 50
+    assert named <= tests
+    assert all((TREE / path).exists() for path in re.findall(r"`((?:tests|docs)/[\w/.]+)`", page))
+
+
 def test_a_recipe_takes_three_lines_or_two_commands():
     recipes = (DOCS / "recipes.md").read_text(encoding="utf-8").split("\n## ")[1:]
     assert len(recipes) == 14
