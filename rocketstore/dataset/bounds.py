@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple, TypeAlias
 
 from rocketstore.limits import LONG_MAX, LONG_MIN
+from rocketstore.messages.arguments import join_tags
 from rocketstore.text_values import wrong_unit
 
 __all__ = ["Bounds", "Interval", "Values", "both", "compare", "either", "is_impossible", "one_of", "scan_conditions"]
@@ -98,8 +99,8 @@ def scan_conditions(bounds: Bounds) -> dict[str, Any]:
             conditions |= interval_conditions(name, values, conditions)
         elif name == "topic":
             conditions["topics"] = sorted(values)
-        elif name == "tags" and all(tag and "|" not in tag and tag == tag.strip() for tag in values):
-            conditions["tags"] = "||".join(sorted(values))
+        elif name == "tags" and (expression := join_tags(values)) is not None:
+            conditions["tags"] = expression
     keys = bounds.get("uniqKey", bounds.get("keys"))
     if isinstance(keys, frozenset):
         conditions["keys"] = sorted(keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["integer_list", "split_tags", "text_list"]
+__all__ = ["integer_list", "join_tags", "split_tags", "text_list"]
 
 
 def text_list(value: str | Iterable[str] | None, name: str) -> list[str] | None:
@@ -39,3 +39,14 @@ def split_tags(tags: str | Iterable[str] | None) -> set[str] | None:
     if expressions is None or any(text.strip() in ("", "*") for text in expressions):
         return None
     return {tag.strip() for text in expressions for tag in text.split("||")} - {""}
+
+
+def join_tags(tags: Iterable[str]) -> str | None:
+    """Return the expression that selects messages with one of these tags.
+
+    Return None if no expression does: it has no empty tags, no spaces at the ends of a tag, and no "|".
+    """
+    wanted = sorted(tags)
+    if all(tag and "|" not in tag and tag == tag.strip() for tag in wanted):
+        return "||".join(wanted)
+    return None

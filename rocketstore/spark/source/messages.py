@@ -31,6 +31,7 @@ from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_plan import LogPlan
 from rocketstore.log.scan import Scan, Skipped
+from rocketstore.messages.arguments import join_tags
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import MAX_BATCH, number_property
 from rocketstore.messages.message_batch import MessageBatch
@@ -122,8 +123,8 @@ def narrowed(options: ReadOptions, source: str, condition: Any) -> ReadOptions:
             return replace(options, subscribe=values if options.subscribe is None else values & options.subscribe)
         if source == "queue_id" and options.assign is None:
             return replace(options, queue_ids=values if options.queue_ids is None else values & options.queue_ids)
-        if source == "tags" and options.tags is None and all("|" not in tag and tag == tag.strip() for tag in values):
-            return replace(options, tags="||".join(sorted(values)))
+        if source == "tags" and options.tags is None:
+            return replace(options, tags=join_tags(values))
     if source.startswith("store_timestamp") and isinstance(condition, COMPARISONS) and condition.value is not None:
         at = condition.value if source.endswith("_ms") else (condition.value - EPOCH) // timedelta(milliseconds=1)
         if wrong_unit(at) is not None or wrong_unit(at + 1) is not None:
