@@ -22,10 +22,10 @@ from rocketstore.messages.arguments import text_list
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.messages.message_id import phy_offset_of
+from rocketstore.query.cached_reads import CachedReads
 from rocketstore.query.coverage import Coverage
 from rocketstore.query.get_message import GetMessageResult, get_message
 from rocketstore.query.query_messages import MAX_SCAN, QueryMessageResult, QueryMessagesResult, query_messages
-from rocketstore.query.warm_reads import WarmReads
 from rocketstore.queue.consume_queue import Boundary
 from rocketstore.store.known_names import warn_unknown_topics
 from rocketstore.store.parts import StoreParts
@@ -61,10 +61,10 @@ class StoreReader(StoreParts):
     _known_coverage: Coverage | None = None
 
     @lazy_property
-    def _warm_reads(self) -> WarmReads | None:
+    def _cached_reads(self) -> CachedReads | None:
         if self.mode != "r" or is_remote(self.path):
             return None
-        return WarmReads(self.path, self.config.commit_log_paths(self.path), lambda: self.commit_log)
+        return CachedReads(self.path, self.config.commit_log_paths(self.path), lambda: self.commit_log)
 
     scan = method_of_log(CommitLog.scan)
 
@@ -171,24 +171,24 @@ class StoreReader(StoreParts):
         Raises: ValueError, TypeError for invalid arguments; UnsupportedFormatError; CorruptFileError.
         Source: DefaultMessageStore.getMessage.
         """
-        place, warm = (operator.index(queue_offset), operator.index(max_msg_nums)), self._warm_reads
+        cached, wanted = self._cached_reads, (operator.index(queue_offset), operator.index(max_msg_nums))
         found = None
-        if warm is not None and tags is None and limits is None:
-            found = warm.get_message(topic, queue_id, *place)
+        if cached is not None and tags is None and limits is None:
+            found = cached.get_message(topic, queue_id, *wanted)
         if found is not None:
             return found
         try:
             queue = self.consume_queue(topic, queue_id)
         except KeyError:
             return GetMessageResult.without_queue()
-        if warm is not None:
+        if cached is not None:
             with contextlib.suppress(OSError, StoreError):  # the read below raises the error if it needs the part
-                warm.keep_queue(topic, queue_id, queue)
+                cached.cache_queue(topic, queue_id, queue)
         ext = None
         if tags is not None:
             with contextlib.suppress(KeyError):
                 ext = self.consume_queue_ext(topic, queue_id)
-        read = self.commit_log, queue, *place, tags, limits, ext
+        read = self.commit_log, queue, *wanted, tags, limits, ext
         try:
             return get_message(*read)
         except (CorruptFileError, FileNotFoundError):
@@ -266,16 +266,16 @@ class StoreReader(StoreParts):
     ) -> QueryMessageResult:
         """Find the messages of a key for a method that a user called: a warning names the line of that call."""
         limits = epoch_ms(times[0], "begin_timestamp"), end_ms(times[1], "end_timestamp")
-        warm, result = self._warm_reads, None
-        if warm is not None and isinstance(key, str) and isinstance(topic, str) and max_scan >= MAX_SCAN:
-            result = warm.query_message(topic, key, operator.index(max_num), limits, index_type)
+        cached, result = self._cached_reads, None
+        if cached is not None and isinstance(key, str) and isinstance(topic, str) and max_scan >= MAX_SCAN:
+            result = cached.query_message(topic, key, operator.index(max_num), limits, index_type)
         if result is None:
             coverage = self.coverage
             found = query_messages(coverage, topic, [key], max_num, *limits, index_type, max_scan, 1)
             result = QueryMessageResult(found.messages, bool(found.complete[0]), found.reasons)
-            if warm is not None:
+            if cached is not None:
                 with contextlib.suppress(OSError, StoreError):
-                    warm.keep_index(coverage, index_type)
+                    cached.cache_index(coverage, index_type)
         if not result:
             warn_unknown_topics(self, [topic], stacklevel=4)
         return result

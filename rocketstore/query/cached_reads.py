@@ -1,4 +1,4 @@
-"""WarmReads: single messages of a store that nobody writes, without listing its files again for each call."""
+"""CachedReads: single reads of a stopped store, without a new listing of its files for each call."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rocketstore.query.get_message import GetMessageResult, GetMessageStatus
 from rocketstore.query.query_messages import KINDS, QueryMessageResult
 from rocketstore.queue.consume_queue import ConsumeQueue
 
-__all__ = ["WarmReads"]
+__all__ = ["CachedReads"]
 
-KEPT = 1_000_000_000  # ns that a state is used: some file systems do not report changes of a directory
-MOST_FILES = 64  # index files; of more, only a part is open
-MOST_MESSAGES = 8  # of one call
-MOST_QUEUES = 256
+MAX_AGE = 1_000_000_000  # ns that a state is used, since some file systems do not report changes of a directory
+MAX_FILES = 64  # index files; a store keeps only some files of a larger index open
+MAX_MESSAGES = 8  # in an answer
+MAX_QUEUES = 256
 _Stamp = tuple[tuple[int, int, int], ...]  # inode, last change and size of each directory and file
 
 
 class _Index(NamedTuple):
-    """The index files with items of the log, newest first, and why the index may lack messages.
+    """The index files that have items of the log, newest first, and the reasons why the index may lack messages.
 
     ``paths`` had the state ``stamp`` at ``time``, epoch ns. ``log_begin``, ``log_end``: the bounds of the log, bytes.
     """
@@ -51,24 +51,25 @@ class _Index(NamedTuple):
 
 
 class _Queue(NamedTuple):
-    """A queue, from the queue offset ``least`` to before ``most``. The other attributes are as of ``_Index``."""
+    """A queue, from the queue offset ``min_offset`` to before ``max_offset``. Other attributes: as for ``_Index``."""
 
     paths: list[str]
     stamp: _Stamp
     time: int
     queue: ConsumeQueue
-    least: int
-    most: int
+    min_offset: int
+    max_offset: int
     log_begin: int
     log_end: int
 
 
-class WarmReads:
-    """Answers from the state that an earlier call found, while the store is stopped and its directories do not change.
+class CachedReads:
+    """Answers queries and reads from the state of files that an earlier call found, while the store stays stopped.
 
     A writer makes and deletes ``abort``, which changes the root directory. New, deleted and replaced files change their
-    directory. The bytes of records, units and items are read in each call. A method returns None if the state is
-    unknown, has changed, or if an answer needs more than one look; the caller then takes the full way.
+    directory. Only the state of files is cached: each call reads the bytes of records, units and items. A method
+    returns None if the state is unknown or has changed, or if the state is not enough for the answer. The caller must
+    then answer from a new state.
     """
 
     def __init__(self, root: Path, log_directories: Sequence[Path], find_log: Callable[[], CommitLog]) -> None:
@@ -84,7 +85,7 @@ class WarmReads:
         return os.path.lexists(self._abort)
 
     def _find_stamp(self, paths: list[str]) -> _Stamp | None:
-        """Return the present state of directories and files; None if the store is not stopped or a path is missing."""
+        """Return the present state of directories and files. None if the store is not stopped, or a path is missing."""
         if self._is_written():
             return None
         try:
@@ -95,15 +96,15 @@ class WarmReads:
 
     @staticmethod
     def _is_settled(stamp: _Stamp, now: int) -> bool:
-        """Return whether all changes are long enough ago, so that a later change has another time."""
+        """Return whether the last change is so long ago that a later change will have another time."""
         return max(changed for _, changed, _ in stamp) <= now - SETTLED
 
     # ---- by key --------------------------------------------------------------------------------------------
 
-    def keep_index(self, coverage: Coverage, index_type: str | None) -> None:
-        """Keep the state of index and log for the next query, unless it changes meanwhile."""
+    def cache_index(self, coverage: Coverage, index_type: str | None) -> None:
+        """Cache the state of index and log for the next query, unless it changes meanwhile."""
         log, index = coverage.log, coverage.index
-        if index is None or self._is_written() or not log.queue.files or len(index.files) > MOST_FILES:
+        if index is None or self._is_written() or not log.queue.files or len(index.files) > MAX_FILES:
             return
         files = [file for file in reversed(index.files) if overlaps(file, log)]
         paths = [*self._directories, self._index_directory, str(log.queue.files[-1].path)]
@@ -119,13 +120,16 @@ class WarmReads:
     def query_message(
         self, topic: str, key: str, max_num: int, times: tuple[int, int], index_type: str | None
     ) -> QueryMessageResult | None:
-        """Find the messages of a key, as ``query_messages`` does; None if that is not possible from the kept state."""
+        """Find the messages of a key, as ``query_messages`` does. Return None if the cached state does not suffice.
+
+        Parameters: times: the first and the last store time, epoch ms, both inclusive.
+        """
         state = self._indexes.get(index_type)
-        if state is None or max_num < 1 or not state.time <= time.time_ns() < state.time + KEPT:
+        if state is None or max_num < 1 or not state.time <= time.time_ns() < state.time + MAX_AGE:
             return None
         try:
             return self._query_index(state, topic, key, max_num, times, index_type)
-        except (OSError, StoreError):  # the full way finds out what this means
+        except (OSError, StoreError):  # the caller reads again, and raises the error
             return None
 
     def _query_index(
@@ -135,42 +139,43 @@ class WarmReads:
             return None
         log = self._find_log()
         index_key, offsets = f"{index_key_prefix(topic, index_type)}#{key}", set[int]()
-        most = min(max_num, MOST_MESSAGES) + 1
+        most = min(max_num, MAX_MESSAGES) + 1
         for file in state.files:
             found = file.select_phy_offset(index_key, most, LONG_MIN, LONG_MAX)
             offsets.update(found)
             if file.met_wild_slot or len(found) == most or len(offsets) >= most:
                 return None
-        places = sorted(offsets, reverse=True)
-        if places and not (state.log_begin <= places[-1] and places[0] < state.log_end):
+        phy_offsets = sorted(offsets, reverse=True)
+        if phy_offsets and not (state.log_begin <= phy_offsets[-1] and phy_offsets[0] < state.log_end):
             return None
-        if places and not self._match(log, places, topic, key, times, index_type):
+        if phy_offsets and not self._match(log, phy_offsets, topic, key, times, index_type):
             return None
-        messages = self._read(log, places)
+        messages = self._read(log, phy_offsets)
         if messages is None:
             return None
-        return QueryMessageResult(partial(_read_batch, log, places), not state.reasons, [*state.reasons], messages)
+        return QueryMessageResult(partial(_read_batch, log, phy_offsets), not state.reasons, [*state.reasons], messages)
 
     @staticmethod
     def _match(
-        log: CommitLog, places: list[int], topic: str, key: str, times: tuple[int, int], index_type: str | None
+        log: CommitLog, phy_offsets: list[int], topic: str, key: str, times: tuple[int, int], index_type: str | None
     ) -> bool:
-        """Return whether all candidates have the topic, the key and the time."""
-        windows = [window for place in places if (window := log.queue.read(place, SPAN, "random")) is not None]
-        if len(windows) < len(places):
+        """Return whether the messages at all these physical offsets have the topic, the key and the time."""
+        found = (log.queue.read(phy_offset, SPAN, "random") for phy_offset in phy_offsets)
+        windows = [window for window in found if window is not None]
+        if len(windows) < len(phy_offsets):
             return False
-        offsets, rows = np.array(places, np.int64), np.zeros(len(places), np.int64)
-        window_of, matched = np.arange(len(places), dtype=np.int32), np.zeros(len(places), np.uint8)
+        offsets, rows = np.array(phy_offsets, np.int64), np.zeros(len(phy_offsets), np.int64)
+        window_of, matched = np.arange(len(phy_offsets), dtype=np.int32), np.zeros(len(phy_offsets), np.uint8)
         texts = Utf8Texts([topic], "topic"), Utf8Texts([key], "keys")
         match_records(windows, window_of, offsets, rows, *texts, KINDS[index_type], *times, matched)
-        return matched.tobytes() == b"\1" * len(places)
+        return matched.tobytes() == b"\1" * len(phy_offsets)
 
     @staticmethod
-    def _read(log: CommitLog, places: Sequence[int]) -> list[Message] | None:
-        """Read the messages at physical offsets; None if there is no message at one of them."""
+    def _read(log: CommitLog, phy_offsets: Sequence[int]) -> list[Message] | None:
+        """Read the messages at physical offsets. Return None if no message begins at one of them."""
         messages = []
-        for place in places:
-            fields = log.read_record(place)[1]
+        for phy_offset in phy_offsets:
+            fields = log.read_record(phy_offset)[1]
             if fields is None:
                 return None
             messages.append(Message.of_fields(fields))
@@ -178,8 +183,8 @@ class WarmReads:
 
     # ---- by queue offset -----------------------------------------------------------------------------------
 
-    def keep_queue(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
-        """Keep the state of a queue and the log for the next read, unless it changes meanwhile."""
+    def cache_queue(self, topic: str, queue_id: int, queue: ConsumeQueue) -> None:
+        """Cache the state of a queue and the log for the next read, unless it changes meanwhile."""
         log = self._find_log()
         if type(queue) is not ConsumeQueue or not log.queue.files or not queue.run.files:
             return
@@ -189,36 +194,36 @@ class WarmReads:
             return
         bounds = queue.min_queue_offset, queue.max_queue_offset, log.min_phy_offset, log.max_phy_offset
         if self._find_stamp(paths) == stamp:
-            if len(self._queues) >= MOST_QUEUES:
+            if len(self._queues) >= MAX_QUEUES:
                 self._queues.clear()
             self._queues[topic, queue_id] = _Queue(paths, stamp, now, queue, *bounds)
 
     def get_message(self, topic: str, queue_id: int, queue_offset: int, max_msg_nums: int) -> GetMessageResult | None:
-        """Read messages of a queue, as ``get_message`` does; None if that is not possible from the kept state."""
+        """Read messages of a queue, as ``get_message`` does. Return None if the cached state does not suffice."""
         state = self._queues.get((topic, queue_id))
-        if state is None or not 1 <= max_msg_nums <= MOST_MESSAGES or not state.least <= queue_offset < state.most:
+        if state is None or not state.time <= time.time_ns() < state.time + MAX_AGE:
             return None
-        if not state.time <= time.time_ns() < state.time + KEPT:
+        if not (1 <= max_msg_nums <= MAX_MESSAGES and state.min_offset <= queue_offset < state.max_offset):
             return None
         try:
-            return self._read_queue(state, queue_offset, min(queue_offset + max_msg_nums, state.most))
-        except (OSError, StoreError):  # the full way finds out what this means
+            return self._read_queue(state, queue_offset, min(queue_offset + max_msg_nums, state.max_offset))
+        except (OSError, StoreError):  # the caller reads again, and raises the error
             return None
 
     def _read_queue(self, state: _Queue, begin: int, end: int) -> GetMessageResult | None:
         if self._find_stamp(state.paths) != state.stamp:
             return None
         log, queue = self._find_log(), state.queue
-        units = [queue.run.unit_at(place * queue.unit_size) for place in range(begin, end)]
+        units = [queue.run.unit_at(offset * queue.unit_size) for offset in range(begin, end)]
         if any(unit.is_filler or not state.log_begin <= unit.phy_offset <= state.log_end - unit.size for unit in units):
             return None
-        places = [unit.phy_offset for unit in units]
-        messages = self._read(log, places)
+        phy_offsets = [unit.phy_offset for unit in units]
+        messages = self._read(log, phy_offsets)
         if messages is None:
             return None
-        read = partial(_read_batch, log, places)
-        return GetMessageResult(GetMessageStatus.FOUND, end, state.least, state.most, read, messages)
+        read = partial(_read_batch, log, phy_offsets)
+        return GetMessageResult(GetMessageStatus.FOUND, end, state.min_offset, state.max_offset, read, messages)
 
 
-def _read_batch(log: CommitLog, places: list[int]) -> MessageBatch:
-    return log.find_messages(np.array(places, np.int64))[0]
+def _read_batch(log: CommitLog, phy_offsets: list[int]) -> MessageBatch:
+    return log.find_messages(np.array(phy_offsets, np.int64))[0]

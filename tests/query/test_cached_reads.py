@@ -1,4 +1,4 @@
-"""Single reads of a store that nobody writes: the same answers as the full way, and every change is noticed."""
+"""Single reads of a stopped store use cached states of files: same answers, and every change is noticed."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from support import stores
 
 import rocketstore
 from rocketstore import Message, StoreConfig
-from rocketstore.query import warm_reads
+from rocketstore.query import cached_reads
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*there is no queue of topic")
 CONFIG = StoreConfig.small()
@@ -35,18 +35,18 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def full(monkeypatch):
-    """Count the answers that were found without the kept state."""
+def uncached(monkeypatch):
+    """Record for each call whether it was answered without the cache."""
     calls = []
     for name in ("query_message", "get_message"):
-        method = getattr(warm_reads.WarmReads, name)
+        method = getattr(cached_reads.CachedReads, name)
 
         def counted(self, *args, method=method):
             found = method(self, *args)
             calls.append(found is None)
             return found
 
-        monkeypatch.setattr(warm_reads.WarmReads, name, counted)
+        monkeypatch.setattr(cached_reads.CachedReads, name, counted)
     return calls
 
 
@@ -54,64 +54,64 @@ def query(store, key):
     return [(message.queue_id, message.body) for message in store.query_message("T", key)]
 
 
-def test_the_second_query_and_read_take_the_short_way(root, full):
+def test_the_second_query_and_read_use_the_cache(root, uncached):
     with rocketstore.open(root) as store:
         for i in (3, 4, 5):
             assert query(store, f"k{i}") == [(i % 2, f"body {i}".encode())]
         assert query(store, "nothing") == []
-        assert full == [True, False, False, False]
-        del full[:]
+        assert uncached == [True, False, False, False]
+        del uncached[:]
         for i in (0, 5, 14):
             found = store.get_message("T", 1, i, 1)
             assert (found.status, found.next_begin_offset) == ("FOUND", i + 1)
             assert (found.min_offset, found.max_offset) == (0, 15)
             assert [message.body for message in found] == [f"body {2 * i + 1}".encode()]
-        assert full == [True, False, False]
+        assert uncached == [True, False, False]
         assert [message.queue_offset for message in store.get_message("T", 1, 13, 5)] == [13, 14]
-        assert full[3:] == [False]
+        assert uncached[3:] == [False]
         for place in (15, 16, -1):
             assert not store.get_message("T", 1, place, 1)
 
 
-def test_messages_and_columns_of_the_short_way_are_those_of_the_full_way(root, full):
+def test_a_cached_answer_has_the_same_messages_and_columns(root, uncached):
     with rocketstore.open(root) as store, rocketstore.open(root) as other:
         for _ in range(2):
             found, got = store.query_message("T", "k7"), store.get_message("T", 1, 3, 2)
-        assert not any(full[2:])
-        full_found = other.query_messages("T", ["k7"])[0]
-        assert list(found) == list(found.messages) == list(full_found)
-        assert found.messages.names == full_found.names
+        assert not any(uncached[2:])
+        expected = other.query_messages("T", ["k7"])[0]
+        assert list(found) == list(found.messages) == list(expected)
+        assert found.messages.names == expected.names
         assert list(got) == list(got.messages) == list(other.get_message("T", 1, 3, 32))[:2]
         assert found[:1][0] == found[0]
 
 
 @pytest.mark.parametrize("name", ["basic-5.5.0", "rich-5.5.0", "batch-5.5.0", "cut-5.5.0"])
-def test_all_answers_of_golden_stores_are_the_same_by_both_ways(tmp_path, name, full):
+def test_all_answers_of_golden_stores_are_the_same_with_and_without_the_cache(tmp_path, name, uncached):
     root = stores.unpack(name, tmp_path)
     (root / "abort").unlink(missing_ok=True)
     age(root)
-    short = 0
-    with rocketstore.open(root) as warm, rocketstore.open(root) as cold:
-        cold._warm_reads = None
+    from_cache = 0
+    with rocketstore.open(root) as with_cache, rocketstore.open(root) as without_cache:
+        without_cache._cached_reads = None
         for row in stores.queries(name):
             asked = row["topic"], row["key"], row["max"], row["begin"], min(row["end"], 2**62)
             for _ in range(2):
-                found = warm.query_message(*asked, index_type=row.get("type"))
-            expected = cold.query_message(*asked, index_type=row.get("type"))
+                found = with_cache.query_message(*asked, index_type=row.get("type"))
+            expected = without_cache.query_message(*asked, index_type=row.get("type"))
             assert [message.phy_offset for message in found] == expected.messages.phy_offset.tolist(), row
             assert list(found) == list(expected)
             assert (found.complete, found.reasons) == (expected.complete, expected.reasons)
-            short += not full[-1]
-        for topic, queue_id in warm.queues():
+            from_cache += not uncached[-1]
+        for topic, queue_id in with_cache.queues():
             for place in range(-1, 40):
                 for count in (1, 3):
                     for _ in range(2):
-                        got = warm.get_message(topic, queue_id, place, count)
-                    expected = cold.get_message(topic, queue_id, place, count)
+                        got = with_cache.get_message(topic, queue_id, place, count)
+                    expected = without_cache.get_message(topic, queue_id, place, count)
                     fields = "status", "next_begin_offset", "min_offset", "max_offset"
                     assert [getattr(got, field) for field in fields] == [getattr(expected, field) for field in fields]
                     assert list(got) == list(expected)
-    assert short > 0
+    assert from_cache > 0
 
 
 # ---- changes -----------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_a_store_that_was_written_and_aged_again_is_read_anew(root):
         with rocketstore.open(root, "a") as writer:
             writer.put_message(Message("T", "x", keys="new", queue_id=0))
         age(root)
-        time.sleep(1.1)  # as long as a kept state is used
+        time.sleep(1.1)  # as long as a cached state is used
         assert query(store, "new") == [(0, b"x")]
 
 
@@ -200,7 +200,7 @@ def test_a_closed_store_raises(root):
             call()
 
 
-def test_many_messages_of_a_key_and_hash_collisions_take_the_full_way(tmp_path, full):
+def test_many_messages_of_a_key_and_hash_collisions_do_not_use_the_cache(tmp_path, uncached):
     root = tmp_path / "many"
     with rocketstore.open(root, "a", config=CONFIG) as store:
         store.put_messages([Message("T", str(i), keys=["same"], queue_id=0) for i in range(20)])
@@ -211,10 +211,10 @@ def test_many_messages_of_a_key_and_hash_collisions_take_the_full_way(tmp_path, 
             assert [message.body for message in store.query_message("T", "same")][:2] == [b"19", b"18"]
             assert [message.body for message in store.query_message("T", "same", 3)] == [b"19", b"18", b"17"]
             assert [message.body for message in store.query_message("T", "AaAa")] == [b"AaAa"]
-    assert all(full)
+    assert all(uncached)
 
 
-def test_wrong_arguments_are_refused_by_both_ways(root):
+def test_wrong_arguments_are_refused_with_and_without_the_cache(root):
     with rocketstore.open(root) as store:
         for _ in range(2):
             store.query_message("T", "k1")
