@@ -6,13 +6,14 @@ Usage: ``.ci/docs.py DIRECTORY``. The directory is written anew. ``make docs`` t
 import ast
 import importlib
 import inspect
-import json
 import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from performance import performance_page, write_plots
 
 TREE = Path(__file__).parent.parent
 WIDTH = 100  # columns of the help of commands
@@ -177,42 +178,7 @@ def spark_options_page() -> str:
     return "\n".join(out) + "\n"
 
 
-# ---- performance -------------------------------------------------------------------------------------------
-
-
-def performance_page() -> str:
-    """Return a page with the rows of bench/results.json. Rows where rocketstore is slower come first."""
-    results = json.loads((TREE / "bench" / "results.json").read_text(encoding="utf-8"))
-    machine = results["machine"]
-    head = [
-        "# Performance\n",
-        f"Machine: {machine['cpu']}, {machine['system']}, Python {machine['python']}. Each figure is the median of "
-        f"{results['rounds']} rounds. A round measures rocketstore and its peer in turn on the same input, in "
-        "nanoseconds per item. The ratio is the peer's time divided by the time of rocketstore: above 1, rocketstore "
-        "is faster. The "
-        "two numbers behind the ratio are the smallest and the largest ratio of a round. `make bench` measures all "
-        "rows, and writes `bench/results.json`.\n",
-    ]
-    rows = results["rows"]
-    slower = [row for row in rows if row["peer_ns"] is not None and row["ratio"] < 1]
-    parts = [*head, "## Where rocketstore is slower\n", *performance_table(slower)]
-    return "\n".join([*parts, "\n## All measurements\n", *performance_table(rows)]) + "\n"
-
-
-def performance_table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| measurement | rocketstore | peer | | ratio | smallest | largest |"
-    yield "| --- | ---: | --- | ---: | ---: | ---: | ---: |"
-    for row in rows:
-        numbers = [format_number(row[name]) for name in ("ours_ns", "peer_ns", "ratio", "ratio_min", "ratio_max")]
-        ours, peer, *ratios = numbers
-        yield f"| {escape(row['name'])} | {ours} | {escape(row['peer'] or '')} | {peer} | {' | '.join(ratios)} |"
-
-
-def format_number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:,.2f}"
-
+# ---- all pages ---------------------------------------------------------------------------------------------
 
 PAGES = {
     "command-line.md": command_line_page,
@@ -232,3 +198,4 @@ def write_pages(directory: Path) -> None:
 
 if __name__ == "__main__":
     write_pages(Path(sys.argv[1]))
+    write_plots(Path(sys.argv[1]) / "images")

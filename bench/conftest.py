@@ -5,6 +5,7 @@ A run that has not all rows of results.json leaves it alone; delete it to begin 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -12,6 +13,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +198,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(f"{RESULTS.name} is left as it is: {len(lacking)} of its rows were not measured")
         return
     machine = {"cpu": _cpu(), "python": platform.python_version(), "system": platform.platform(), "keys": KEYS}
-    RESULTS.write_text(json.dumps({"machine": machine, "rounds": ROUNDS, "rows": rows}, indent=1) + "\n")
+    results = {"machine": machine, "versions": versions(), "rounds": ROUNDS, "rows": rows}
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """The releases of RocketMQ and of the packages that are measured, and of those that measure."""
+    pom = (Path(__file__).parent / "java" / "pom.xml").read_text(encoding="utf-8")
+    found = {"RocketMQ": pom.partition("<rocketmq.version>")[2].partition("<")[0]}
+    for name in ("rocketstore", "numpy", "pyarrow", "duckdb", "lmdb", "pyspark"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 def known_names() -> set[str]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -28,11 +29,14 @@ pytestmark = pytest.mark.skipif(not (TREE / ".ci").exists(), reason="tested away
 
 @pytest.fixture(scope="module")
 def pages():
-    """The module that writes the pages."""
+    """The module that writes the pages. It imports a module beside it, as a script does."""
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.syspath_prepend(TREE / ".ci")
     spec = importlib.util.spec_from_file_location("docs", TREE / ".ci" / "docs.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    yield module
+    monkeypatch.undo()
 
 
 def test_the_help_of_each_command_is_on_the_page_of_the_command_line(pages):
@@ -67,11 +71,32 @@ def test_each_option_of_spark_is_on_its_page(pages):
 
 
 def test_each_measurement_is_on_the_page_of_performance(pages):
-    page, rows = pages.performance_page(), json.loads((TREE / "bench" / "results.json").read_text())["rows"]
+    page, results = pages.performance_page(), json.loads((TREE / "bench" / "results.json").read_text())
+    rows = results["rows"]
     table = page.partition("## All measurements")[2]
     assert table.count("\n|") == len(rows) + 2
     slower = page.partition("## All measurements")[0].count("\n|") - 2
     assert slower == sum(row["peer_ns"] is not None and row["ratio"] < 1 for row in rows)
+    assert results["machine"]["cpu"] in page
+    assert all(f"{name} {version}" in page for name, version in results["versions"].items())
+
+
+def test_the_plots_have_each_measurement_and_a_dark_scheme(pages, tmp_path):
+    pytest.importorskip("vl_convert", reason="needs vl-convert-python, from the extra 'report'")
+    pages.write_plots(tmp_path)
+    page = pages.performance_page()
+    rows = json.loads((TREE / "bench" / "results.json").read_text())["rows"]
+    for path in tmp_path.iterdir():
+        assert f"(images/{path.name})" in page
+        picture = path.read_text(encoding="utf-8")
+        ElementTree.fromstring(picture)
+        assert "@media (prefers-color-scheme: dark)" in picture
+        assert 'fill="#1c2126"' in picture.lower()  # the colour of text that the dark scheme replaces
+    spark = (tmp_path / "speed-spark.svg").read_text(encoding="utf-8")
+    named = [row["name"] for row in rows if row["name"].startswith("Spark:") and row["peer_ns"] is not None]
+    assert named
+    assert all(name in spark for name in named)
+    assert spark.count('aria-roledescription="point"') == len(named)
 
 
 def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path):
