@@ -38,17 +38,16 @@ INNER_MESSAGE = struct_of(INNER_MESSAGE_HEAD)
 PROPERTIES_HEAD = struct_of(PROPERTIES_LENGTH)
 SHOWN_BYTES = 200
 BODY_SOURCES = {"raw_body", "_stored", "_body_error"}  # each of these gives the body, or why it cannot be decoded
-OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
+MADE_OF_PROPERTIES = ("keys", "tags", "uniq_key", "tags_code")
 
 
 class Message(MessageSlots):
-    """A message, to be put or as it was read. One that was read has all fields that were asked for.
+    """A message, to be put or as it was read. A message that was read has the fields that were requested.
 
     Attributes: topic; queue_id; queue_offset, its ordinal in the queue; phy_offset, bytes; size of its record, bytes;
     flag; sys_flag; born_timestamp, store_timestamp, epoch ms; born_host, store_host, "address:port"; reconsume_times;
-    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body
-    cannot be decoded, or None; properties, a dict in the order of
-    the record; keys, a list; tags; uniq_key; msg_id.
+    prepared_transaction_offset; body_crc; raw_body, as stored; body, decompressed; body_error, why the body cannot be
+    decoded, or None; properties, a dict in the order of the record; keys, a list; tags; uniq_key; msg_id.
     Source: MessageExt, MessageDecoder.decode.
     """
 
@@ -142,9 +141,9 @@ class Message(MessageSlots):
 
     @classmethod
     def batch(cls, topic: str, messages: Iterable[Message], **fields: Any) -> Self:
-        """Make one message of many, an inner batch, for a topic whose queue.type is BatchCQ.
+        """Make an inner batch: one message that contains several, for a topic whose queue.type is BatchCQ.
 
-        Parameters: fields: as for a message. Raises: ValueError, TypeError for what cannot be one of a batch.
+        Parameters: fields: as for a message. Raises: ValueError, TypeError for a message that cannot be in a batch.
         Source: MessageBatch.encode, SendMessageProcessor.sendBatchMessage.
         """
         items = list(messages)
@@ -157,20 +156,20 @@ class Message(MessageSlots):
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Self:
-        """Make the message that was read with these fields, by their names."""
+        """Make a message that was read. Parameters: fields: values by the names of fields."""
         self = cls.__new__(cls)
         set_fields(self, fields)
         return self
 
     def _find_field(self, name: str) -> Any:
-        """Give what follows from other fields. Raises: AttributeError for one that was not read; CorruptFileError."""
+        """Return a field that is computed from other fields. Raises: AttributeError without these; CorruptFileError."""
         if name in ("keys", "tags", "uniq_key") and has_fields(self, "properties"):
             value = self.properties.get(name.upper())
             return [word for word in (value or "").split(" ") if word] if name == "keys" else value
         if name == "delay_time_level":
             return number_property(self, "DELAY", INT_MAX) if "DELAY" in self.properties else 0
         if name in SLOTS and has_fields(self, name):
-            return own_field(self, name)  # which ``__dict__`` has moved out of its slot
+            return own_field(self, name)  # ``__dict__`` has moved it out of its slot
         if name == "body" and not BODY_SOURCES.isdisjoint(own_fields(self)):
             self.body = self._decompressed()
             return self.body
@@ -209,16 +208,16 @@ class Message(MessageSlots):
         base = number_property(self, "INNER_BASE", LONG_MAX) if "INNER_BASE" in self.properties else self.queue_offset
         messages: list[Message] = []
         for flag, body, properties in inner_messages(self.body, self.phy_offset):
-            fields = {name: value for name, value in own_fields(self).items() if name not in OF_PROPERTIES}
+            fields = {name: value for name, value in own_fields(self).items() if name not in MADE_OF_PROPERTIES}
             fields |= {"flag": flag, "raw_body": body, "body": body, "properties": properties}
             fields |= {"queue_offset": base + len(messages), "sys_flag": self.sys_flag & ~COMPRESSED}
             messages.append(Message.of_fields(fields))
         return messages
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that were read under the names that tables have, in their order.
+        """Return the fields that were read as a dict, with the names and the order of tables.
 
-        A body that cannot be decoded is None, and "bodyError" then says why.
+        A body that cannot be decoded is None, and "bodyError" has the reason.
         """
         present: dict[str, Any] = {}
         for name, field in message_fields().items():
@@ -278,15 +277,16 @@ def utf8(text: str, field: str) -> bytes:
 
 
 def utc(timestamp: int) -> str:
-    """Show a time in epoch milliseconds; one that no calendar has as the number."""
+    """Return the text of a time in epoch milliseconds. Beyond the years 1 to 9999 it is the number."""
     when = datetime_or_none(timestamp)
     return str(timestamp) if when is None else when.isoformat(" ", "milliseconds")
 
 
 def number_property(message: Message, name: str, most: int) -> int:
-    """Return a property as Java reads it as a number.
+    """Return a property as a number, by the rules of Java.
 
-    Raises: CorruptFileError if it is none; ValueError if it is none and the message is not known to be of a log.
+    Parameters: most: the largest value. Raises: CorruptFileError if the property is no such number; ValueError instead
+    if the message was not read from a log.
     """
     text = message.properties[name]
     found = re.fullmatch(r"([+-]?)0*(\d{1,19})", text)
@@ -300,7 +300,7 @@ def number_property(message: Message, name: str, most: int) -> int:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return a message as it is in the body of a batch, where it has no system flags: nothing is compressed there.
+    """Return the bytes of a message in the body of a batch. They have no system flags, so no body is compressed.
 
     Raises: ValueError, TypeError. Source: MessageDecoder.encodeMessage.
     """
@@ -323,7 +323,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def inner_messages(body: bytes, phy_offset: int) -> Iterator[tuple[int, bytes, dict[str, str]]]:
-    """Give (flag, body, properties) of each message in a batch. Source: MessageDecoder.decodeMessage."""
+    """Yield (flag, body, properties) of each message in a batch. Source: MessageDecoder.decodeMessage."""
     pos = 0
     while pos < len(body):
         reason = f"no message of a batch is at byte {pos}"

@@ -43,8 +43,8 @@ MADE_COLUMNS = {"body", "body_error"}  # columns that are made from STORED_COLUM
 class MessageBatch:
     """Messages as columns, which are attributes under the names of Message's fields.
 
-    ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. Arrow, and all that takes Arrow, gets a batch without a
-    copy.
+    ``batch[i]`` is a Message, ``batch[i:j]`` a MessageBatch. pyarrow, and each library that accepts Arrow objects, gets
+    a batch without a copy.
 
     Numbers are NumPy arrays. All other columns are sequences of Python objects: ``batch.topic[5]`` is a str,
     ``len(batch.body)`` the number of rows, ``batch.keys.to_pylist()`` a list of lists. Bodies are BinaryColumn; topic,
@@ -93,8 +93,8 @@ class MessageBatch:
     ) -> None:
         """Hold columns.
 
-        Parameters: stored: the columns that bodies are made from when they are asked for. body_errors: the error of
-        each row whose body could not be decoded, by row.
+        Parameters: stored: the columns from which bodies are made when their column is first used. body_errors: the
+        error of each body that could not be decoded, by row.
         """
         self._columns = columns
         self._length = length
@@ -103,18 +103,23 @@ class MessageBatch:
 
     @classmethod
     def of_arrow(cls, table: Any) -> Self:
-        """Make a batch of an Arrow table: a pyarrow, pandas or polars one, whatever exports itself to Arrow.
+        """Make a batch of a table of pyarrow, pandas or polars, or of any other object that exports itself to Arrow.
 
-        Parameters: table: with the columns that ``to_arrow`` and ``rocketstore export`` give, of them ``topic`` and
-        ``body`` (bytes, or text for its UTF-8) at least; times of any unit or epoch ms, ``properties`` a map, a list of
-        pairs or a struct. Raises: TypeError, ValueError that name column and row; ModuleNotFoundError without pyarrow.
+        Parameters: table: its columns have the names that ``to_arrow`` and ``rocketstore export`` give. ``topic`` and
+        ``body`` are required. A body is bytes, or text, which becomes UTF-8. A time has any unit, or is epoch ms.
+        ``properties`` is a map, a list of pairs or a struct. Raises: TypeError, ValueError, which name column and row;
+        ModuleNotFoundError without pyarrow.
         """
         pieces, lengths = zip(*read_columns(table), strict=True)
         return cls({name: join_columns([piece[name] for piece in pieces]) for name in pieces[0]}, sum(lengths))
 
     @classmethod
     def iter_arrow(cls, stream: Any, *, first_row: int = 0) -> Iterator[Self]:
-        """Give batches of an Arrow stream piece by piece; the parameters are of ``of_arrow``, and see there."""
+        """Yield batches of an Arrow stream as they are read.
+
+        Parameters: stream: as the table of ``of_arrow``. first_row: the number of its first row, for errors.
+        Raises: as ``of_arrow``.
+        """
         return (cls(*piece) for piece in read_columns(stream, first_row=first_row))
 
     @classmethod
@@ -130,11 +135,11 @@ class MessageBatch:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns by name. Gives a warning if bodies cannot be decoded, which are null then."""
+        """The columns by name. A body that cannot be decoded is null, and a warning has the number of such bodies."""
         if self._stored is not None:
             bodies = next(decompress_bodies(self._stored, self._length, INT_MAX))
             if bodies.rows is not None:
-                raise MemoryError("the batch's bodies are more than 2 GiB when decompressed: ask for fewer at once")
+                raise MemoryError("the bodies of a batch have more than 2 GiB decompressed: read fewer at once")
             self._columns = with_made_columns(self._columns, bodies, self._length)
             self._body_errors = bodies.errors
             self._stored = None
@@ -201,7 +206,7 @@ class MessageBatch:
         return iter(made) if body is None or body.valid is None else self._without_null_bodies(made, start)
 
     def _without_null_bodies(self, messages: Iterable[Message], start: int) -> Iterator[Message]:
-        """Yield messages without a null body. It is replaced by the body's error, or by a body made from raw_body."""
+        """Yield messages. A null body is deleted: the message then has the body's error, or decodes raw_body again."""
         for row, message in enumerate(messages, start):
             if message.body is None:
                 del message.body
@@ -210,7 +215,7 @@ class MessageBatch:
             yield message
 
     def take(self, rows: Sequence[int] | np.ndarray) -> MessageBatch:
-        """Return these rows, int64[n], in their order. Raises: IndexError; TypeError for what are no integers."""
+        """Return some rows in the given order. Parameters: rows: int64[n]. Raises: IndexError; TypeError."""
         chosen = int64_column(rows, "rows", len(rows))
         outside = (chosen < 0) | (chosen >= self._length)
         if outside.any():
@@ -227,10 +232,10 @@ class MessageBatch:
 
     def split(self, most: int, bad_bodies: BadBodies, name_file: Callable[[BodyError], BodyError]
               ) -> Iterator[MessageBatch]:
-        """Give the rows in one batch, or in several where bodies are compressed, with bodies decompressed.
+        """Yield the rows with decompressed bodies, in one batch or in several.
 
         Parameters: most: bytes of bodies in a batch, unless a single body has more. bad_bodies: counts the bodies that
-        cannot be decoded, which are null. name_file: adds the file of the log to an error.
+        cannot be decoded; they are null in the batch. name_file: adds the file of the log to an error.
         """
         if self._stored is None:
             yield self
@@ -255,13 +260,13 @@ class MessageBatch:
         return MessageBatch({name: columns[name] for name in names}, self._length, body_errors=self._body_errors)
 
     def to_put(self) -> Iterator[Message]:
-        """Give messages that can be put, from these columns: topic and body or raw_body at least; see ``to_put``."""
+        """Yield messages that can be put, as ``to_put`` makes them. Raises: as ``to_put``."""
         return map(to_put, self)
 
     def stored_columns(self) -> dict[str, Any]:
-        """Give the columns that records are made of, under their names in a record: bodies as they were stored.
+        """Return the columns that records are made of, by their names in a record.
 
-        Where it is not known how they were stored, they are stored without compression.
+        Bodies keep their stored form if it is known. Otherwise they are not compressed.
         """
         columns = {name: column for name, column in self._columns.items() if column is not None}
         columns |= {name.removesuffix("_ms"): columns[name] for name in columns if name.endswith("_ms")}
@@ -299,7 +304,7 @@ class MessageBatch:
 
 
 def is_arrow(value: object) -> bool:
-    """Whether it is a table of some other library, for ``MessageBatch.of_arrow``."""
+    """Return whether a value is a table of another library, for ``MessageBatch.of_arrow``."""
     exports = hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__")
     return exports and not isinstance(value, MessageBatch)
 
@@ -313,7 +318,7 @@ def in_parts(messages: Iterable[Message] | Any) -> Iterator[Sequence[Message] | 
 
 
 def lazy_batch_of(columns: dict[str, Any], fields: Iterable[str]) -> MessageBatch:
-    """Make the batch of these fields whose bodies are decompressed when they are asked for."""
+    """Make a batch of these fields. Bodies are decompressed when their column is first used."""
     shown = {name: None if name in MADE_COLUMNS else columns[name.removesuffix("_ms")] for name in fields}
     stored = None if MADE_COLUMNS.isdisjoint(shown) else {name: columns[name] for name in STORED_COLUMNS}
     return MessageBatch(shown, row_count(columns), stored)

@@ -1,4 +1,4 @@
-"""Make messages that can be put of messages that were read, or that are rows of a table."""
+"""Convert messages that were read, or are rows of a table, into messages that can be put."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ PUT_FIELDS += ["reconsume_times", "prepared_transaction_offset", "born_timestamp
 
 
 def to_put(message: Message) -> Message:
-    """Make a message that can be put, of one that has some fields only: as it was read, or in a table.
+    """Return a message that can be put, from a message that has only some fields.
 
-    The body is stored as it was if that is known, else without compression. KEYS, TAGS and UNIQ_KEY are made of keys,
-    tags and uniq_key where properties lack them. What is not given is as in a new message.
-    Raises: ValueError for what contradicts itself, AttributeError without topic or body.
+    The body keeps its stored form if this form is known. Otherwise it is not compressed. If ``properties`` lacks KEYS,
+    TAGS or UNIQ_KEY, they are made from keys, tags and uniq_key. Missing fields are as in a new message.
+    Raises: ValueError if fields contradict each other; AttributeError without topic or body; PutMessageError for a body
+    that cannot be decoded.
     """
     given = own_fields(message)
     made = Message(message.topic, b"", properties=given.get("properties"))
@@ -33,7 +34,7 @@ def to_put(message: Message) -> Message:
     if keys := given.get("keys"):
         add_property(made.properties, "KEYS", " ".join(keys))
         if split_words(" ".join(keys)) != keys:
-            raise ValueError(f"keys {keys!r}: a key is a word, without spaces")
+            raise ValueError(f"keys={keys!r}: a key must have no spaces")
     for name in ("tags", "uniq_key"):
         if value := given.get(name):
             add_property(made.properties, name.upper(), value)
@@ -41,19 +42,20 @@ def to_put(message: Message) -> Message:
 
 
 def body_to_put(message: Message) -> bytes:
-    """Return the body. Raises: PutMessageError if it could not be decoded, since nothing else is known of it."""
+    """Return the body. Raises: PutMessageError if it cannot be decoded, since its stored form is unknown."""
     try:
         return message.body
     except BODY_ERRORS as error:
-        hint = "the columns raw_body and sys_flag store it as it was"
+        hint = "read the columns raw_body and sys_flag too, to put its stored form"
         text = f"{message!r}: its body cannot be decoded: {body_error_text(error)}: {hint}"
         raise PutMessageError("MESSAGE_ILLEGAL", text) from None
 
 
 def add_property(properties: dict[str, str], name: str, value: str) -> None:
+    """Add a property if it is missing. Raises: ValueError if it has another value, apart from spaces."""
     there = properties.setdefault(name, value)
     if there != value and split_words(there) != split_words(value):
-        raise ValueError(f"properties say that {name} is {there!r}, the column {value!r}")
+        raise ValueError(f"{name} is {there!r} in properties, but {value!r} in the column {name.lower()}")
 
 
 def split_words(text: str) -> list[str]:

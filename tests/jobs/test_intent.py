@@ -183,10 +183,10 @@ def test_the_round_of_queues_continues_from_file_to_file_of_prepared_rows(tmp_pa
     ({"body": bytes(4000)}, "do not fit a file of 4096"),
     ({"body": bytes((4 << 20) + 1)}, "a body of 4194305 bytes"),
     ({"properties": [("p", "x" * 40_000)]}, "properties of"),
-    ({"keys": ["two words"]}, "a key is a word"),
+    ({"keys": ["two words"]}, "a key must have no spaces"),
     ({"properties": [("INNER_NUM", "2")]}, "an inner batch"),
     ({"topic": "SCHEDULE_TOPIC_XXXX", "properties": [("DELAY", "soon")]}, "no number"),
-    ({"tags": "A", "properties": [("TAGS", "B")]}, "properties say that TAGS"),
+    ({"tags": "A", "properties": [("TAGS", "B")]}, "TAGS is 'B' in properties"),
 ])
 def test_a_row_that_put_refuses_is_refused_where_it_is_encoded_and_named(tmp_path, row, reason):
     good = {"topic": "T", "queueId": 0, "body": b""}

@@ -326,7 +326,7 @@ def test_bodies_that_become_too_much_for_a_batch_of_given_messages_are_refused(t
     monkeypatch.setattr("rocketstore.messages.message_batch.INT_MAX", 1000)
     log, offsets = make(tmp_path, [{"body": zlib.compress(bytes(300)), "sys_flag": 1}] * 4)
     assert log.get_messages(offsets[:3]).body.offsets.tolist() == [0, 300, 600, 900]
-    with pytest.raises(MemoryError, match="ask for fewer at once"):
+    with pytest.raises(MemoryError, match="read fewer at once"):
         _ = log.get_messages(offsets).body
 
 

@@ -332,9 +332,9 @@ def test_properties_are_completed_from_the_columns_beside_them():
 
 
 def test_columns_that_contradict_each_other_are_an_error():
-    with pytest.raises(ValueError, match="properties say that TAGS is 'a', the column 'b'"):
+    with pytest.raises(ValueError, match="TAGS is 'a' in properties, but 'b' in the column tags"):
         put_one(tags=["b"], properties=[[["TAGS", "a"]]])
-    with pytest.raises(ValueError, match=r"keys \['a b'\]: a key is a word, without spaces"):
+    with pytest.raises(ValueError, match=r"keys=\['a b'\]: a key must have no spaces"):
         put_one(keys=[["a b"]])
 
 

@@ -1,4 +1,4 @@
-"""Plain messages are put by one call of C. They give the bytes, the answers and the errors of all other messages."""
+"""A plain message is put by one C call, with the same bytes, results and errors as by ``StoreWriter.put_message``."""
 
 import gc
 import os
@@ -20,13 +20,13 @@ FILE_SIZE = 1 << 17  # large bodies fit, and a log has several files
 
 
 class Text(str):
-    """A str whose methods may be Python code."""
+    """A subclass of str, whose methods may be Python code."""
 
     __slots__ = ()
 
 
 class Number:
-    """An integer for Python, which puts what it is told when it is asked."""
+    """An integer of a type of its own, which Python converts by a call of ``__index__``."""
 
     def __init__(self, value):
         self.value = value
@@ -36,7 +36,7 @@ class Number:
 
 
 class Special(Message):
-    """A subclass with a field of its own, and one that it makes."""
+    """A subclass with an attribute of its own, and a property in place of a field."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -86,21 +86,21 @@ def draw_message(rng):
 
 
 def changed(rng, message):
-    """What a message may be after it was made."""
-    way = rng.randrange(8)
-    if way == 0 and isinstance(message.raw_body, bytes) and not message.sys_flag:
-        message.body  # noqa: B018 - it is kept
-    elif way == 1:
+    """Return a message that was changed after it was made, or another object in its place."""
+    change = rng.randrange(8)
+    if change == 0 and isinstance(message.raw_body, bytes) and not message.sys_flag:
+        message.body  # noqa: B018 - the message keeps it
+    elif change == 1:
         message.__dict__["flag"] = 8
-    elif way == 2:
+    elif change == 2:
         message.reconsume_times, message.prepared_transaction_offset = 3, 4
-    elif way == 3:
+    elif change == 3:
         message.store_host, message.store_timestamp = "9.9.9.9:9", 5
-    elif way == 4:
+    elif change == 4:
         message.properties = rng.choice([None, [], type("D", (dict,), {})(a="b")])
-    elif way == 5:
+    elif change == 5:
         delattr(message, rng.choice(["topic", "raw_body", "properties", "queue_id", "flag", "sys_flag", "born_host"]))
-    elif way == 6:
+    elif change == 6:
         return Message.of_fields({"topic": "T0", "body": b"read", "tags": "t", "keys": ["a"], "born_timestamp": BEGIN})
     else:
         return rng.choice([None, 5, "text", object, own_fields(message)])
@@ -108,7 +108,7 @@ def changed(rng, message):
 
 
 def outcome(put, message, **options):
-    """What a put gives, or the error that it raises."""
+    """Return the result of a put, or the type and text of its error."""
     try:
         return put(message, **options)
     except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
@@ -120,7 +120,7 @@ def outcome(put, message, **options):
     [{}, {"enable_lmq": True}, {"enabled_append_prop_crc": True}, {"compat": "4.5.2"}, {"max_message_size": 3000}],
     ids=str,
 )
-def test_both_ways_of_put_message_write_the_same_files(options, seed, tmp_path):
+def test_put_plain_and_put_message_write_the_same_files(options, seed, tmp_path):
     rng = random.Random(f"{seed} plain {options}")
     options = {"store_host": HOST, "mapped_file_size_commit_log": FILE_SIZE, **options}
     plain = 0
@@ -148,7 +148,7 @@ def fields_of(message):
 
 
 def without_store(message):
-    """A message without the store host that a put with a given time would keep."""
+    """Return a message without its store host, which a put with a given time would keep."""
     if isinstance(message, Message) and has_fields(message, "store_host"):
         del message.store_host
     return message
@@ -158,8 +158,8 @@ def plain_message(number=0, **fields):
     return Message("T", b"%d" % number, queue_id=number % 4, born_timestamp=BEGIN, **fields)
 
 
-def warm(store):
-    """Put what makes later plain messages plain: their queues and hosts are known then."""
+def put_first_messages(store):
+    """Put one message into each queue: later messages of these queues and their host are plain."""
     for number in range(4):
         store.put_message(plain_message(number))
     assert store._writer.put_plain(plain_message()) is not None
@@ -167,13 +167,13 @@ def warm(store):
 
 
 def test_a_plain_message_is_put_by_one_call(tmp_path):
-    with warm(open_store(tmp_path / "store")) as store:
+    with put_first_messages(open_store(tmp_path / "store")) as store:
         result = store._writer.put_plain(plain_message(1))
         assert type(result) is type(store.put_message(plain_message(1)))
         assert store.get_message("T", 1, result.queue_offset).messages[0].body == b"1"
 
 
-def test_a_store_that_waits_for_the_disk_takes_the_other_way(tmp_path):
+def test_a_store_that_waits_for_the_disk_takes_no_plain_message(tmp_path):
     with open_store(tmp_path / "store", flush_disk_type="SYNC_FLUSH") as store:
         for _ in range(2):
             end = store.put_message(plain_message())
@@ -182,7 +182,7 @@ def test_a_store_that_waits_for_the_disk_takes_the_other_way(tmp_path):
 
 
 def test_a_closed_store_takes_no_plain_message(tmp_path):
-    store = warm(open_store(tmp_path / "store"))
+    store = put_first_messages(open_store(tmp_path / "store"))
     writer = store._writer
     store.close()
     assert writer.put_plain(plain_message()) is None
@@ -191,7 +191,7 @@ def test_a_closed_store_takes_no_plain_message(tmp_path):
 
 
 def test_a_store_that_failed_takes_no_plain_message(tmp_path):
-    store = warm(open_store(tmp_path / "store"))
+    store = put_first_messages(open_store(tmp_path / "store"))
     store._writer._fail(OSError(5, "a failure"))
     assert store._writer.put_plain(plain_message()) is None
     with pytest.raises(StoreError, match="takes no more messages after"):
@@ -209,7 +209,7 @@ def test_a_plain_message_is_put_without_python_code_of_an_earlier_host(tmp_path)
             return str.__eq__(self, other)
 
     called = []
-    with warm(open_store(tmp_path / "store")) as store:
+    with put_first_messages(open_store(tmp_path / "store")) as store:
         store.put_message(plain_message(born_host=Host("1.2.3.4:5")))
         called.clear()
         assert store._writer.put_plain(plain_message(born_host="".join(["1.2.3.4", ":5"]))) is not None
@@ -219,7 +219,7 @@ def test_a_plain_message_is_put_without_python_code_of_an_earlier_host(tmp_path)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_takes_no_plain_message(tmp_path):
-    with warm(open_store(tmp_path / "store")) as store:
+    with put_first_messages(open_store(tmp_path / "store")) as store:
         pid = os.fork()
         if pid == 0:
             try:
@@ -231,8 +231,8 @@ def test_a_forked_process_takes_no_plain_message(tmp_path):
         assert store.put_message(plain_message()).queue_offset == 2
 
 
-def test_a_plain_message_waits_for_another_call_that_has_the_lock(tmp_path):
-    with warm(open_store(tmp_path / "store")) as store:
+def test_a_put_waits_while_another_call_has_the_lock(tmp_path):
+    with put_first_messages(open_store(tmp_path / "store")) as store:
         results = []
         with store._writer._log.lock:
             assert store._writer.put_plain(plain_message()) is None
@@ -255,7 +255,7 @@ def test_finalizers_that_put_while_a_message_is_put_find_a_sound_log(tmp_path):
 
     finalized, before = [], gc.get_threshold()
     gc.collect()
-    with warm(open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20)) as store:
+    with put_first_messages(open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20)) as store:
         gc.set_threshold(3, 1, 1)
         try:
             for number in range(100):
@@ -276,7 +276,7 @@ def test_a_handler_of_a_signal_may_put_while_plain_messages_are_put(tmp_path):
         if not store._writer._log.lock.locked():
             handled.append(store.put_message(plain_message(len(handled))).phy_offset)
 
-    with warm(open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20)) as store:
+    with put_first_messages(open_store(tmp_path / "store", mapped_file_size_commit_log=1 << 20)) as store:
         before = signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
         try:
@@ -298,7 +298,7 @@ def test_threads_put_plain_and_other_messages_at_once(tmp_path):
             else:
                 store.put_message(plain_message(number, properties={"DELAY": "1"} if number % 7 == 0 else {}))
 
-    with warm(open_store(tmp_path / "store")) as store:
+    with put_first_messages(open_store(tmp_path / "store")) as store:
         threads = [threading.Thread(target=put, args=[1000 * i]) for i in range(4)]
         for thread in threads:
             thread.start()
