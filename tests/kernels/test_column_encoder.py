@@ -102,9 +102,9 @@ def test_messages_that_were_read_are_put_again_unchanged(tmp_path, seed, body):
 @pytest.mark.parametrize(
     ("columns", "error", "match"),
     [
-        ({"keys": [["a b"]]}, ValueError, "a key is a word"),
-        ({"keys": [[""]]}, ValueError, "a key is a word"),
-        ({"tags": ["x"], "properties": [[("TAGS", "y")]]}, ValueError, "TAGS is 'y', the column 'x'"),
+        ({"keys": [["a b"]]}, ValueError, "a key must have no spaces"),
+        ({"keys": [[""]]}, ValueError, "a key must have no spaces"),
+        ({"tags": ["x"], "properties": [[("TAGS", "y")]]}, ValueError, "TAGS is 'y' in properties, but 'x' in the column tags"),
         ({"bornHost": ["nowhere"]}, ValueError, "an address and a port"),
         ({"topic": ["SCHEDULE_TOPIC_XXXX"], "properties": [[("DELAY", "soon")]]}, PutMessageError, "DELAY"),
         ({"properties": [[("p", "x" * 40_000)]]}, PutMessageError, "40003 bytes"),
