@@ -103,7 +103,7 @@ def test_each_page_is_in_the_navigation_and_the_other_way_round(pages, tmp_path)
     pages.write_pages(tmp_path / "pages")
     written = {str(path.relative_to(tmp_path / "pages")) for path in (tmp_path / "pages").rglob("*.md")}
     navigation = (TREE / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    assert set(re.findall(r"([\w/-]+\.md)", navigation)) == written
+    assert set(re.findall(r"([\w./-]+\.md)", navigation)) == written
 
 
 def blocks_of(text):
@@ -166,8 +166,18 @@ def java():
 
 
 def test_the_code_of_the_pages_runs(tmp_path, environment):
-    for page in (DOCS / "quick-start.md", *sorted((DOCS / "how-to").glob("*.md"))):
+    for page in (DOCS / "quick-start.md", DOCS / "faq.md", *sorted((DOCS / "how-to").glob("*.md"))):
         run_code(page, tmp_path, environment)
+
+
+def test_the_questions_in_chinese_are_those_in_english():
+    english, chinese = ((DOCS / name).read_text(encoding="utf-8") for name in ("faq.md", "faq.zh.md"))
+    assert blocks_of(chinese) == blocks_of(english)
+    in_english, in_chinese = (text.split("\n## ")[1:] for text in (english, chinese))
+    assert len(in_english) == len(in_chinese) > 20
+    for one, other in zip(in_english, in_chinese, strict=True):
+        assert set(re.findall(r"\]\(([^)]+)\)", one)) == set(re.findall(r"\]\(([^)]+)\)", other)), one
+        assert set(re.findall(r"`([^`\n]+)`", one)) == set(re.findall(r"`([^`\n]+)`", other)), one
 
 
 def test_the_recipes_run(tmp_path, environment, libraries):
