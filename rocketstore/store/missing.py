@@ -75,7 +75,8 @@ def missing_queues(
         return
     for topic, queue_id in sorted(had.difference(store.queues())):  # the broker may have made new queues since
         if topic in config.topics:
-            yield f"{store.path}: queue {queue_id} of topic {topic!r} is missing, and had messages: {mend(store)} it"
+            text = f"{store.path}: queue {queue_id} of topic {topic!r} is missing, although it had messages"
+            yield f"{text}: {rebuild_command(store)} builds it"
 
 
 def queues_at_file_starts(log: CommitLog) -> set[tuple[str, int]]:
@@ -92,11 +93,11 @@ def describe_lost_queues(store: StoreParts) -> str | None:
     log = commit_log_or_none(store)
     if log is None or log.max_phy_offset == log.min_phy_offset or has_file_queues(store.path):
         return None
-    return f"{store.path}: there are no queues, but messages in the log: {mend(store)} them"
+    return f"{store.path}: the log has messages, but there are no queues: {rebuild_command(store)} builds them"
 
 
-def mend(store: StoreParts) -> str:
-    return f"rocketstore rebuild --consume-queue {shlex.quote(str(store.path))} makes"
+def rebuild_command(store: StoreParts) -> str:
+    return f"rocketstore rebuild --consume-queue {shlex.quote(str(store.path))}"
 
 
 def describe_unknown_topic(store: StoreParts, topic: str) -> str | None:

@@ -117,7 +117,7 @@ def test_ls_says_that_the_queues_of_messages_are_lost(options, tmp_path):
     root = copy_of(BASIC, tmp_path)
     shutil.rmtree(root / "consumequeue")
     command = f"rocketstore rebuild --consume-queue {root}"
-    assert_one_line(run("ls", root, *options), f"there are no queues, but messages in the log: {command} makes them")
+    assert_one_line(run("ls", root, *options), f"the log has messages, but there are no queues: {command} builds them")
 
 
 def test_ls_lists_several_topics_and_names_the_one_that_is_not_there():

@@ -507,8 +507,8 @@ def test_queues_that_are_lost_are_a_problem_and_no_empty_queues(part, by, tmp_pa
     elif by == "a directory":
         (tmp_path / part / "other").mkdir(parents=True)
     command = f"rocketstore rebuild --consume-queue {tmp_path}"
-    no_queues = f"{tmp_path}: there are no queues, but messages in the log: {command} makes them"
-    expected = [f"{tmp_path}: queue 0 of topic 'T0' is missing, and had messages: {command} makes it"]
+    no_queues = f"{tmp_path}: the log has messages, but there are no queues: {command} builds them"
+    expected = [f"{tmp_path}: queue 0 of topic 'T0' is missing, although it had messages: {command} builds it"]
     if part == "consumequeue":
         expected = [f"{tmp_path / part}: a directory was expected"] * (by == "a file") + [no_queues]
     with rocketstore.open(tmp_path) as store:
@@ -531,7 +531,7 @@ def test_a_queue_of_the_first_message_of_a_file_of_the_log_is_missed_without_con
     with rocketstore.open(tmp_path) as store:
         command = f"rocketstore rebuild --consume-queue {tmp_path}"
         assert store.summary().problems == [
-            f"{tmp_path}: queue 0 of topic 'T0' is missing, and had messages: {command} makes it"
+            f"{tmp_path}: queue 0 of topic 'T0' is missing, although it had messages: {command} builds it"
         ]
 
 
@@ -1006,7 +1006,7 @@ def test_consumers_beyond_the_end_of_a_queue_and_of_a_queue_that_is_lost_are_pro
         ]
         command = f"rocketstore rebuild --consume-queue {tmp_path}"
         assert store.summary().problems == [
-            f"{tmp_path}: queue 1 of topic 'T0' is missing, and had messages: {command} makes it"
+            f"{tmp_path}: queue 1 of topic 'T0' is missing, although it had messages: {command} builds it"
         ]
 
 
