@@ -212,6 +212,15 @@ def test_the_examples_of_the_readme_run_without_spark(tmp_path, environment, lib
             run_block(language, first_line + block, tmp_path, environment)
 
 
+def test_links_to_files_of_the_tree_lead_somewhere():
+    """Zensical checks the links of docs/, and not those of the root."""
+    links = []
+    for path in TREE.glob("*.md"):
+        links += re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
+    assert "docs/quick-start.md" in links
+    assert [link for link in links if not link.startswith("https://") and not (TREE / link).exists()] == []
+
+
 def test_the_readme_has_150_lines_the_two_commands_and_measured_figures():
     readme = (TREE / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 150
