@@ -9,10 +9,12 @@
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define RS_BE32(v) __builtin_bswap32(v)
 #define RS_BE64(v) __builtin_bswap64(v)
+#define RS_LE32(v) (v)
 #define RS_LE64(v) (v)
 #elif __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define RS_BE32(v) (v)
 #define RS_BE64(v) (v)
+#define RS_LE32(v) __builtin_bswap32(v)
 #define RS_LE64(v) __builtin_bswap64(v)
 #else
 #error "neither a little-endian nor a big-endian host"

@@ -61,7 +61,21 @@ cdef extern from "rs_scan_bytes.h" nogil:
     size_t rs_find_magic(const uint8_t *data, size_t n) noexcept
 
 
+cdef extern from "rs_text.h" nogil:
+    enum rs_text_end:
+        RS_JSON_ASCII
+        RS_JSON_UNICODE
+        RS_CSV_PLAIN
+        RS_CSV_QUOTED
+    size_t rs_copy_text(uint8_t *ret, const uint8_t *data, size_t n, rs_text_end end) noexcept
+    size_t rs_decimal(uint8_t *ret, int64_t value) noexcept
+    size_t rs_base64(uint8_t *ret, const uint8_t *data, size_t n) noexcept
+
+
 cdef extern from "rs_utf8.h" nogil:
+    enum:
+        RS_UTF8_MALFORMED
+    size_t rs_utf8_decode(const uint8_t *data, size_t n, uint32_t *point_ret) noexcept
     bint rs_utf8_valid(const uint8_t *data, size_t n) noexcept
     size_t rs_utf8_repair(const uint8_t *data, size_t n, uint8_t *ret) noexcept
 

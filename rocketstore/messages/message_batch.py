@@ -277,6 +277,11 @@ class MessageBatch:
             columns["sys_flag"] = columns["sys_flag"] & ~COMPRESSED
         return columns
 
+    def find_body_errors(self) -> dict[int, BodyError]:
+        """Return why bodies cannot be decoded, by row."""
+        _ = self.columns  # decompresses the bodies
+        return self._body_errors
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export as an Arrow record batch, with the names of tables."""
         fields = message_fields(self.columns)

@@ -40,7 +40,7 @@ def message_rows(messages: Iterable[Message], *, raw_body: bool = False) -> list
     for message in messages:
         row = message.to_dict()
         body: Any = row.get("body")
-        body_error = row.pop(BODY_ERROR, None)
+        body_error = row.pop(BODY_ERROR, None) if "body" in row else getattr(message, "body_error", None)
         try:
             row["body"], row["bodyBase64"] = None if body is None else body.decode(), None
         except UnicodeDecodeError:

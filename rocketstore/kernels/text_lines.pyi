@@ -1,0 +1,13 @@
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+def find_utf8(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> NDArray[np.bool_]: ...
+
+class TextLines:
+    def __init__(
+        self, names: list[str], columns: list[Any], rows: int, *, is_csv: bool = False, is_safe: bool = False
+    ) -> None: ...
+    def write(self, row: int) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
