@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rocketstore.cli.formats import finish, format_option, report
+from rocketstore.cli.formats import finish, format_option, is_table, report
 from rocketstore.cli.options import COUNT, COUNT_OR_NONE, scan_conditions, selection_options, store_argument
 from rocketstore.cli.store_notes import (
     left_out,
@@ -16,7 +16,7 @@ from rocketstore.cli.store_notes import (
     or_nothing_found,
     unknown_topics,
 )
-from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
+from rocketstore.cli.view.messages import BODY_RULE, MessageView, topics_of, view_options, write_messages
 from rocketstore.limits import LONG_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.log.log_end import LogEnd
@@ -27,7 +27,8 @@ from rocketstore.store.message_store import MessageStore
 
 __all__ = ["cat"]
 
-BATCH_SIZE = 500  # messages in memory, and in one table
+BATCH_SIZE = 8192  # messages in memory
+TABLE_SIZE = 500  # messages in memory, and in one table
 LAST_PART = 1 << 20  # bytes of the log in which --tail searches first
 POLL_SECONDS = 0.2
 
@@ -54,6 +55,7 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
     conditions["begin_offset"] = first_offset(log, conditions, tail, follow)
     if view.fields is not None:
         conditions["columns"] = view.fields
+    conditions["batch_size"] = TABLE_SIZE if is_table(output_format) else BATCH_SIZE
     scans = follow_scans(log, conditions) if follow else [scan(log, conditions)]
     unseen, found, left = set(conditions["topics"] or ()), 0, 0
 
@@ -61,10 +63,10 @@ def cat(store: MessageStore, follow: bool, tail: int | None, limit: int | None, 
         nonlocal found, left
         for part in scans:
             for batch in view.messages(log, part):
-                rows = batch if limit is None else batch[: limit - found]
+                rows = batch if limit is None or len(batch) <= limit - found else batch[: limit - found]
                 found += len(rows)
                 if unseen:
-                    unseen.difference_update(message.topic for message in rows)
+                    unseen.difference_update(topics_of(rows))
                 yield rows
                 if found == limit:
                     return
@@ -109,7 +111,7 @@ def find_tail(log: CommitLog, conditions: dict[str, Any], begin: int, end: int, 
 
 
 def scan(log: CommitLog, conditions: dict[str, Any]) -> Scan:
-    found = log.scan(**conditions, on_corrupt="skip", batch_size=BATCH_SIZE)
+    found = log.scan(**conditions, on_corrupt="skip")
     found.warns = False  # the command writes one warning for all scans together
     return found
 

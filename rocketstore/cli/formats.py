@@ -1,12 +1,13 @@
 """Write rows as a table for people, or as JSON lines or CSV for programs. Write notes and errors to standard error."""
 
+import codecs
 import csv
 import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -18,6 +19,7 @@ from rocketstore.messages.text_rows import Row
 
 __all__ = ["CSV_FORMS", "SAFE_CSV", "SAFE_CSV_RULE", "Row", "csv_line", "error_text", "finish", "format_option"]
 __all__ += ["is_table", "json_line", "line_writer", "paths_below", "report", "write_list", "write_parts", "write_rows"]
+__all__ += ["write_utf8"]
 
 SAFE_CSV = "csv-safe"
 CSV_FORMS = ("csv", SAFE_CSV)
@@ -99,6 +101,15 @@ def line_writer(form: str, terminal: bool) -> Callable[[Row], str]:
     if form == "json":
         return json_line
     return lambda row: csv_line(row.values(), terminal, safe=form == SAFE_CSV)
+
+
+def write_utf8(file: TextIO, text: bytes | memoryview) -> None:
+    """Write text to a text file. It is not decoded if the file has UTF-8 too."""
+    if codecs.lookup(file.encoding).name == "utf-8":
+        file.flush()
+        file.buffer.write(text)
+    else:
+        file.write(str(text, "utf-8"))
 
 
 def csv_line(values: Iterable[Any], terminal: bool = False, *, safe: bool = False) -> str:

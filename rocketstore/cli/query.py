@@ -2,7 +2,8 @@
 
 import contextlib
 import warnings
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from rocketstore.cli.options import (
 )
 from rocketstore.cli.store_notes import left_out, note_bad_bodies, note_elsewhere, or_nothing_found, unknown_topics
 from rocketstore.cli.text import command, note
-from rocketstore.cli.view.inner_batches import messages_of
+from rocketstore.cli.view.inner_batches import without_containers
 from rocketstore.cli.view.messages import BODY_RULE, MessageView, view_options, write_messages
 from rocketstore.errors import UnsupportedFormatError
 from rocketstore.index.geometry import IndexGeometry
@@ -31,6 +32,7 @@ from rocketstore.index.index_service import MAX_MSGS_NUM_BATCH, IndexType
 from rocketstore.limits import INT_MAX
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.bodies import BadBodies
+from rocketstore.messages.compression import BodyError
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.store.message_by_id import explain_missing_message
@@ -109,25 +111,28 @@ def query_store(store: MessageStore, asked: Question, view: MessageView, output_
     """Show the answer of a store, and whether more messages were found than --limit allows."""
     one_more = min(asked.most + 1, INT_MAX)
     ask = by_id if asked.by == "id" else by_time if asked.by == "time" else by_key
-    found, problems = ask(store, asked, one_more)
+    batches, problems = ask(store, asked, one_more)
+    found: Iterable[MessageBatch | Sequence[Message]] = batches
     if not view.has_containers:
-        order = 1 if asked.by == "time" else -1
-        found = [one for message in found for one in messages_of(store.commit_log, message)[::order]]
-    shown, bad_bodies = found[: asked.most], BadBodies()
+        found = without_containers(store.commit_log, batches, newest_first=asked.by != "time")
+    found = list(found)
+    count, bad_bodies = sum(map(len, found)), BadBodies()
+    shown = list(first_messages(found, asked.most))
     kind = "keys" if asked.by == "key" else asked.by
     conditions = {"topics": asked.topic and (asked.topic,), kind: tuple(asked.values)}
-    write_messages([shown], output_format, view.asked_by(conditions), is_result=True)
-    bad_bodies.add(error for message in shown if (error := message.find_body_error()) is not None)
+    write_messages(shown, output_format, view.asked_by(conditions), is_result=True)
+    for messages in shown:
+        bad_bodies.add(body_errors(messages))
     note_bad_bodies(bad_bodies)
-    more = "; there are more: --limit N shows up to N" if len(found) > asked.most else ""
-    if found:
-        note(f"{min(len(found), asked.most)} found{more}")
+    more = "; there are more: --limit N shows up to N" if count > asked.most else ""
+    if count:
+        note(f"{min(count, asked.most)} found{more}")
     note_elsewhere(store, None if asked.topic is None else [asked.topic])
-    unknown = [] if found or asked.topic is None else unknown_topics(store, [asked.topic])
-    finish(or_nothing_found(store, len(found), unknown or problems))
+    unknown = [] if count or asked.topic is None else unknown_topics(store, [asked.topic])
+    finish(or_nothing_found(store, count, unknown or problems))
 
 
-def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
+def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
     try:
         message = store.query_message_by_id(asked.values[0])
     except ValueError as error:
@@ -135,10 +140,10 @@ def by_id(store: MessageStore, asked: Question, most: int) -> tuple[list[Message
     if message is None:
         return [], [explain_missing_message(store, asked.values[0])]
     offsets = np.array([message.phy_offset], np.int64)
-    return newest_first(store.commit_log, store.commit_log.find_messages(offsets)[0]), []
+    return newest_first(store.commit_log, [store.commit_log.find_messages(offsets)[0]], most), []
 
 
-def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
+def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
     times, index_type = (asked.times[0] or 0, asked.times[1]), INDEX_TYPES[asked.by]
     topics = [asked.topic] if asked.topic is not None else known_topics(store)
     questions: list[tuple[Any, Any]] = [(topic, asked.values) for topic in topics]
@@ -146,17 +151,16 @@ def by_key(store: MessageStore, asked: Question, most: int) -> tuple[list[Messag
         questions = [([topic for topic, keys in questions for _ in keys], asked.values * len(topics))]
     with warnings.catch_warnings(action="ignore"):  # query_store reports an unknown topic
         results = [store.query_messages(*pair, most, *times, index_type=index_type) for pair in questions]
-    found = sorted((message for result in results for message in newest_first(store.commit_log, result.messages)),
-                   key=lambda message: message.phy_offset or 0, reverse=True)
+    found = newest_first(store.commit_log, [result.messages for result in results], most)
     reasons = list(dict.fromkeys(reason for result in results for reason in result.reasons))
     if not reasons:
-        return found[:most], []
+        return found, []
     option = {"key": "--key", "unique_key": "--key", "tags": "--tag"}[asked.by]
     of_topic = [] if asked.topic is None else ["--topic", asked.topic]
     scan = command("cat", store.path, *of_topic, option, "||".join(asked.values))
     more = f"; and {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     text = f"the answer may be incomplete: {'; '.join(reasons[:SHOWN])}{more}"
-    return found[:most], [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
+    return found, [f"{text}. {scan} reads the log; {command('rebuild', '--index', store.path)} mends the index"]
 
 
 def known_topics(store: MessageStore) -> list[str]:
@@ -167,22 +171,46 @@ def known_topics(store: MessageStore) -> list[str]:
     return sorted(topics)
 
 
-def newest_first(log: CommitLog, batch: MessageBatch) -> list[Message]:
-    """Return the messages of a batch with their bodies, newest first."""
-    found = chain.from_iterable(log.with_bodies(batch, INT_MAX, BadBodies()))
-    return sorted(found, key=lambda message: message.phy_offset or 0, reverse=True)
+def newest_first(log: CommitLog, batches: Sequence[MessageBatch], most: int) -> list[MessageBatch]:
+    """Return the newest messages of all batches with their bodies, newest first. Parameters: most: messages."""
+    if not batches:
+        return []
+    offsets = np.concatenate([batch.phy_offset for batch in batches])
+    numbers = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
+    rows = np.concatenate([np.arange(len(batch)) for batch in batches])
+    newest = np.argsort(-offsets, kind="stable")[:most]
+    ends = [*(np.flatnonzero(np.diff(numbers[newest])) + 1).tolist(), len(newest)]
+    runs = (newest[begin:end] for begin, end in pairwise([0, *ends]))  # each of one batch
+    taken = (batches[numbers[run[0]]].take(rows[run]) for run in runs if len(run))
+    return [part for batch in taken for part in log.with_bodies(batch, INT_MAX, BadBodies())]
 
 
-def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[Message], list[str]]:
+def by_time(store: MessageStore, asked: Question, most: int) -> tuple[list[MessageBatch], list[str]]:
     (first, end), log = asked.times, store.commit_log
     begin = log.min_phy_offset if first is None else store.get_phy_offset_by_time(first)
     topics = None if asked.topic is None else [asked.topic]
     scan = log.scan(
-        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip", batch_size=min(most, 1000)
+        begin, topics=topics, begin_timestamp=first, end_timestamp=end, on_corrupt="skip", batch_size=min(most, 1000),
+        limit=most,
     )
     scan.warns = False  # query_store counts the bodies of the messages that it shows
-    found = list(islice((message for batch in scan for message in batch), most))
+    found = list(scan)
     return found, left_out(log, scan)
+
+
+def first_messages(
+    batches: Iterable[MessageBatch | Sequence[Message]], most: int
+) -> Iterator[MessageBatch | Sequence[Message]]:
+    for messages in batches:
+        yield messages if len(messages) <= most else messages[:most]
+        most -= min(len(messages), most)
+
+
+def body_errors(messages: MessageBatch | Sequence[Message]) -> Iterable[BodyError]:
+    """Return the error of each message whose body cannot be decoded."""
+    if isinstance(messages, MessageBatch):
+        return [error for _, error in sorted(messages.find_body_errors().items())]
+    return [error for message in messages if (error := message.find_body_error()) is not None]
 
 
 # ---- index files -----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from support.damages import change_log
 from support.waiting import replace_sleep
 
 from rocketstore.cli import cat as cat_module
-from rocketstore.messages.text_rows import message_rows
+from rocketstore.cli.view.messages import message_lines
 
 RICH, STEP = "rich-5.5.0", "step-5.5.0"
 
@@ -102,7 +102,7 @@ def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others
 
 
 def test_a_table_of_the_log_stays_one_when_a_single_message_is_left_for_its_end(monkeypatch):
-    monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 2)
+    monkeypatch.setattr("rocketstore.cli.cat.TABLE_SIZE", 2)
     end = stores.dump(STEP)["message"][3]["physicalOffset"]
     lines = run("cat", golden(STEP), "--format", "table", "--end-offset", end).stdout.splitlines()
     headers = [line for line in lines if line.startswith("          storeTimestamp  topic")]
@@ -163,12 +163,12 @@ def test_what_expires_while_it_is_read_is_named(more, tmp_path, monkeypatch):
     root = shutil.copytree(golden(RICH), tmp_path / "store")
     *expired, last = sorted((root / "commitlog").iterdir())[:3]
 
-    def rows_of_what_has_expired(batch):
+    def lines_of_what_has_expired(*arguments):
         for path in expired:
             path.unlink(missing_ok=True)
-        return message_rows(batch)
+        return message_lines(*arguments)
 
-    monkeypatch.setattr("rocketstore.cli.view.messages.message_rows", rows_of_what_has_expired)
+    monkeypatch.setattr("rocketstore.cli.view.messages.message_lines", lines_of_what_has_expired)
     monkeypatch.setattr("rocketstore.cli.cat.BATCH_SIZE", 1)
     result = run("cat", root, *more)
     assert rows(result, exit_code=1)[0]["phyOffset"] == 0

@@ -10,12 +10,13 @@ import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
-from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, line_writer
+from rocketstore.cli.formats import CSV_FORMS, SAFE_CSV, SAFE_CSV_RULE, csv_line, error_text, finish, write_utf8
 from rocketstore.cli.options import PATH, scan_conditions, selection_options, store_argument
 from rocketstore.cli.progress import bar
 from rocketstore.cli.store_notes import (
@@ -30,7 +31,7 @@ from rocketstore.cli.text import note
 from rocketstore.cli.transfer.partitions import PARTITIONS, write_partitions
 from rocketstore.cli.transfer.table_file import COMPRESSIONS, TableFile, read_batches
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
-from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, columns_option
+from rocketstore.cli.view.messages import BODY_RULE, COLUMNS, MessageView, columns_option, message_lines
 from rocketstore.disk.durable import sync_path
 from rocketstore.disk.small_file import read_small_file
 from rocketstore.errors import StoreError
@@ -42,7 +43,7 @@ from rocketstore.log.log_end import LogEnd
 from rocketstore.messages.bodies import BadBodies
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
-from rocketstore.messages.text_rows import message_rows, row_names
+from rocketstore.messages.text_rows import row_names
 from rocketstore.store.message_store import MessageStore
 
 __all__ = ["FORMATS", "export", "format_of"]
@@ -132,7 +133,8 @@ def export(
     elif resume or form in TABLES:
         raise click.UsageError("TARGET must be a file for --resume, for Parquet and for Arrow")
     else:
-        write = text_writer(sys.stdout, form, conditions["columns"], is_first=True)
+        write = text_writer(partial(write_utf8, sys.stdout), form, conditions["columns"], is_first=True,
+                            is_terminal=sys.stdout.isatty())
         log, begin = store.commit_log, conditions["begin_offset"] or 0
         conditions["begin_offset"] = max(begin, log.min_phy_offset)
         report_results(store, target, conditions, [copy_messages(log, conditions, has_containers, write)])
@@ -335,28 +337,30 @@ def open_piece(
         with TableFile(path, form, columns, compression) as table:
             yield table.write
         return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        yield text_writer(file, form, columns, is_first=is_first)
+    with path.open("wb") as file:
+        yield text_writer(file.write, form, columns, is_first=is_first)
 
 
 def text_writer(
-    file: TextIO, form: str, columns: list[str], *, is_first: bool
+    write: Callable[[bytes | memoryview], object], form: str, columns: list[str], *, is_first: bool,
+    is_terminal: bool = False,
 ) -> Write:
-    """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header."""
-    is_terminal = file.isatty()
-    has_raw_body = "raw_body" in columns
-    is_chosen = columns[: len(message_fields())] != [*message_fields()]
-    chosen = tuple(MESSAGE_FIELDS[name].name for name in columns) if is_chosen else None
-    view = MessageView(chosen, is_full=True, has_containers=True)
+    """Return the function that writes a batch as lines. The first piece of a CSV file begins with the header.
+
+    Parameters: write: writes UTF-8. columns: their names in a batch.
+    """
+    names = row_names(raw_body="raw_body" in columns)
+    if columns[: len(message_fields())] != [*message_fields()]:
+        chosen = tuple(MESSAGE_FIELDS[name].name for name in columns)
+        names = MessageView(chosen, is_full=True, has_containers=True).names
     if form in CSV_FORMS and is_first:
-        file.write(csv_line(view.names if is_chosen else row_names(raw_body=has_raw_body)))
-    line = line_writer(form, is_terminal)
+        write(csv_line(names).encode())
 
-    def write(messages: MessageBatch | Sequence[Message]) -> None:
-        rows = view.rows(messages) if is_chosen else message_rows(messages, raw_body=has_raw_body)
-        file.writelines(map(line, rows))
+    def write_lines(messages: MessageBatch | Sequence[Message]) -> None:
+        for text in message_lines(messages, names, form, is_terminal):
+            write(text)
 
-    return write
+    return write_lines
 
 
 def merge_pieces(pieces: list[Path], asked: dict[str, Any], columns: list[str], merged: Path) -> None:

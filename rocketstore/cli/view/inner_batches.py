@@ -24,12 +24,16 @@ def containers_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_containers(
-    log: CommitLog, batches: Iterable[MessageBatch]
+    log: CommitLog, batches: Iterable[MessageBatch], *, newest_first: bool = False
 ) -> Iterator[MessageBatch | Sequence[Message]]:
-    """Yield batches in which the messages of each inner batch replace the record of the inner batch."""
+    """Yield batches in which the messages of each inner batch replace the record of the inner batch.
+
+    Parameters: newest_first: the order of the batches, and so of the messages of an inner batch.
+    """
+    order = -1 if newest_first else 1
     for batch in batches:
         has_containers = bool(len(batch)) and bool((batch.sys_flag & INNER_BATCH).any())
-        yield [one for message in batch for one in messages_of(log, message)] if has_containers else batch
+        yield [one for message in batch for one in messages_of(log, message)[::order]] if has_containers else batch
 
 
 def messages_of(log: CommitLog, message: Message) -> list[Message]:

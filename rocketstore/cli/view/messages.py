@@ -1,21 +1,32 @@
 """The columns of messages that a command shows, and how a table shows their values to people."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
 
-from rocketstore.cli.formats import write_rows
+from rocketstore.cli.formats import (
+    CSV_FORMS,
+    SAFE_CSV,
+    csv_line,
+    is_table,
+    line_writer,
+    write_rows,
+    write_utf8,
+)
 from rocketstore.cli.view.inner_batches import NEEDED_COLUMNS, containers_option, without_containers
 from rocketstore.kernels.message_columns import BATCH_NAMES, message_fields
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
 from rocketstore.messages.message_batch import MessageBatch
+from rocketstore.messages.text_lines import batch_lines
 from rocketstore.messages.text_rows import BODY_ERROR, Row, message_rows, row_names
 from rocketstore.text_values import find_similar, shorten
 
-__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "columns_option", "view_options", "write_messages"]
+__all__ = ["BODY_RULE", "COLUMNS", "MessageView", "columns_option", "message_lines", "topics_of", "view_options"]
+__all__ += ["write_messages"]
 
 BODY_RULE = (
     'The body is in "body" if it is UTF-8 text, else in "bodyBase64". The other column is null. '
@@ -136,13 +147,47 @@ def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return columns_option(full(containers_option(with_view)))
 
 
+def topics_of(messages: MessageBatch | Sequence[Message]) -> Iterable[str]:
+    return messages.topic if isinstance(messages, MessageBatch) else [message.topic for message in messages]
+
+
+def message_lines(
+    messages: MessageBatch | Sequence[Message], names: Sequence[str], form: str, terminal: bool
+) -> Iterator[bytes | memoryview]:
+    """Yield messages as lines of UTF-8, some lines at a time. Use a text before the next one is made.
+
+    Parameters: names: of the columns, as ``row_names`` returns them. form: "json", "csv" or "csv-safe". terminal: as
+    for ``csv_line``.
+    """
+    if isinstance(messages, MessageBatch) and not (terminal and form in CSV_FORMS):
+        yield from batch_lines(messages, names, is_csv=form in CSV_FORMS, is_safe=form == SAFE_CSV)
+        return
+    line = line_writer(form, terminal)
+    for row in message_rows(messages, raw_body="rawBodyBase64" in names):
+        yield line({name: row[name] for name in names}).encode("utf-8", "backslashreplace")
+
+
 def write_messages(
-    batches: Iterable[Iterable[Message]], output_format: str | None, view: MessageView, *, is_result: bool = False,
-    is_stream: bool = False,
+    batches: Iterable[MessageBatch | Sequence[Message]], output_format: str | None, view: MessageView, *,
+    is_result: bool = False, is_stream: bool = False,
 ) -> None:
     """Write messages to standard output.
 
-    Parameters: is_result: a table of one message has a line for each column. is_stream: as for ``write_rows``.
+    Parameters: is_result: all batches are one table, and that of one message has a line for each column. is_stream: as
+    for ``write_rows``.
     """
-    for_people = view.result_for_people if is_result else view.for_people
-    write_rows(map(view.rows, batches), output_format, for_people, columns=view.names, is_stream=is_stream)
+    if is_table(output_format):
+        together = [[message for batch in batches for message in batch]] if is_result else batches
+        for_people = view.result_for_people if is_result else view.for_people
+        write_rows(map(view.rows, together), output_format, for_people, is_stream=is_stream)
+        return
+    form, terminal, header = output_format or "json", sys.stdout.isatty(), ""
+    if form in CSV_FORMS:
+        header = csv_line(view.names)
+    for messages in filter(len, batches):
+        sys.stdout.write(header)
+        header = ""
+        for text in message_lines(messages, view.names, form, terminal):
+            write_utf8(sys.stdout, text)
+        sys.stdout.flush()
+    sys.stdout.write(header)
