@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from rocketstore.disk.holes import nonzero_end
-from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.disk.positioned_read import read_at, read_path_at
 from rocketstore.index.geometry import IndexGeometry
 from rocketstore.index.index_header import read_header
-from rocketstore.kernels.layout import INDEX_ITEM
+from rocketstore.kernels.layout import INDEX_ITEM, read_field
 from rocketstore.verify.report import Place
 
 __all__ = ["CheckedIndexFile"]
@@ -71,10 +71,13 @@ class CheckedIndexFile:
         if not self.count or phy_offset <= self.first:
             return 1
         low, high = (1, self.count + 1) if phy_offset <= self.last or self.order is not None else (self.count + 1,) * 2
-        while low < high:
-            middle = (low + high) // 2
-            items = self.items(middle, middle + 1)
-            low, high = (middle + 1, high) if len(items) and items["phy_offset"][0] < phy_offset else (low, middle)
+        with self.path.open("rb", buffering=0) as file:
+            while low < high:
+                middle = (low + high) // 2
+                ordinal = middle if self.order is None else int(self.order[middle - 1])
+                item = read_at(file.fileno(), INDEX_ITEM.itemsize, self.offset_of(ordinal), self.path)
+                is_before = len(item) == INDEX_ITEM.itemsize and read_field(item, INDEX_ITEM, "phy_offset") < phy_offset
+                low, high = (middle + 1, high) if is_before else (low, middle)
         return low
 
     def last_before(self, end: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 
 from rocketstore.disk.mapped_file import MappedFile
 from rocketstore.disk.positioned_read import read_path_at
+from rocketstore.errors import StoreError
 from rocketstore.index.geometry import slot_offset
 from rocketstore.kernels.commit_log import OK
 from rocketstore.kernels.keys import hash_keys
@@ -23,6 +24,7 @@ from rocketstore.kernels.verify import (
     NEGATIVE_TIME,
     NEWER_LINK,
     WRONG_LINK,
+    are_in_order,
     are_items_of,
     check_chains,
 )
@@ -68,7 +70,7 @@ class IndexVerifier:
         self.is_checked = bool(files)
         for before, part in pairwise(files):
             part.end_before = before.header.end_timestamp
-        self._chains: list[Future[None]] = []
+        self._orders: list[Future[None]] = []
         self._bounds: np.ndarray | None = None
         self._missing = IndexDifferences()
         filled = [file for file in files if file.count]
@@ -77,9 +79,9 @@ class IndexVerifier:
         self.begin, self.end = (filled[0].first, filled[-1].last) if filled else (-1, -1)
 
     def start(self, pool: ThreadPoolExecutor) -> list[Future[None]]:
-        """Start to check slots and chains of each file."""
-        self._chains = [pool.submit(self._check_chains, part) for part in self.files]
-        return self._chains
+        """Start to check slots and chains of each file. ``compare`` only waits for the check of the order of items."""
+        self._orders = [pool.submit(self._check_order, part) for part in self.files]
+        return [pool.submit(self._check_chains, part) for part in self.files]
 
     def _has_tags(self, part: CheckedIndexFile, *, at_end: bool = False) -> bool | None:
         """Return whether the first, or last, record with tags has an item for them.
@@ -97,6 +99,12 @@ class IndexVerifier:
 
     # ---- chains ----------------------------------------------------------------------------------------------
 
+    def _check_order(self, part: CheckedIndexFile) -> None:
+        """Sort the items of a file if they are not in order. ``_check_chains`` reports this, and errors of the disk."""
+        with suppress(StoreError, OSError, ValueError), closing(MappedFile(part.path)) as file:
+            if not are_in_order(file.buffer, part.count, part.geometry.hash_slot_num):
+                part.sort()
+
     def _check_chains(self, part: CheckedIndexFile) -> None:
         with self.findings.reporting_errors(part.path), closing(MappedFile(part.path)) as file:
             newest = np.zeros(part.geometry.hash_slot_num, np.int32)
@@ -105,8 +113,6 @@ class IndexVerifier:
                 kind, detail = FAULTS[fault]
                 places = [part.place(ordinal, f"item {ordinal}: {detail}") for ordinal in ordinals]
                 self.findings.add_many(kind, places, count)
-            if FALLING_OFFSET in faults:
-                part.sort()
             begin, end = slot_offset(0), part.geometry.item_offset(0)
             slots = np.frombuffer(read_path_at(part.path, end - begin, begin), INDEX_SLOT)
             wrong = np.flatnonzero((slots != newest) & ~((part.is_live or part.uncounted > 0) & (slots > part.count)))
@@ -178,8 +184,8 @@ class IndexVerifier:
     def _bounds_of_parts(self) -> np.ndarray:
         """Return the least and the greatest physical offset of the items in each file, int64[2, n]."""
         if self._bounds is None:
-            for future in self._chains:
-                future.result()  # the check may find unordered items, and sort them
+            for future in self._orders:
+                future.result()
             files = self.log.queue.files
             is_growing = any(part.is_live for part in self.files)
             log_end = LONG_MAX if is_growing or not files else self.log.end_of(files[-1])

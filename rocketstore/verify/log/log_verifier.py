@@ -72,7 +72,7 @@ class LogVerifier:
         place = -1
         with ThreadPoolExecutor(threads, "rocketstore-verify") as pool:
             chains: list[Future[None]] = [] if quick else self.index.start(pool)
-            with read_ahead(pool, threads, check, chunks) as results:
+            with read_ahead(pool, 2 * threads, check, chunks) as results:  # one slow chunk stops no thread
                 for (begin, end, _), future in results:
                     with self.findings.reporting_errors(self.log.directories[0]):
                         checked = future.result()
