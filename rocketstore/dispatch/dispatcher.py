@@ -152,8 +152,7 @@ class Dispatcher:
     def build_index(self, items: np.ndarray, last_phy_offset: int) -> None:
         """Put items, ITEM[n]. Parameters: last_phy_offset: of the last dispatched record, with or without items."""
         if self.index is not None:
-            columns = items["key_hash"], items["phy_offset"], items["store_timestamp"]
-            self.index.build_items(*columns, last_phy_offset)
+            self.index.build_items(items, last_phy_offset)
 
     def build_consume_queues(self, requests: np.ndarray, queues: Sequence[QueueId]) -> None:
         """Put units for requests, REQUEST[n]. Parameters: queues: in the order of their numbers in the requests."""

@@ -22,9 +22,10 @@ from rocketstore.index.index_file import IndexFile
 from rocketstore.index.index_file_list import IndexFileList
 from rocketstore.index.index_writer import IndexWriter
 from rocketstore.index.request_items import INDEXED_COLUMNS, find_items
+from rocketstore.kernels.dispatch import new_items
 from rocketstore.kernels.keys import hash_keys
 from rocketstore.kernels.phy_offsets import PhyOffsets, join_newest_first
-from rocketstore.limits import LONG_MAX
+from rocketstore.limits import LONG_MAX, LONG_MIN
 from rocketstore.made_by import made_by
 from rocketstore.messages.message_batch import MessageBatch
 from rocketstore.state.checkpoint import StoreCheckpoint
@@ -194,25 +195,19 @@ class IndexService(Closable):
             )
         return len(items.key_hashes)
 
-    def build_items(
-        self, key_hashes: np.ndarray, phy_offsets: np.ndarray, store_timestamps: np.ndarray, last_phy_offset: int
-    ) -> None:
-        """Append items of dispatched messages.
+    def build_items(self, items: np.ndarray, last_phy_offset: int) -> None:
+        """Append items, ITEM[n], of dispatched messages.
 
-        Parameters: key_hashes, int32[n]; phy_offsets, int64[n]; store_timestamps, epoch ms, int64[n]. last_phy_offset:
-        physical offset of the last of these messages, which may have no item. Raises: OSError.
+        Parameters: last_phy_offset: physical offset of the last of these messages, which may have no item.
+        Raises: OSError.
         Source: IndexService.buildIndex.
         """
         writer = self._writing()
         self.check_file_sizes()
         # Items before the end of the newest file are in it already, or their record names a wrong offset.
-        ends = np.maximum.accumulate(phy_offsets)
-        is_new = phy_offsets == (np.maximum(ends, self._end_phy_offset()) if self._files.listed else ends)
-        hashes, offsets, times = (
-            np.ascontiguousarray(column[is_new]) for column in (key_hashes, phy_offsets, store_timestamps)
-        )
-        messages_after = not len(phy_offsets) or int(phy_offsets[-1]) < last_phy_offset
-        writer.put(hashes, offsets, times, messages_after=messages_after)
+        columns = new_items(items, self._end_phy_offset() if self._files.listed else LONG_MIN)
+        messages_after = not len(items) or int(items["phy_offset"][-1]) < last_phy_offset
+        writer.put(*columns, messages_after=messages_after)
 
     def _end_phy_offset(self) -> int:
         newest = self._files.newest

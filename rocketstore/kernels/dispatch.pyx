@@ -6,7 +6,15 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from rocketstore.kernels.buffer cimport Buffer
-from rocketstore.kernels.csrc cimport rs_java_hash_latin1, rs_java_hash_utf8_lossy, rs_utf8_repair, rs_utf8_valid
+from rocketstore.kernels.consume_queue cimport SIZE, TAGS_CODE, UNIT_SIZE
+from rocketstore.kernels.csrc cimport (
+    rs_java_hash_latin1,
+    rs_java_hash_utf8_lossy,
+    rs_load_be32,
+    rs_load_be64,
+    rs_utf8_repair,
+    rs_utf8_valid,
+)
 from rocketstore.kernels.keys cimport key_hash_of
 from rocketstore.kernels.record cimport (
     BAD_PHY_OFFSET,
@@ -335,6 +343,41 @@ def sort_requests(const Request[::1] requests, Py_ssize_t n_queues):
             result[next_row[requests[i].queue]] = requests[i]
             next_row[requests[i].queue] += 1
     return rows, ends
+
+
+def new_items(const Item[::1] items, int64_t end):
+    """Return the columns of items whose physical offset is not before ``end`` and not before that of an earlier item.
+
+    Returns: (key_hashes, phy_offsets, store_timestamps): int32[n], int64[n], int64[n].
+    """
+    cdef Py_ssize_t i, at = 0, n = items.shape[0]
+    columns = np.empty(n, np.int32), np.empty(n, np.int64), np.empty(n, np.int64)
+    cdef int32_t[::1] key_hashes = columns[0]
+    cdef int64_t[::1] phy_offsets = columns[1], store_timestamps = columns[2]
+    with nogil:
+        for i in range(n):
+            if items[i].phy_offset >= end:
+                end = items[i].phy_offset
+                key_hashes[at], phy_offsets[at] = items[i].key_hash, end
+                store_timestamps[at] = items[i].store_timestamp
+                at += 1
+    return tuple(column[:at] for column in columns)
+
+
+def are_units_of(const uint8_t[::1] data, const Request[::1] requests):
+    """Return whether the bytes of units of a consume queue are exactly those of n requests, in this order."""
+    cdef Py_ssize_t i, n = requests.shape[0]
+    cdef const uint8_t *unit
+    cdef bint good = data.shape[0] == UNIT_SIZE * n
+    with nogil:
+        for i in range(n if good else 0):
+            unit = &data[UNIT_SIZE * i]
+            if (<int64_t>rs_load_be64(unit) != requests[i].phy_offset
+                    or <int32_t>rs_load_be32(unit + SIZE) != requests[i].size
+                    or <int64_t>rs_load_be64(unit + TAGS_CODE) != requests[i].tags_code):
+                good = False
+                break
+    return good
 
 
 cdef first_rows(const Request[::1] requests, Py_ssize_t n_queues):

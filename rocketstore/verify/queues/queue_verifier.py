@@ -6,15 +6,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from rocketstore.config import StoreConfig
 from rocketstore.dispatch.light_queues import more_queues, names_and_offsets
 from rocketstore.kernels.commit_log import OK
-from rocketstore.kernels.dispatch import MULTI_DISPATCH, sort_requests
-from rocketstore.kernels.layout import BATCH_UNIT, UNIT
+from rocketstore.kernels.dispatch import MULTI_DISPATCH, are_units_of, sort_requests
+from rocketstore.kernels.layout import BATCH_UNIT
 from rocketstore.kernels.queue_id import QueueId
 from rocketstore.log.commit_log import CommitLog
 from rocketstore.messages.message import Message
@@ -79,15 +78,14 @@ class QueueVerifier:
             return []
         rows, ends = sort_requests(requests, len(names))
         bounds = [0, *ends[np.diff(ends, prepend=0) > 0].tolist()]
-        packed = packed_as(UNIT, rows)
         found = self._compare_light(requests[requests["flags"] & MULTI_DISPATCH != 0], names) if self.multi else []
         for first, last in pairwise(bounds):
             queue = names[rows["queue"][first]]
             if is_file_name(queue[0]):
-                found.append(self._compare_queue(queue, rows[first:last], packed[first:last]))
+                found.append(self._compare_queue(queue, rows[first:last]))
         return found
 
-    def _compare_queue(self, queue: QueueId, rows: np.ndarray, packed: np.ndarray) -> QueueRows:
+    def _compare_queue(self, queue: QueueId, rows: np.ndarray) -> QueueRows:
         base, count = rows["msg_base_offset"], rows["batch_size"]
         following = base[:-1] + count[:-1]
         first, last = rows["phy_offset"][[0, -1]].tolist()
@@ -95,10 +93,10 @@ class QueueVerifier:
         broken = np.flatnonzero(base[1:] != following)
         for i in broken[:MAX_KEPT].tolist():
             result.breaks.append((int(rows["phy_offset"][i + 1]), int(following[i]), int(base[i + 1])))
-        self._compare_units(result, rows, packed, len(broken) == 0)
+        self._compare_units(result, rows, len(broken) == 0)
         return result
 
-    def _compare_units(self, result: QueueRows, rows: np.ndarray, packed: np.ndarray, is_dense: bool) -> None:
+    def _compare_units(self, result: QueueRows, rows: np.ndarray, is_dense: bool) -> None:
         files = self.queues.get(result.queue)
         if files is None:
             return
@@ -106,12 +104,12 @@ class QueueVerifier:
             rows = rows[(rows["msg_base_offset"] >= 0) & (rows["batch_size"] >= 0)]
             if len(rows) == 0:
                 return
-            packed, begin = packed_as(BATCH_UNIT, rows), files.find(int(rows["phy_offset"][0]))
+            begin = files.find(int(rows["phy_offset"][0]))
             units = begin + np.arange(len(rows))
         else:
             begin, units = int(rows["msg_base_offset"][0]), rows["msg_base_offset"]
         is_run = (is_dense or files.is_batch) and begin >= 0
-        if is_run and files.read(begin, begin + len(rows)) == packed.tobytes():
+        if is_run and has_units_of(files.read(begin, begin + len(rows)), rows, is_batch=files.is_batch):
             result.covered.append((begin, begin + len(rows)))
             result.last_phy_offset = int(rows["phy_offset"][-1])
         else:
@@ -206,7 +204,7 @@ class QueueVerifier:
             first, last = rows["phy_offset"][[0, -1]].tolist()
             result = QueueRows(queue, -1, -1, first, last, len(rows))
             result.dispatched = sorted(offsets.tolist())
-            self._compare_units(result, rows, packed_as(UNIT, rows), bool((np.diff(offsets) == 1).all()))
+            self._compare_units(result, rows, bool((np.diff(offsets) == 1).all()))
             found.append(result)
         return found
 
@@ -310,9 +308,11 @@ class QueueVerifier:
         self.findings.add_at(self.log, kind, phy_offset, f"{queue[0]}/{queue[1]} is at {has} after {should}")
 
 
-def packed_as(unit: np.dtype[Any], rows: np.ndarray) -> np.ndarray:
-    """Return the units of records, laid out as in a file."""
-    packed = np.empty(len(rows), unit)
-    for name in unit.names or ():
+def has_units_of(data: bytes, rows: np.ndarray, *, is_batch: bool) -> bool:
+    """Return whether the bytes of units are exactly those of the units of records, REQUEST[n]."""
+    if not is_batch:
+        return are_units_of(data, rows)
+    packed = np.empty(len(rows), BATCH_UNIT)
+    for name in BATCH_UNIT.names or ():
         packed[name] = rows[name] if name in (rows.dtype.names or ()) else CONSTANTS[name]
-    return packed
+    return data == packed.tobytes()
