@@ -18,12 +18,6 @@ import rocketstore
 TREE = Path(__file__).parent.parent.parent
 DOCS = TREE / "docs"
 
-# The first lines of the page about Spark: a shell of PySpark has a session.
-SESSION = """
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-"""
-
 pytestmark = pytest.mark.skipif(not (TREE / ".ci").exists(), reason="tested away from the source tree")
 
 
@@ -187,13 +181,13 @@ def test_the_recipes_run(tmp_path, environment, libraries):
 
 def test_the_examples_of_the_page_about_python_run(tmp_path, environment, libraries):
     run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_code(DOCS / "python.md", tmp_path, environment)
+    run_block("python", python_of(DOCS / "python.md"), tmp_path, environment)
 
 
 @pytest.mark.spark
 def test_the_examples_of_the_page_about_spark_run_as_one_program(tmp_path, environment, java):
     run_code(DOCS / "quick-start.md", tmp_path, environment)
-    run_block("python", f"{SESSION}\n{python_of(DOCS / 'spark.md')}", tmp_path, environment)
+    run_block("python", python_of(DOCS / "spark.md"), tmp_path, environment)
     with rocketstore.open(tmp_path / "spark-copy") as store:
         assert len(store["Orders"]) == 1100  # of the example that writes, and of the stream
 
@@ -240,7 +234,7 @@ def three_digits(value):
 @pytest.mark.skipif(shutil.which("xz") is None, reason="needs xz, to unpack the broker's store")
 def test_the_code_of_the_tutorial_runs(tmp_path, environment, libraries):
     (tmp_path / "tests").symlink_to(TREE / "tests")
-    run_code(DOCS / "tutorial.md", tmp_path, environment)
+    run_code(DOCS / "tutorial.md", tmp_path, environment, first_lines="")
     with rocketstore.open(tmp_path / "tutorial" / "copy") as store:
         assert len(store.query_message("LabTopic", "key-42")) == 2
 
