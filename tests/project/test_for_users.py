@@ -5,6 +5,7 @@ import inspect
 import os
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -111,3 +112,13 @@ def test_the_extra_of_a_hint_has_the_package():
     for extra in ("pandas", "polars", "duckdb"):
         assert any(re.match(rf"{extra}\b", package) for package in extras[extra])
         assert re.search(rf"\b{extra}\b", extras["all"][0])
+
+
+def test_a_source_tree_that_is_imported_instead_of_the_installed_package_says_so(tmp_path):
+    package = Path(rocketstore.__file__).parent
+    shutil.copytree(package, tmp_path / "rocketstore", ignore=shutil.ignore_patterns("*.so", "*.c", "__pycache__"))
+    command = [sys.executable, "-c", "import rocketstore; rocketstore.open('x')"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False)
+    assert f"{tmp_path}/rocketstore/kernels: nothing is compiled here" in run.stderr
+    assert "start Python in another directory" in run.stderr
