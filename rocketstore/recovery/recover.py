@@ -52,7 +52,7 @@ def recover(
         start. Bytes that it cuts off the log are saved too.
     dry_run : change nothing, not even the lock file, and only report the steps. Sizes that no file shows for certain
         are supposed, and the notes of the report say so.
-    config : sizes of files, as for ``open``. The policy "complete" saves given sizes in ``config/rocketstore.json``.
+    config : sizes of files, as for ``open``. Given sizes are saved in ``config/rocketstore.json``.
 
     Returns
     -------
@@ -103,8 +103,8 @@ def recover(
             with plan.store.log:
                 apply_plan(plan)
                 report = plan.report()
-            if has_sizes:
-                save_geometry(root, config)
+        if has_sizes:
+            save_geometry(root, config)
         (root / "abort").unlink(missing_ok=True)
         sync_path(root)
         return report

@@ -59,6 +59,12 @@ def test_sizes_are_given_once_and_remembered(command, unknown):
     assert run("verify", unknown).exit_code == 0
 
 
+def test_sizes_given_for_the_policy_of_a_broker_are_remembered(unknown):
+    assert run("recover", "--policy", "broker", unknown, *SIZES).exit_code == 0
+    assert run("rebuild", "--index", unknown).exit_code == 0
+    assert index_sizes(unknown) == EXPECTED
+
+
 def test_the_command_in_the_error_is_complete(sound, tmp_path):
     root = shutil.copytree(sound, tmp_path / "a store")
     (root / "config" / "rocketstore.json").unlink()

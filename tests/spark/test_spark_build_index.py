@@ -24,6 +24,7 @@ from support.rebuilt import (
 )
 from support.stores import NAMES, settings, unpack
 
+import rocketstore
 from rocketstore import CommitLog, CorruptFileError, StoreConfig, StoreLockedError
 from rocketstore.disk.lock_file import StoreLock
 from rocketstore.log.join_chunks import join_chunks
@@ -225,6 +226,14 @@ def test_rows_that_do_not_begin_where_others_end_are_read_again():
     whole = join_chunks(0, 100, rows, lambda begin, stop: read.append((begin, stop)) or [row(begin, stop + 5)])
     assert [run[:2] for run in whole] == [(0, 10), (10, 17), (17, 35), (35, 60), (60, 75), (75, 105)]
     assert read == [(10, 12), (17, 30), (60, 70), (75, 100)]
+
+
+def test_sizes_that_another_command_was_given_once_are_used(spark, store):
+    with pytest.raises(ValueError, match="max_hash_slot_num, max_index_num: give them"):
+        build_index(spark, store, store.with_name("out"))
+    rocketstore.rebuild(store, consume_queue=False, config=CONFIG)
+    shutil.rmtree(store / "index")
+    assert built(spark, store, config=None)[0] == serial(store)
 
 
 # ---- refused -----------------------------------------------------------------------------------------------
