@@ -4,6 +4,7 @@ A command parses its options, calls the package, and prints rows, notes and erro
 other rooms. This room needs click and rich.
 """
 
+import gc
 import io
 import logging
 import os
@@ -14,6 +15,7 @@ import warnings
 __all__ = ["INTERRUPTED", "NO_READER", "is_of_cli_extra", "main", "prepare_streams"]
 
 INTERRUPTED, NO_READER = 130, 141  # the exit statuses that shells report after SIGINT and SIGPIPE
+YOUNG_OBJECTS = 100_000  # Python looks for garbage after so many new objects, not 700: imports make no garbage
 
 
 def prepare_streams() -> None:
@@ -40,6 +42,7 @@ def main() -> None:
     """Run the command line, and exit."""
     # NumPy's linear algebra, which no command uses, starts threads that spin for 60 ms of CPU time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     prepare_streams()
     try:
         from rocketstore.cli.group import rocketstore
@@ -55,5 +58,6 @@ def main() -> None:
     except OSError as error:  # from shell completion
         sys.exit(f"Error: {error.strerror}")
     finally:
+        gc.freeze()  # Python looks through all other objects for garbage when it exits
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while Python exits would print a traceback
