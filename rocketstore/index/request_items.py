@@ -8,7 +8,7 @@ import numpy as np
 
 from rocketstore.kernels.columns import checked_offsets, int32_column, int64_column
 from rocketstore.kernels.index_requests import index_items
-from rocketstore.kernels.value_columns import values_of
+from rocketstore.kernels.value_columns import ListColumn
 from rocketstore.messages.message_batch import MessageBatch
 
 __all__ = ["INDEXED_COLUMNS", "RequestItems", "find_items"]
@@ -45,16 +45,20 @@ def find_items(requests: Any, end_phy_offset: int, *, indexes_tags: bool) -> Req
 
     Source: IndexService.buildIndex.
     """
-    requests = _columns_of(requests) if isinstance(requests, MessageBatch) else requests
+    if isinstance(requests, MessageBatch):
+        requests = {name: column for name in INDEXED_COLUMNS if (column := getattr(requests, name, None)) is not None}
     columns = {name: _column(requests, name) for name in INDEXED_COLUMNS}
     n = len(columns["phy_offset"])
     offsets = checked_offsets(columns["phy_offset"], n)
     times = int64_column(columns["store_timestamp"], "store_timestamp", n)
     flags = np.zeros(n, np.int64) if columns["sys_flag"] is None else columns["sys_flag"]
     topic = [columns["topic"]] * n if isinstance(columns["topic"], str) else columns["topic"]
+    keys, key_bounds = columns["keys"], None
+    if isinstance(keys, ListColumn):
+        keys, key_bounds = keys.values, keys.offsets
     items = index_items(
-        topic, columns["uniq_key"], columns["keys"], columns["tags"], offsets, int32_column(flags, "sys_flag", n),
-        end_phy_offset, indexes_tags,
+        topic, columns["uniq_key"], keys, columns["tags"], offsets, int32_column(flags, "sys_flag", n),
+        end_phy_offset, indexes_tags, key_bounds,
     )
     rows = items.rows
     is_last_without_item = len(rows) == 0 or int(rows[-1]) < n - 1
@@ -68,12 +72,3 @@ def _column(requests: Any, name: str) -> Any:
     if name in REQUIRED:
         raise ValueError(f"requests have no column {name!r}: {', '.join(REQUIRED)} are needed")
     return None
-
-
-def _columns_of(batch: MessageBatch) -> dict[str, Any]:
-    """Return the columns of a batch that are indexed, the keys of each message as one text."""
-    found = {name: column for name in INDEXED_COLUMNS if (column := getattr(batch, name, None)) is not None}
-    columns = {name: values_of(column, 0, len(batch)) for name, column in found.items()}
-    if "keys" in columns:
-        columns["keys"] = [" ".join(keys) for keys in columns["keys"]]
-    return columns

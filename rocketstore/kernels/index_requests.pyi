@@ -21,4 +21,5 @@ def index_items(
     sys_flags: NDArray[np.int32],
     end_phy_offset: int,
     indexes_tags: bool,
+    key_bounds: NDArray[np.int32] | None = None,
 ) -> IndexItems: ...

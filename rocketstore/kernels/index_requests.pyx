@@ -59,24 +59,28 @@ cdef class IndexItems:
 
 
 def index_items(topic, uniq_key, keys, tags, const int64_t[::1] phy_offsets, const int32_t[::1] sys_flags,
-                int64_t end_phy_offset, bint indexes_tags):
+                int64_t end_phy_offset, bint indexes_tags, const int32_t[::1] key_bounds=None):
     """Return the IndexItems of n messages, as RocketMQ dispatches them to an index that ends at ``end_phy_offset``.
 
     Parameters: topic: column of n str. uniq_key, keys, tags: columns of n str or null, or None for all null; ``keys``
     is the KEYS property, separated by spaces. phy_offsets: int64[n]. sys_flags: int32[n]. indexes_tags: one more item
-    for the tags. Raises: ValueError, TypeError for a bad row, named.
+    for the tags. key_bounds: int32[n + 1], ascending. If given, a message has several rows of ``keys``, those from
+    ``key_bounds[i]`` to before ``key_bounds[i + 1]``. Raises: ValueError, TypeError for a bad row, named.
     Source: IndexService.buildIndex: messages before ``end_phy_offset`` and rolled-back messages have no items.
     """
-    cdef Py_ssize_t n = phy_offsets.shape[0], row
+    cdef Py_ssize_t n = phy_offsets.shape[0], row, at
+    cdef bint has_lists = key_bounds is not None
     cdef TextColumn topics = TextColumn(topic, "topic")
     cdef TextColumn uniq_keys = optional_column(uniq_key, "uniq_key", n)
-    cdef TextColumn key_lists = optional_column(keys, "keys", n)
+    cdef TextColumn key_lists = optional_column(keys, "keys", len(keys) if has_lists else n)
     cdef TextColumn tag_lists = optional_column(tags, "tags", n)
     cdef IndexItems items = IndexItems(n)
     cdef Py_ssize_t before
     cdef uint32_t prefix
     if topics.length != n or sys_flags.shape[0] != n:
         raise ValueError(f"topic has {topics.length} rows, sys_flag {sys_flags.shape[0]}, phy_offset {n}")
+    if has_lists and key_bounds.shape[0] != n + 1:
+        raise ValueError(f"key_bounds has {key_bounds.shape[0]} rows for {n} messages")
     for row in range(n):
         if row % PIECE == 0:
             PyErr_CheckSignals()
@@ -85,7 +89,13 @@ def index_items(topic, uniq_key, keys, tags, const int64_t[::1] phy_offsets, con
         before = items.size
         prefix = topic_prefix(topics, row)
         add_whole(items, uniq_keys, row, prefix, True)
-        add_words(items, key_lists, row, prefix)
+        if has_lists:
+            if not 0 <= key_bounds[row] <= key_bounds[row + 1] <= key_lists.length:
+                raise ValueError(f"key_bounds[{row}] to [{row + 1}] are no rows of {key_lists.length} keys")
+            for at in range(key_bounds[row], key_bounds[row + 1]):
+                add_words(items, key_lists, at, row, prefix)
+        else:
+            add_words(items, key_lists, row, row, prefix)
         if indexes_tags:
             add_whole(items, tag_lists, row, rs_java_hash_latin1(prefix, b"T#", 2), False)
         if items.size > before:
@@ -132,14 +142,14 @@ cdef int add_whole(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t
     return 0
 
 
-cdef int add_words(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t prefix) except -1:
-    """Add one item for each word between single spaces. Empty words have none."""
+cdef int add_words(IndexItems items, TextColumn column, Py_ssize_t at, Py_ssize_t row, uint32_t prefix) except -1:
+    """Add one item of message ``row`` for each word of text ``at`` between single spaces. Empty words have none."""
     cdef Text text, word
     cdef Py_ssize_t start = 0, end
     cdef int width
     if column is None:
         return 0
-    column.get(row, &text)
+    column.get(at, &text)
     if text.form == TEXT_NULL:
         return 0
     width = 1 if text.form == TEXT_UTF8 else <int>text.form
@@ -151,7 +161,7 @@ cdef int add_words(IndexItems items, TextColumn column, Py_ssize_t row, uint32_t
         if end > start:
             word.data = <const uint8_t *>text.data + start * width
             word.length = end - start
-            items.add(row, add_hash(column, row, prefix, &word))
+            items.add(row, add_hash(column, at, prefix, &word))
         start = end + 1
     return 0
 

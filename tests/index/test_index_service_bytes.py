@@ -18,6 +18,7 @@ from rocketstore import (
     IndexFile,
     IndexService,
     Message,
+    MessageBatch,
     StoreCheckpoint,
     StoreConfig,
     StoreError,
@@ -251,6 +252,33 @@ def test_messages_that_were_scanned_are_indexed_as_they_were_dispatched(tmp_path
         assert service.build_indexes(batch) == len(service.files[0])
     (expected,), (found,) = (list((root / "index").iterdir()) for root in (tmp_path / "store", tmp_path))
     assert found.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_is_indexed_as_its_columns_are(seed, tmp_path):
+    """The keys of a message may be none, empty, or have spaces; a slice of a batch begins inside its columns."""
+    pa = pytest.importorskip("pyarrow")
+    rng = random.Random(seed)
+    words = ["a", "", "b c", " d ", "é", "主题", "😀", "x" * 70]
+    keys = [rng.choices(words, k=rng.randrange(4)) for _ in range(300)]
+    columns = {
+        "topic": rng.choices(["T", "主题"], k=300),
+        "body": [b""] * 300,
+        "keys": keys,
+        "tags": rng.choices(["", "x", None], k=300),
+        "uniq_key": rng.choices(["", "u v", None], k=300),
+        "sys_flag": rng.choices([0, PREPARED, ROLLBACK], k=300),
+        "phy_offset": list(range(0, 30_000, 100)),
+        "store_timestamp": [10**12 + i for i in range(300)],
+    }
+    batch = MessageBatch.of_arrow(pa.table(columns))[50:]
+    rest = {name: column[50:] for name, column in columns.items()}
+    for name, requests in ("batch", batch), ("columns", rest | {"keys": [" ".join(texts) for texts in keys[50:]]}):
+        with IndexService.open(tmp_path / name, "a", **GEOMETRY) as service:
+            service.build_indexes(requests)
+    found, expected = (sorted((tmp_path / name).iterdir()) for name in ("batch", "columns"))
+    assert [path.read_bytes() for path in found] == [path.read_bytes() for path in expected]
+    assert len(found) > 1
 
 
 def test_messages_without_a_column_that_is_needed_are_refused(tmp_path, index):
